@@ -1,0 +1,49 @@
+# `make` alone shows what there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench docs clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+# One stamp per set of extras, renewed when the dependencies change.
+$(VENV)/stamp-core: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing fedegoists into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/stamp-dev: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing fedegoists and its development tools into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/stamp-core ## Form the coalitions of ten example banks and prove them
+	@$(BIN)/fedegoists demo
+
+test: $(VENV)/stamp-dev ## Run all tests and doctests
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/stamp-dev ## Check style, types and layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/stamp-dev ## Format the code
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/stamp-dev ## Run the benchmarks; results go to benchmarks/results
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: $(VENV)/stamp-dev ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+clean: ## Remove the virtual environment and everything built
+	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

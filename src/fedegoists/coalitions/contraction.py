@@ -1,0 +1,122 @@
+"""Coalitions contracted to nodes, as bitsets: what every search for merges works on.
+
+A set of nodes is a Python integer; bit k stands for the coalition whose smallest member is
+participant k. Unions, intersections and "is there any" are then single operations on a few
+machine words, which is what makes formation a matter of milliseconds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+__all__ = ["Budget", "BudgetSpentError", "Contraction", "bits", "lowest", "rows_as_bitsets"]
+
+
+def bits(bitset: int) -> Iterator[int]:
+    """Iterate over the positions of the ones, smallest first.
+
+    Examples
+    --------
+    >>> list(bits(0b1011))
+    [0, 1, 3]
+    """
+    while bitset:
+        low = bitset & -bitset
+        yield low.bit_length() - 1
+        bitset ^= low
+
+
+def lowest(bitset: int) -> int:
+    """Return the position of the lowest one of a non-empty bitset."""
+    return (bitset & -bitset).bit_length() - 1
+
+
+def rows_as_bitsets(matrix: npt.NDArray[np.bool_]) -> list[int]:
+    """Return each row of a boolean matrix as a bitset, column k as bit k."""
+    packed = np.packbits(matrix, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in packed]
+
+
+class BudgetSpentError(Exception):
+    """The search used up its steps; what it looked for is neither found nor excluded."""
+
+
+class Budget:
+    """A number of search steps, counted down; the same on every machine, unlike a clock."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self) -> None:
+        """Use one step; raise `BudgetSpentError` when there is none left."""
+        self.left -= 1
+        if self.left < 0:
+            raise BudgetSpentError
+
+
+class Contraction:
+    """The graphs `Zb` and `Zc` of the paper's Definition 2, which change as coalitions merge.
+
+    Attributes
+    ----------
+    nodes : int
+        The nodes there are; node k is the coalition whose smallest member is k.
+    big : int
+        The nodes with two or more members; the others are single.
+    successors, predecessors : list of int
+        By node: whom it benefits, and who benefits it.
+    rivals : list of int
+        By node: with whom it competes.
+    members : list of int
+        By node: its participants.
+    """
+
+    __slots__ = ("big", "members", "nodes", "predecessors", "rivals", "successors")
+
+    def __init__(self, benefit: BenefitGraph, competition: CompetitionGraph) -> None:
+        edges = benefit.weights > 0
+        self.successors = rows_as_bitsets(edges)
+        self.predecessors = rows_as_bitsets(edges.T)
+        self.rivals = rows_as_bitsets(competition.matrix)
+        self.members = [1 << k for k in range(benefit.n)]
+        self.nodes = (1 << benefit.n) - 1
+        self.big = 0
+
+    def merge(self, group: int) -> int:
+        """Unite the nodes of a group into one and return it (Algorithm 3 of the paper)."""
+        keep = lowest(group)
+        kept = 1 << keep
+        gone = group ^ kept
+        self.nodes &= ~gone
+        for table in (self.successors, self.predecessors, self.rivals):
+            union = 0
+            for k in bits(group):
+                union |= table[k]
+            table[keep] = union & ~group
+        for k in bits(gone):
+            self.members[keep] |= self.members[k]
+        # Whoever pointed to one of the group now points to the node that is kept.
+        for table, back in (
+            (self.successors, self.predecessors),
+            (self.predecessors, self.successors),
+            (self.rivals, self.rivals),
+        ):
+            for k in bits(back[keep]):
+                table[k] = table[k] & ~gone | kept
+        self.big = self.big & ~gone | kept
+        return keep
+
+    def merge_all(self, groups: Iterable[Sequence[int]]) -> None:
+        """Unite several groups of participants, given as positions."""
+        for group in groups:
+            if len(group) > 1:
+                self.merge(sum(1 << k for k in group))
+
+    def partition(self) -> list[list[int]]:
+        """Return the coalitions in canonical order: members ascending, then by first member."""
+        return [list(bits(self.members[k])) for k in bits(self.nodes)]

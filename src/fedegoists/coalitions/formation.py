@@ -1,0 +1,404 @@
+"""Forming coalitions: one function, four methods, one kind of result."""
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from fedegoists.coalitions.contraction import Contraction, bits
+from fedegoists.coalitions.optimum import best_partition, quick_upper_bound, welfare_of
+from fedegoists.coalitions.pair_model import load_solver
+from fedegoists.coalitions.principles import check_partition
+from fedegoists.coalitions.published import baseline_coalitions, merge_as_published
+from fedegoists.coalitions.search import stabilise
+from fedegoists.errors import GraphError, PartitionError, SettingsError
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+if TYPE_CHECKING:
+    from fedegoists.coalitions.certificate import Certificate
+
+__all__ = ["METHODS", "Formation", "Merge", "Method", "form"]
+
+Method = Literal["best", "stable", "published", "cliques"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+Coalition = tuple[str, ...]
+
+DEFAULT_TIME_LIMIT = 1.0
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One step of a formation: coalitions that were united, why, and what that gained.
+
+    Attributes
+    ----------
+    sets : tuple of coalitions
+        What was united.
+    rule : str
+        ``cycle``, ``path`` and ``neighbors`` are the rules of Algorithm 1; ``search`` is a set
+        found by the search for mergers; ``optimum`` and ``local search`` stand for a coalition of
+        the best partition, whose members are united in one step.
+    gain : float
+        By how much the union's utility exceeds that of its parts together.
+    """
+
+    sets: tuple[Coalition, ...]
+    rule: str
+    gain: float
+
+    def __str__(self) -> str:
+        sets = " + ".join(f"{{{', '.join(s)}}}" for s in self.sets)
+        return f"{sets} ({self.rule}, gain {self.gain:.6g})"
+
+
+@dataclass(frozen=True)
+class Formation:
+    """Coalitions, how good they are, and how they came about.
+
+    Attributes
+    ----------
+    coalitions : tuple of tuples of names
+        A partition in canonical order: members in the order of the participants, coalitions in the
+        order of their first members.
+    welfare : float
+        The sum of all benefits inside the coalitions.
+    upper_bound : float
+        No partition that satisfies both principles has a higher welfare.
+    stable : bool or None
+        Whether no set of coalitions could still gain by merging: True if proven, False if a set is
+        known, None if it was not proven within the budget.
+    trace : tuple of Merge
+        Every merge, in order; see `start`.
+    start : tuple of coalitions
+        The partition the first merge of the trace applies to.
+    notes : tuple of str
+        What was not reached within the budget, in words.
+    """
+
+    benefit: BenefitGraph = field(repr=False)
+    competition: CompetitionGraph = field(repr=False)
+    method: Method
+    coalitions: tuple[Coalition, ...]
+    welfare: float
+    upper_bound: float
+    stable: bool | None
+    start: tuple[Coalition, ...] = field(repr=False, default=())
+    trace: tuple[Merge, ...] = field(repr=False, default=())
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Everybody, in order."""
+        return self.benefit.participants
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the welfare is proven to be the highest possible, up to rounding."""
+        return self.welfare >= self.upper_bound * (1 - 1e-9)
+
+    @property
+    def gap(self) -> float:
+        """By which part of the upper bound the welfare may be improvable; 0 if it is optimal."""
+        return 0.0 if self.optimal else 1 - self.welfare / self.upper_bound
+
+    @cached_property
+    def utilities(self) -> Mapping[str, float]:
+        """What each participant receives inside its coalition."""
+        position = {name: k for k, name in enumerate(self.participants)}
+        weights = self.benefit.weights
+        return MappingProxyType(
+            {
+                name: math.fsum(weights[[position[m] for m in group], position[name]].tolist())
+                for name, group in sorted(self._home.items(), key=lambda item: position[item[0]])
+            }
+        )
+
+    @cached_property
+    def _home(self) -> dict[str, Coalition]:
+        return {name: group for group in self.coalitions for name in group}
+
+    def coalition_of(self, participant: str) -> Coalition:
+        """Return the coalition a participant is in."""
+        try:
+            return self._home[participant]
+        except KeyError:
+            raise PartitionError(f"{participant!r} is not a participant") from None
+
+    @cached_property
+    def certificate(self) -> "Certificate":
+        """The result for a third party to re-check, as derived by the independent checker."""
+        from fedegoists.coalitions.certificate import Certificate
+
+        return Certificate.of(self)
+
+
+def form(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    method: Method = "best",
+    *,
+    seed: int = 0,
+    time_limit: float | None = None,
+    cover: Iterable[Iterable[str | int]] | None = None,
+) -> Formation:
+    """Decide who trains with whom.
+
+    Parameters
+    ----------
+    method : {"best", "stable", "published", "cliques"}
+        ``best`` maximises welfare subject to both principles within `time_limit`; it is never worse
+        than ``stable`` or ``published``, always merge-stable, and exact where the solver finishes.
+        ``stable`` merges until no set of coalitions should merge; fastest. ``published`` is
+        Algorithm 1 of the paper. ``cliques`` is its lines 1 to 6 only, which satisfy both
+        principles but may leave mergers: what the paper's baselines get.
+    seed : int
+        For ``best``: the same seed gives the same result.
+    time_limit : float, optional
+        For ``best``: seconds to spend on improvement, 1 if left out.
+    cover : partition, optional
+        For ``cliques`` and ``published``: the groups of independent participants to start from.
+
+    Returns
+    -------
+    Formation
+
+    Examples
+    --------
+    Three banks help one another in a circle, and South competes with East:
+
+    >>> banks = ["North", "South", "East"]
+    >>> benefit = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], banks)
+    >>> formation = form(benefit, CompetitionGraph([("South", "East")], banks))
+    >>> formation.coalitions
+    (('North', 'South'), ('East',))
+    >>> formation.welfare, formation.optimal, formation.stable
+    (3.0, True, True)
+    """
+    if benefit.participants != competition.participants:
+        raise GraphError(_difference(benefit, competition))
+    if method not in METHODS:
+        raise SettingsError(f"unknown method {method!r}; methods are {', '.join(METHODS)}")
+    if cover is not None and method not in ("cliques", "published"):
+        raise SettingsError(f"a clique cover applies to 'cliques' and 'published', not {method!r}")
+    if time_limit is None:
+        time_limit = DEFAULT_TIME_LIMIT
+    if not 0 < time_limit < math.inf:
+        raise SettingsError(
+            f"the time limit must be a positive number of seconds, not {time_limit}"
+        )
+    if not isinstance(seed, int) or seed < 0:
+        raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
+    if method == "best":
+        return _best(benefit, competition, seed, time_limit)
+    if method == "stable":
+        return _stable(benefit, competition)
+    positions = None if cover is None else _checked_cover(cover, competition)
+    return _published(benefit, competition, positions, merge=method == "published")
+
+
+def _stable(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    start: Sequence[Sequence[int]] = (),
+) -> Formation:
+    z = Contraction(benefit, competition)
+    z.merge_all(start)
+    origin = z.partition()
+    merges, proven = stabilise(z)
+    return _formation(
+        benefit,
+        competition,
+        "stable",
+        z.partition(),
+        stable=True if proven else None,
+        start=origin,
+        merges=[("search", sets) for sets in merges],
+        notes=() if proven else (_NOT_PROVEN_STABLE,),
+    )
+
+
+def _published(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    cover: list[list[int]] | None,
+    *,
+    merge: bool,
+) -> Formation:
+    notes = []
+    z = Contraction(benefit, competition)
+    origin, largest = baseline_coalitions(z, competition.matrix, cover)
+    z.merge_all(origin)
+    origin = z.partition()
+    if not largest:
+        notes.append(
+            "the cliques are the largest found; that none is larger was not proven in time"
+        )
+    merges: list[tuple[str, list[int]]] = []
+    if merge:
+        merges, smallest = merge_as_published(z)
+        if not smallest:
+            notes.append(
+                f"after {len(merges)} merges the smallest cycle or path was not found in time; "
+                "the remaining merges are those of method 'stable'"
+            )
+    partition = z.partition()
+    rest, proven = stabilise(z)
+    if merge:
+        merges += [("search", sets) for sets in rest]
+        partition = z.partition()
+        stable = True if proven else None
+    else:
+        stable = False if rest else (True if proven else None)
+    if stable is None:
+        notes.append(_NOT_PROVEN_STABLE)
+    return _formation(
+        benefit,
+        competition,
+        "published" if merge else "cliques",
+        partition,
+        stable=stable,
+        start=origin,
+        merges=merges,
+        notes=tuple(notes),
+    )
+
+
+def _best(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    seed: int,
+    time_limit: float,
+    keep: Sequence[Sequence[int]] = (),
+    starts: Sequence[Sequence[Sequence[int]]] = (),
+) -> Formation:
+    load_solver()  # which takes a while the first time and is not part of the limit
+    deadline = time.perf_counter() + time_limit
+    position = {name: k for k, name in enumerate(benefit.participants)}
+    merged = (
+        _stable(benefit, competition),
+        _published(benefit, competition, None, merge=True),
+    )
+    starts = [
+        *starts,
+        *([[position[name] for name in group] for group in f.coalitions] for f in merged),
+    ]
+    optimum = best_partition(
+        benefit.weights,
+        competition.matrix,
+        starts,
+        seconds=time_limit,
+        deadline=deadline,
+        seed=seed,
+        keep=keep,
+    )
+    z = Contraction(benefit, competition)
+    z.merge_all(optimum.partition)
+    _, proven = stabilise(z)
+    partition = z.partition()
+    rule = "optimum" if optimum.optimal else "local search"
+    everybody = [[k] for k in range(benefit.n)]
+    return _formation(
+        benefit,
+        competition,
+        "best",
+        partition,
+        stable=True if proven else None,
+        start=everybody,
+        merges=[(rule, [1 << k for k in group]) for group in partition if len(group) > 1],
+        notes=() if proven else (_NOT_PROVEN_STABLE,),
+        upper_bound=optimum.upper_bound,
+        seed=seed,
+    )
+
+
+_NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
+
+
+def _formation(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    method: Method,
+    partition: list[list[int]],
+    *,
+    stable: bool | None,
+    start: list[list[int]],
+    merges: list[tuple[str, list[int]]],
+    notes: tuple[str, ...],
+    upper_bound: float | None = None,
+    seed: int = 0,
+) -> Formation:
+    weights = benefit.weights
+    welfare = welfare_of(weights, partition)
+    if upper_bound is None:
+        upper_bound = quick_upper_bound(weights, competition.matrix)
+    names = benefit.participants
+
+    def named(group: Iterable[int]) -> Coalition:
+        return tuple(names[k] for k in group)
+
+    trace = []
+    for rule, sets in merges:
+        groups = [list(bits(members)) for members in sets]
+        everyone = [k for group in groups for k in group]
+        gain = math.fsum(
+            [
+                *weights[np.ix_(everyone, everyone)].ravel().tolist(),
+                *(-w for g in groups if len(g) > 1 for w in weights[np.ix_(g, g)].ravel().tolist()),
+            ]
+        )
+        trace.append(Merge(tuple(named(group) for group in groups), rule, gain))
+    return Formation(
+        benefit=benefit,
+        competition=competition,
+        method=method,
+        coalitions=tuple(named(group) for group in partition),
+        welfare=welfare,
+        upper_bound=max(upper_bound, welfare),
+        stable=stable,
+        start=tuple(named(group) for group in start),
+        trace=tuple(trace),
+        seed=seed,
+        notes=notes,
+    )
+
+
+def _checked_cover(
+    cover: Iterable[Iterable[str | int]], competition: CompetitionGraph
+) -> list[list[int]]:
+    """Return a clique cover as positions, or say why it is none."""
+    names = competition.participants
+    groups = check_partition(
+        (
+            [names[m] if isinstance(m, int) and 0 <= m < len(names) else str(m) for m in group]
+            for group in cover
+        ),
+        names,
+    )
+    position = {name: k for k, name in enumerate(names)}
+    for group in groups:
+        for a in group:
+            for b in group:
+                if competition.competes(a, b):
+                    raise PartitionError(
+                        f"clique cover: {a!r} and {b!r} share a clique but compete"
+                    )
+    return [[position[name] for name in group] for group in groups]
+
+
+def _difference(benefit: BenefitGraph, competition: CompetitionGraph) -> str:
+    only_benefit = [p for p in benefit.participants if p not in set(competition.participants)]
+    only_competition = [p for p in competition.participants if p not in set(benefit.participants)]
+    if only_benefit:
+        what = f"{only_benefit[0]!r} is in the benefit graph only"
+    elif only_competition:
+        what = f"{only_competition[0]!r} is in the competition graph only"
+    else:
+        what = "the same participants stand in another order"
+    return f"the two graphs are over different participants: {what}"

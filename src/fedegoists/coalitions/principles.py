@@ -1,0 +1,307 @@
+"""The three things a partition must satisfy, checked plainly, with a witness for every failure.
+
+This module decides whether to believe the rest of the package, so it uses none of it: it works on
+names, sets and the two graphs, in the words of the paper, and is meant to be read.
+
+1. No free riders: in a coalition of two or more, every member benefits another member and is
+   benefited by another member.
+2. No conflict of interest: nothing that a participant contributes reaches a competitor, directly or
+   through others. Since data is used only inside coalitions, no coalition may hold two competitors.
+3. Merge-stable: no set of two or more coalitions can be united into one that satisfies 1 and 2 and
+   has a higher utility than they have together.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedegoists.errors import GraphError, PartitionError
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Conflict",
+    "FreeRider",
+    "Merger",
+    "Verification",
+    "check_partition",
+    "conflicts",
+    "free_riders",
+    "merger",
+    "verify",
+]
+
+Coalition = tuple[str, ...]
+
+DEFAULT_BUDGET = 100_000
+"""How many sets of coalitions the check for mergers looks at before it says "not proven"."""
+
+
+@dataclass(frozen=True)
+class FreeRider:
+    """A member that gives nothing to, or gets nothing from, the others in its coalition."""
+
+    participant: str
+    coalition: Coalition
+    missing: Literal["outgoing", "incoming"]
+
+    def __str__(self) -> str:
+        what = "benefits nobody" if self.missing == "outgoing" else "is benefited by nobody"
+        return f"{self.participant} {what} in its coalition {{{', '.join(self.coalition)}}}"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two competitors in one coalition; `path` is how the source's data reaches the target.
+
+    The path is empty where two competitors share a coalition without a path between them: nothing
+    flows along benefit edges, but everything shared by the coalition as a whole would.
+    """
+
+    source: str
+    target: str
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{self.source} reaches its competitor {self.target}: {' → '.join(self.path)}"
+        return f"{self.source} and its competitor {self.target} are in one coalition"
+
+
+@dataclass(frozen=True)
+class Merger:
+    """Coalitions that could be united with gain without breaking a principle."""
+
+    coalitions: tuple[Coalition, ...]
+    gain: float
+
+    def __str__(self) -> str:
+        sets = " and ".join(f"{{{', '.join(c)}}}" for c in self.coalitions)
+        return f"{sets} would gain {self.gain:.6g} by merging"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    free_riders, conflicts : tuple
+        Every violation of principles 1 and 2, with witnesses.
+    mergers : tuple of Merger
+        A set of coalitions that should merge, if there is one.
+    complete : bool
+        False if the budget ended before the search for mergers did.
+    """
+
+    free_riders: tuple[FreeRider, ...]
+    conflicts: tuple[Conflict, ...]
+    mergers: tuple[Merger, ...]
+    complete: bool = True
+
+    @property
+    def stable(self) -> bool | None:
+        """True if shown to be merge-stable, False if shown not to be, None if not proven."""
+        return False if self.mergers else (True if self.complete else None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all three hold and are proven; what is not proven is not ok."""
+        return not self.free_riders and not self.conflicts and self.stable is True
+
+    def __str__(self) -> str:
+        problems = [str(p) for p in (*self.free_riders, *self.conflicts, *self.mergers)]
+        if self.stable is None:
+            problems.append("merge-stability is not proven: the budget ended")
+        return "\n".join(problems) or "no free riders, no conflicts of interest, merge-stable"
+
+
+def verify(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    coalitions: Iterable[Iterable[str]],
+    *,
+    budget: int | None = DEFAULT_BUDGET,
+) -> Verification:
+    """Check a partition against the three requirements, and return witnesses of every failure.
+
+    Parameters
+    ----------
+    coalitions : iterable of iterables of names
+        A partition of the participants.
+    budget : int or None
+        How many sets of coalitions to look at for mergers. None means as many as it takes: exact,
+        but possibly long. When the budget ends, the result says so.
+
+    Raises
+    ------
+    PartitionError
+        If somebody is missing, unknown, or in two coalitions.
+
+    Examples
+    --------
+    b gives to a and c, but only a gives anything back:
+
+    >>> benefit = BenefitGraph.from_edges([("a", "b", 1), ("b", "a", 1), ("b", "c", 1)], "abc")
+    >>> competition = CompetitionGraph([], "abc")
+    >>> print(verify(benefit, competition, [("a", "b", "c")]))
+    c benefits nobody in its coalition {a, b, c}
+    >>> verify(benefit, competition, [("a", "b"), ("c",)]).ok
+    True
+    """
+    if benefit.participants != competition.participants:
+        raise GraphError("the benefit and the competition graph are over different participants")
+    partition = check_partition(coalitions, benefit.participants)
+    gives = {source: set[str]() for source in benefit.participants}
+    for source, target, _ in benefit.edges():
+        gives[source].add(target)
+    rivals = {name: set(competition.competitors(name)) for name in benefit.participants}
+    found, complete = merger(gives, rivals, partition, budget)
+    return Verification(
+        free_riders=tuple(free_riders(gives, partition)),
+        conflicts=tuple(conflicts(gives, rivals, partition)),
+        mergers=() if found is None else (Merger(found, _gain(benefit, found)),),
+        complete=complete,
+    )
+
+
+def check_partition(
+    coalitions: Iterable[Iterable[str]], participants: Sequence[str]
+) -> tuple[Coalition, ...]:
+    """Return the coalitions in canonical order, or say why they are no partition.
+
+    Members stand in the order of the participants, coalitions in the order of their first members.
+    """
+    position = {name: k for k, name in enumerate(participants)}
+    home: dict[str, int] = {}
+    groups: list[Coalition] = []
+    for number, coalition in enumerate(coalitions):
+        if isinstance(coalition, str):
+            raise PartitionError(f"coalition {number}: expected a list of names, not {coalition!r}")
+        members = tuple(coalition)
+        if not members:
+            raise PartitionError(f"coalition {number} is empty; leave it out")
+        for name in members:
+            if name not in position:
+                raise PartitionError(f"coalition {number}: {name!r} is not a participant")
+            if name in home:
+                raise PartitionError(
+                    f"{name!r} is in coalition {home[name]} and again in coalition {number}"
+                )
+            home[name] = number
+        groups.append(tuple(sorted(members, key=position.__getitem__)))
+    missing = [name for name in participants if name not in home]
+    if missing:
+        raise PartitionError(
+            f"{missing[0]!r} is in no coalition"
+            + (f", nor are {len(missing) - 1} others" if len(missing) > 1 else "")
+            + "; who trains alone is a coalition of one"
+        )
+    return tuple(sorted(groups, key=lambda group: position[group[0]]))
+
+
+def free_riders(
+    gives: Mapping[str, set[str]], partition: Sequence[Coalition]
+) -> Iterable[FreeRider]:
+    """Principle 1: yield every member of a coalition of two or more without a sum of Equation 1."""
+    for coalition in partition:
+        if len(coalition) < 2:
+            continue
+        for member in coalition:
+            if not any(other in gives[member] for other in coalition):
+                yield FreeRider(member, coalition, "outgoing")
+            if not any(member in gives[other] for other in coalition):
+                yield FreeRider(member, coalition, "incoming")
+
+
+def conflicts(
+    gives: Mapping[str, set[str]], rivals: Mapping[str, set[str]], partition: Sequence[Coalition]
+) -> Iterable[Conflict]:
+    """Principle 2: yield every competitor that a participant reaches, with a shortest path."""
+    for coalition in partition:
+        together = set(coalition)
+        for source in coalition:
+            paths: dict[str, tuple[str, ...]] = {source: (source,)}
+            frontier = [source]
+            for middle in frontier:  # grows while it is walked: breadth first
+                for target in sorted(gives[middle] & together - paths.keys()):
+                    paths[target] = (*paths[middle], target)
+                    frontier.append(target)
+            for target in coalition:
+                if target in rivals[source]:
+                    if target in paths:
+                        yield Conflict(source, target, paths[target])
+                    elif coalition.index(source) < coalition.index(target):
+                        yield Conflict(source, target, ())
+
+
+def merger(
+    gives: Mapping[str, set[str]],
+    rivals: Mapping[str, set[str]],
+    partition: Sequence[Coalition],
+    budget: int | None,
+) -> tuple[tuple[Coalition, ...] | None, bool]:
+    """Return coalitions that should merge, if any, and whether the search came to its end.
+
+    Uniting pairwise independent coalitions keeps principle 2. It keeps principle 1 if every single
+    among them gets a giver and a taker. It raises utility if some benefit edge joins two of them.
+
+    Start from all coalitions. Whatever set we look at, singles without a giver or a taker in it can
+    be left out, again and again (`supported`): no merger inside the set can use them. If what is
+    left has no benefit edge between coalitions, it holds no merger. If nobody in it competes, it is
+    one. Otherwise take a coalition that has competitors in the set: a merger either does without
+    it, or does without all of those; look at both cases.
+    """
+    home = {name: coalition for coalition in partition for name in coalition}
+    benefits = {
+        coalition: {home[t] for name in coalition for t in gives[name]} - {coalition}
+        for coalition in partition
+    }
+    benefited = {
+        coalition: {other for other in partition if coalition in benefits[other]}
+        for coalition in partition
+    }
+    competes = {
+        coalition: {home[r] for name in coalition for r in rivals[name]} - {coalition}
+        for coalition in partition
+    }
+
+    def supported(group: set[Coalition]) -> set[Coalition]:
+        while True:
+            idle = {
+                c
+                for c in group
+                if len(c) == 1 and not (benefits[c] & group and benefited[c] & group)
+            }
+            if not idle:
+                return group
+            group = group - idle
+
+    cases = [set(partition)]
+    looked_at = 0
+    while cases:
+        looked_at += 1
+        if budget is not None and looked_at > budget:
+            return None, False
+        group = supported(cases.pop())
+        # A coalition without an edge into the group adds nothing to any merger.
+        group = {c for c in group if benefits[c] & group or benefited[c] & group}
+        if not group:
+            continue
+        disputed = max(group, key=lambda c: (len(competes[c] & group), c))
+        if not competes[disputed] & group:
+            return tuple(c for c in partition if c in group), True
+        cases.append(group - {disputed})
+        cases.append(group - competes[disputed])
+    return None, True
+
+
+def _gain(benefit: BenefitGraph, coalitions: Sequence[Coalition]) -> float:
+    """Return the benefits between the coalitions: what their union has beyond its parts."""
+    home = {name: coalition for coalition in coalitions for name in coalition}
+    return math.fsum(
+        weight
+        for source, target, weight in benefit.edges()
+        if source in home and target in home and home[source] != home[target]
+    )

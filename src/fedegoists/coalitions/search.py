@@ -1,0 +1,171 @@
+"""The search for a set of coalitions that should merge.
+
+A set of two or more coalitions can be united with gain if and only if its members are pairwise
+independent, every single in it has a predecessor and a successor in it, and some benefit edge joins
+two of them. Two facts make a short search enough:
+
+- A single that is in no such set now is in none after any merge either: put the parts back in place
+  of the merged coalition, and the set is one of before. So every single is looked at once.
+- When no single is left that could join anything, the only sets to merge are two big coalitions
+  with an edge between them.
+"""
+
+from fedegoists.coalitions.contraction import (
+    Budget,
+    BudgetSpentError,
+    Contraction,
+    bits,
+    lowest,
+)
+
+__all__ = ["STEPS_PER_SINGLE", "joinable_with", "stabilise", "sustained"]
+
+STEPS_PER_SINGLE = 20_000
+"""How many branches the search for one single may take before it says "not proven"."""
+
+
+def sustained(z: Contraction, available: int) -> int:
+    """Drop every single without a predecessor or without a successor, until none is left.
+
+    What remains is the largest subset of `available` in which every single benefits somebody and
+    is benefited by somebody: no merge inside `available` can use anything else.
+    """
+    successors, predecessors = z.successors, z.predecessors
+    pending = available & ~z.big
+    while pending:
+        low = pending & -pending
+        pending ^= low
+        k = low.bit_length() - 1
+        if not (predecessors[k] & available and successors[k] & available):
+            available ^= low
+            # Only its neighbours can have lost their last support.
+            pending |= (predecessors[k] | successors[k]) & available & ~z.big
+    return available
+
+
+def joinable_with(z: Contraction, single: int, available: int, budget: Budget) -> int | None:
+    """Return a set of nodes that contains `single` and can merge with gain; None if there is none.
+
+    Parameters
+    ----------
+    available
+        The nodes the set may use.
+
+    Raises
+    ------
+    BudgetSpentError
+        If neither could be shown within the budget.
+    """
+    start = 1 << single
+    available &= ~z.rivals[single] & ~start
+
+    # The two commonest answers first: a partner that gives and takes, then a cycle of three.
+    mutual = z.successors[single] & z.predecessors[single] & available
+    if mutual:
+        return start | 1 << lowest(mutual & z.big or mutual)
+    givers = z.predecessors[single] & available
+    for k in bits(z.successors[single] & available):
+        closing = z.successors[k] & givers & ~z.rivals[k]
+        if closing:
+            return start | 1 << k | 1 << lowest(closing)
+
+    available = sustained(z, available | start)
+    branches = [(start, available)] if available & start else []
+    while branches:
+        budget.spend()
+        chosen, available = branches.pop()
+        candidates = _scarcest_need(z, chosen, available)
+        if candidates is None:
+            return chosen
+        candidate = 1 << lowest(candidates & z.big or candidates)
+        # Either it is in the set, or it is not. Sets without it are looked at later.
+        without = sustained(z, available & ~candidate)
+        if chosen & ~without == 0:
+            branches.append((chosen, without))
+        more = chosen | candidate
+        rest = sustained(z, available & ~z.rivals[candidate.bit_length() - 1])
+        if more & ~rest == 0:
+            branches.append((more, rest))
+    return None
+
+
+def _scarcest_need(z: Contraction, chosen: int, available: int) -> int | None:
+    """Return the candidates for the unmet need that has fewest; None if all needs are met."""
+    best, fewest = None, 1 << 62
+    for k in bits(chosen & ~z.big):
+        for neighbours in (z.predecessors[k], z.successors[k]):
+            if not neighbours & chosen:
+                candidates = neighbours & available
+                count = candidates.bit_count()
+                if count < fewest:
+                    best, fewest = candidates, count
+    return best
+
+
+def _with_followers(z: Contraction, group: int, available: int) -> int:
+    """Add every single that gives to and takes from the group, as far as they are independent.
+
+    One merge of many is much cheaper than many merges of two.
+    """
+    gives = takes = rivals = 0
+    for k in bits(group):
+        gives |= z.predecessors[k]
+        takes |= z.successors[k]
+        rivals |= z.rivals[k]
+    available &= ~z.big & ~group
+    while candidates := gives & takes & available & ~rivals:
+        k = lowest(candidates)
+        group |= 1 << k
+        available &= ~(1 << k)
+        gives |= z.predecessors[k]
+        takes |= z.successors[k]
+        rivals |= z.rivals[k]
+    return group
+
+
+def stabilise(
+    z: Contraction, steps_per_single: int = STEPS_PER_SINGLE
+) -> tuple[list[list[int]], bool]:
+    """Merge until no set of coalitions is left that should.
+
+    Returns
+    -------
+    merges : list of list of int
+        The member sets of the coalitions that were united, one list for each merge, in order.
+    proven : bool
+        Whether the result is shown to be merge-stable; False if a budget ended.
+    """
+    merges: list[list[int]] = []
+    proven = True
+
+    def merge(group: int) -> int:
+        merges.append([z.members[k] for k in bits(group)])
+        return z.merge(group)
+
+    alive = sustained(z, z.nodes)
+    for single in bits(z.nodes & ~z.big):
+        low = 1 << single
+        # It may meanwhile have been merged with a smaller one, or as the smallest of a group.
+        if not alive & z.nodes & low or z.big & low:
+            continue
+        try:
+            group = joinable_with(z, single, alive & z.nodes, Budget(steps_per_single))
+        except BudgetSpentError:
+            proven = False
+            continue
+        if group is None:
+            alive = sustained(z, alive & z.nodes & ~low)
+        else:
+            merge(_with_followers(z, group, alive & z.nodes))
+
+    # A big coalition that has no partner now cannot get one by merges among the others.
+    unsettled = z.big
+    while unsettled:
+        k = lowest(unsettled)
+        partners = (z.successors[k] | z.predecessors[k]) & z.big & ~z.rivals[k]
+        if partners:
+            group = 1 << k | 1 << lowest(partners)
+            unsettled = unsettled & ~group | 1 << merge(group)
+        else:
+            unsettled ^= 1 << k
+    return merges, proven

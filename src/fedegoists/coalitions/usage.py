@@ -1,0 +1,51 @@
+"""Who uses whose data once the coalitions stand."""
+
+from typing import TYPE_CHECKING
+
+from fedegoists.coalitions.formation import Formation
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["usage_graph"]
+
+
+def usage_graph(formation: Formation) -> "nx.DiGraph[str]":
+    """Return the data-usage graph of the paper: the benefit edges inside the coalitions.
+
+    Returns
+    -------
+    networkx.DiGraph
+        Edges carry ``weight``. Nodes carry ``coalition`` (its number), ``utility`` (the sum of incoming
+        weights), ``contributors`` (who is used), ``beneficiaries`` (by whom it is used) and ``alliance``:
+        everybody whose data reaches it, directly or through others, itself included (the paper's
+        supporter alliance).
+
+    Examples
+    --------
+    >>> from fedegoists import BenefitGraph, CompetitionGraph, form
+    >>> benefit = BenefitGraph.from_edges([("a", "b", 1), ("b", "c", 2), ("c", "a", 3)], "abcd")
+    >>> usage = usage_graph(form(benefit, CompetitionGraph([], "abcd")))
+    >>> usage.nodes["a"]["contributors"], usage.nodes["a"]["alliance"]
+    (('c',), ('a', 'b', 'c'))
+    >>> usage.nodes["d"]["utility"]
+    0.0
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(formation.participants)
+    home = {name: k for k, group in enumerate(formation.coalitions) for name in group}
+    graph.add_weighted_edges_from(
+        edge for edge in formation.benefit.edges() if home[edge[0]] == home[edge[1]]
+    )
+    for name in formation.participants:
+        reached_by = {name, *nx.ancestors(graph, name)}
+        graph.nodes[name].update(
+            coalition=home[name],
+            utility=formation.utilities[name],
+            contributors=tuple(p for p in formation.participants if graph.has_edge(p, name)),
+            beneficiaries=tuple(p for p in formation.participants if graph.has_edge(name, p)),
+            alliance=tuple(p for p in formation.participants if p in reached_by),
+        )
+    return graph
