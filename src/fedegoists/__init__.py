@@ -1,4 +1,53 @@
-"""Decide who trains with whom, prove that the decision is fair, and train."""
+"""Decide who trains with whom, prove that the decision is fair, and train.
 
-from fedegoists.coalitions import form, verify
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+Examples
+--------
+>>> from fedegoists import BenefitGraph, CompetitionGraph, form, verify
+>>> benefit = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], ["North", "South", "East"])
+>>> competition = CompetitionGraph([("South", "East")], benefit.participants)
+>>> formation = form(benefit, competition)
+>>> formation.coalitions
+(('North', 'South'), ('East',))
+>>> verify(benefit, competition, formation.coalitions).ok
+True
+"""
+
+from importlib.metadata import version
+
+from fedegoists.coalitions import (
+    Certificate,
+    Explanation,
+    Formation,
+    Newcomer,
+    Verification,
+    WhatIf,
+    draw,
+    explain,
+    form,
+    usage_graph,
+    verify,
+    what_if,
+)
+from fedegoists.errors import FedEgoistsError
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
+
+__version__ = version("fedegoists")
+
+__all__ = [
+    "BenefitGraph",
+    "Certificate",
+    "CompetitionGraph",
+    "Explanation",
+    "FedEgoistsError",
+    "Formation",
+    "Newcomer",
+    "Verification",
+    "WhatIf",
+    "draw",
+    "explain",
+    "form",
+    "read_graphs",
+    "usage_graph",
+    "verify",
+    "what_if",
+]

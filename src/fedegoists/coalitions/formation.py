@@ -22,7 +22,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 if TYPE_CHECKING:
     from fedegoists.coalitions.certificate import Certificate
 
-__all__ = ["METHODS", "Formation", "Merge", "Method", "form"]
+__all__ = ["METHODS", "Formation", "Merge", "Method", "form", "form_best", "form_stable"]
 
 Method = Literal["best", "stable", "published", "cliques"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -196,18 +196,19 @@ def form(
     if not isinstance(seed, int) or seed < 0:
         raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
     if method == "best":
-        return _best(benefit, competition, seed, time_limit)
+        return form_best(benefit, competition, seed, time_limit)
     if method == "stable":
-        return _stable(benefit, competition)
+        return form_stable(benefit, competition)
     positions = None if cover is None else _checked_cover(cover, competition)
     return _published(benefit, competition, positions, merge=method == "published")
 
 
-def _stable(
+def form_stable(
     benefit: BenefitGraph,
     competition: CompetitionGraph,
     start: Sequence[Sequence[int]] = (),
 ) -> Formation:
+    """Merge until stable, from a partition of positions or from everybody alone."""
     z = Contraction(benefit, competition)
     z.merge_all(start)
     origin = z.partition()
@@ -270,7 +271,7 @@ def _published(
     )
 
 
-def _best(
+def form_best(
     benefit: BenefitGraph,
     competition: CompetitionGraph,
     seed: int,
@@ -278,11 +279,12 @@ def _best(
     keep: Sequence[Sequence[int]] = (),
     starts: Sequence[Sequence[Sequence[int]]] = (),
 ) -> Formation:
+    """Maximise welfare; see `form`, and `best_partition` for `keep` and `starts`."""
     load_solver()  # which takes a while the first time and is not part of the limit
     deadline = time.perf_counter() + time_limit
     position = {name: k for k, name in enumerate(benefit.participants)}
     merged = (
-        _stable(benefit, competition),
+        form_stable(benefit, competition),
         _published(benefit, competition, None, merge=True),
     )
     starts = [

@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from fedegoists.coalitions.contraction import bits, rows_as_bitsets
 from fedegoists.coalitions.local_search import improve
 from fedegoists.coalitions.pair_model import solve_pairs
 
@@ -32,7 +33,7 @@ EXACT_ALONE_UP_TO = 14
 EXACT_UP_TO = 32
 """Larger components are searched only: the pair model rarely finishes on them."""
 
-CELLS_PER_SECOND = 12_000_000
+CELLS_PER_SECOND = 8_000_000
 """How much local search is worth a second: a constant that suits slow machines, not a measurement,
 so that the same seed gives the same result."""
 
@@ -146,8 +147,9 @@ def _best_of_component(
     )
     if solution.partition is not None:
         found = welfare_of(weights, solution.partition)
-        # A partition that keeps more people in place may differ from the best by rounding.
-        if found >= (welfare * (1 - 1e-12) if keep else welfare):
+        # Of equally good ones the solver's comes second, so that ties do not depend on the solver;
+        # unless it was asked to keep people in place, where its welfare may differ by rounding.
+        if found >= welfare * (1 - 1e-12) if keep else found > welfare:
             best, welfare = solution.partition, found
     if solution.optimal:
         return Optimum(best, welfare, True)
@@ -199,19 +201,21 @@ def quick_upper_bound(weights: Floats, competition: Bools) -> float:
     """
     n = len(weights)
     usable = np.where(competition, 0.0, weights)
-    groups: list[list[int]] = []
+    rivals = rows_as_bitsets(competition)
+    groups: list[int] = []
     for i in np.argsort(-competition.sum(axis=1), kind="stable").tolist():
-        for group in groups:
-            if competition[i, group].all():
-                group.append(i)
+        for number, members in enumerate(groups):
+            if not members & ~rivals[i]:
+                groups[number] |= 1 << i
                 break
         else:
-            groups.append([i])
+            groups.append(1 << i)
     received = np.zeros(n)
     given = np.zeros(n)
     both = np.zeros(n)
     mutual = usable + usable.T
-    for group in groups:
+    for members in groups:
+        group = list(bits(members))
         received += usable[group, :].max(axis=0)
         given += usable[:, group].max(axis=1)
         both += mutual[group, :].max(axis=0)

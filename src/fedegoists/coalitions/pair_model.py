@@ -6,6 +6,7 @@ are apart (Principle 2). The sum of the benefits of the pairs that are together 
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,12 +96,13 @@ def solve_pairs(
     solver.parameters.max_deterministic_time = work
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return PairSolution(None, solver.best_objective_bound / scale + slack, False)
+        return PairSolution(None, math.inf, False)  # its bound means nothing before a solution
     optimal = status == cp_model.OPTIMAL
     partition = _groups(n, {pair for pair, x in together.items() if solver.value(x)})
     bound = solver.best_objective_bound / scale + slack
     if optimal and keep:
-        model.add(welfare >= round(solver.objective_value))
+        # Equal welfare may differ by the rounding of each pair.
+        model.add(welfare >= round(solver.objective_value) - len(values))
         model.maximize(_stayers(model, together, keep))
         model.clear_hints()
         _add_hint(model, together, partition)

@@ -143,8 +143,9 @@ def verify(
     --------
     b gives to a and c, but only a gives anything back:
 
-    >>> benefit = BenefitGraph.from_edges([("a", "b", 1), ("b", "a", 1), ("b", "c", 1)], "abc")
-    >>> competition = CompetitionGraph([], "abc")
+    >>> edges = [("a", "b", 1), ("b", "a", 1), ("b", "c", 1)]
+    >>> benefit = BenefitGraph.from_edges(edges, ["a", "b", "c"])
+    >>> competition = CompetitionGraph([], ["a", "b", "c"])
     >>> print(verify(benefit, competition, [("a", "b", "c")]))
     c benefits nobody in its coalition {a, b, c}
     >>> verify(benefit, competition, [("a", "b"), ("c",)]).ok
@@ -253,32 +254,21 @@ def merger(
     one. Otherwise take a coalition that has competitors in the set: a merger either does without
     it, or does without all of those; look at both cases.
     """
-    home = {name: coalition for coalition in partition for name in coalition}
-    benefits = {
-        coalition: {home[t] for name in coalition for t in gives[name]} - {coalition}
-        for coalition in partition
-    }
-    benefited = {
-        coalition: {other for other in partition if coalition in benefits[other]}
-        for coalition in partition
-    }
-    competes = {
-        coalition: {home[r] for name in coalition for r in rivals[name]} - {coalition}
-        for coalition in partition
-    }
+    everybody = range(len(partition))  # coalitions by number from here on
+    home = {name: c for c in everybody for name in partition[c]}
+    benefits = [{home[t] for name in partition[c] for t in gives[name]} - {c} for c in everybody]
+    benefited = [{other for other in everybody if c in benefits[other]} for c in everybody]
+    competes = [{home[r] for name in partition[c] for r in rivals[name]} - {c} for c in everybody]
+    single = {c for c in everybody if len(partition[c]) == 1}
 
-    def supported(group: set[Coalition]) -> set[Coalition]:
-        while True:
-            idle = {
-                c
-                for c in group
-                if len(c) == 1 and not (benefits[c] & group and benefited[c] & group)
-            }
-            if not idle:
-                return group
+    def supported(group: set[int]) -> set[int]:
+        while idle := {
+            c for c in group & single if not (benefits[c] & group and benefited[c] & group)
+        }:
             group = group - idle
+        return group
 
-    cases = [set(partition)]
+    cases = [set(everybody)]
     looked_at = 0
     while cases:
         looked_at += 1
@@ -291,7 +281,7 @@ def merger(
             continue
         disputed = max(group, key=lambda c: (len(competes[c] & group), c))
         if not competes[disputed] & group:
-            return tuple(c for c in partition if c in group), True
+            return tuple(partition[c] for c in sorted(group)), True
         cases.append(group - {disputed})
         cases.append(group - competes[disputed])
     return None, True

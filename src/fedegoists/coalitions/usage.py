@@ -16,16 +16,17 @@ def usage_graph(formation: Formation) -> "nx.DiGraph[str]":
     Returns
     -------
     networkx.DiGraph
-        Edges carry ``weight``. Nodes carry ``coalition`` (its number), ``utility`` (the sum of incoming
-        weights), ``contributors`` (who is used), ``beneficiaries`` (by whom it is used) and ``alliance``:
-        everybody whose data reaches it, directly or through others, itself included (the paper's
-        supporter alliance).
+        Edges carry ``weight``. Nodes carry ``coalition`` (its number), ``utility`` (the sum of
+        incoming weights), ``contributors`` (who is used), ``beneficiaries`` (by whom it is used)
+        and ``alliance``: everybody whose data reaches it, directly or through others, itself
+        included (the paper's supporter alliance).
 
     Examples
     --------
     >>> from fedegoists import BenefitGraph, CompetitionGraph, form
-    >>> benefit = BenefitGraph.from_edges([("a", "b", 1), ("b", "c", 2), ("c", "a", 3)], "abcd")
-    >>> usage = usage_graph(form(benefit, CompetitionGraph([], "abcd")))
+    >>> banks = ["a", "b", "c", "d"]
+    >>> benefit = BenefitGraph.from_edges([("a", "b", 1), ("b", "c", 2), ("c", "a", 3)], banks)
+    >>> usage = usage_graph(form(benefit, CompetitionGraph([], banks)))
     >>> usage.nodes["a"]["contributors"], usage.nodes["a"]["alliance"]
     (('c',), ('a', 'b', 'c'))
     >>> usage.nodes["d"]["utility"]

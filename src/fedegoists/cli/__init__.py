@@ -1,0 +1,58 @@
+"""The command line: ``fedegoists …``.
+
+Exit codes: 0 fine, 1 a check failed, 2 bad input.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fedegoists.cli import coalitions
+from fedegoists.cli.output import errors
+from fedegoists.errors import FedEgoistsError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="fedegoists",
+    help="Decide who trains with whom in cross-silo federated learning, and prove it.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_show_locals=False,  # a traceback must not show anybody's data
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+coalitions.register(app)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from fedegoists import __version__
+
+        typer.echo(f"fedegoists {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; an error that a user can repair is printed without a traceback."""
+    try:
+        app()
+    except FedEgoistsError as error:
+        errors.print("[bold red]error:[/] ", end="")
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output has gone, as with `| head`; there is nobody left to tell.
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,384 @@
+"""The commands about coalitions: form, verify, explain, what-if, draw, demo."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedegoists.cli.output import (
+    formation_as_dict,
+    line,
+    print_json,
+    screen,
+    show_certificate_check,
+    show_explanations,
+    show_formation,
+    show_verification,
+    show_what_if,
+    working,
+)
+from fedegoists.coalitions import (
+    Certificate,
+    CertificateCheck,
+    Formation,
+    Method,
+    Newcomer,
+    explain,
+    form,
+    verify,
+    what_if,
+)
+from fedegoists.coalitions.certificate import CheckedClaim
+from fedegoists.coalitions.draw import draw, render
+from fedegoists.coalitions.tables import coalitions_csv, read_coalitions, usage_csv
+from fedegoists.errors import SettingsError
+from fedegoists.files import read_text, write_all
+from fedegoists.graphs import read_graphs
+
+__all__ = ["register"]
+
+CertificateArgument = Annotated[
+    Path, typer.Argument(metavar="CERTIFICATE", help="A certificate.json that `form` wrote.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Write certificate.json, coalitions.csv, usage.csv and pictures to this folder.",
+    ),
+]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("form")(form_command)
+    app.command("verify")(verify_command)
+    app.command("explain")(explain_command)
+    app.command("what-if")(what_if_command)
+    app.command("draw")(draw_command)
+    app.command("demo")(demo_command)
+
+
+def form_command(
+    benefit: Annotated[
+        Path, typer.Argument(metavar="BENEFIT", help="CSV with source,target,weight; or JSON.")
+    ],
+    competition: Annotated[
+        Path, typer.Argument(metavar="COMPETITION", help="CSV with a,b; or JSON.")
+    ],
+    participants: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="One name a line; other names are then an error."),
+    ] = None,
+    method: Annotated[
+        Method, typer.Option(help="How to form; best is never worse than the others.")
+    ] = "best",
+    time_limit: TimeLimitOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 0,
+    cover: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For cliques and published: CSV with participant,coalition to start from.",
+        ),
+    ] = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide who trains with whom, from two CSV files."""
+    graphs = read_graphs(benefit, competition, participants)
+    with working("Forming coalitions …"):
+        formation = form(
+            *graphs,
+            method,
+            seed=seed,
+            time_limit=time_limit,
+            cover=None if cover is None else read_coalitions(cover),
+        )
+    if out is not None:
+        _write(formation, out)
+    if as_json:
+        print_json(formation_as_dict(formation))
+    else:
+        show_formation(formation)
+        if out is None:
+            line("Add --out DIR to keep this with a certificate and a picture.", "dim")
+        else:
+            line(f"Written to {out}. Re-check it: fedegoists verify {out / 'certificate.json'}")
+
+
+def verify_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A certificate.json, or a CSV with participant,coalition."
+        ),
+    ],
+    benefit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The benefit graph: to compare with a certificate's, or for a CSV."
+        ),
+    ] = None,
+    competition: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The competition graph, likewise."),
+    ] = None,
+    participants: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The participants, one name a line.")
+    ] = None,
+    budget: Annotated[
+        int,
+        typer.Option(min=0, help="Sets of coalitions to look at for mergers; 0 means all."),
+    ] = 100_000,
+    time_limit: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.01, help="Time to derive the upper bound again."),
+    ] = 10.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-derive everything a certificate claims, or check coalitions of any origin.
+
+    Exits with 1 if anything does not hold or is not proven.
+    """
+    if (benefit is None) != (competition is None):
+        raise SettingsError("--benefit and --competition belong together; give both or neither")
+    graphs = None
+    if benefit is not None and competition is not None:
+        graphs = read_graphs(benefit, competition, participants)
+    if file.suffix.casefold() == ".csv":
+        if graphs is None:
+            raise SettingsError(
+                "coalitions from a CSV file need --benefit and --competition to be checked against"
+            )
+        with working("Checking …"):
+            verification = verify(*graphs, read_coalitions(file), budget=budget or None)
+        if as_json:
+            print_json(
+                {
+                    "ok": verification.ok,
+                    "free_riders": [str(w) for w in verification.free_riders],
+                    "conflicts": [str(w) for w in verification.conflicts],
+                    "mergers": [str(w) for w in verification.mergers],
+                    "stable": verification.stable,
+                }
+            )
+        else:
+            show_verification(verification)
+        raise typer.Exit(0 if verification.ok else 1)
+
+    certificate = Certificate.load(file)
+    with working("Re-deriving every claim …"):
+        check = certificate.check(budget=budget or None, time_limit=time_limit)
+    if graphs is not None:
+        check = CertificateCheck(
+            check.claims
+            + tuple(
+                CheckedClaim(
+                    f"{name} graph",
+                    mine.sha256[:16],
+                    f"{own.sha256[:16]} in the certificate",
+                    mine == own,
+                )
+                for name, mine, own in (
+                    ("benefit", graphs[0], certificate.benefit),
+                    ("competition", graphs[1], certificate.competition),
+                )
+            )
+        )
+    if as_json:
+        print_json(
+            {
+                "ok": check.ok,
+                "benefit_sha256": certificate.benefit.sha256,
+                "competition_sha256": certificate.competition.sha256,
+                "claims": [vars(claim) for claim in check.claims],
+            }
+        )
+    else:
+        show_certificate_check(check)
+        line(f"benefit graph     {certificate.benefit.sha256}")
+        line(f"competition graph {certificate.competition.sha256}")
+    raise typer.Exit(0 if check.ok else 1)
+
+
+def explain_command(
+    certificate: CertificateArgument,
+    a: Annotated[str, typer.Argument(metavar="A", help="A participant.")],
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Another one; left out, all others.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why two participants are, or are not, together. For the manager: it names competitors."""
+    formation = Certificate.load(certificate).formation()
+    others = [b] if b is not None else [name for name in formation.participants if name != a]
+    formation.coalition_of(a)
+    explanations = [explain(formation, a, other) for other in others]
+    if as_json:
+        print_json(
+            [
+                {
+                    "a": e.a,
+                    "b": e.b,
+                    "together": e.together,
+                    "sentence": e.sentence,
+                    "alternatives": [vars(alternative) for alternative in e.alternatives],
+                }
+                for e in explanations
+            ]
+        )
+    else:
+        show_explanations(explanations)
+
+
+def what_if_command(
+    certificate: CertificateArgument,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Two who start to compete. May be repeated."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Two who no longer compete. May be repeated."),
+    ] = None,
+    joins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help='JSON for a newcomer: {"name": "New", "gives": {"A": 0.3}, '
+            '"receives": {"B": 0.2}, "competes": ["C"]}. May be repeated.',
+        ),
+    ] = None,
+    leaves: Annotated[
+        list[str] | None, typer.Option(metavar="A", help="Who leaves. May be repeated.")
+    ] = None,
+    time_limit: TimeLimitOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what would change, moving as few participants as possible."""
+    formation = Certificate.load(certificate).formation()
+    with working("Forming coalitions again …"):
+        result = what_if(
+            formation,
+            add=[_pair(text, "--add") for text in add or ()],
+            remove=[_pair(text, "--remove") for text in remove or ()],
+            joins=[_newcomer(path) for path in joins or ()],
+            leaves=leaves or (),
+            time_limit=time_limit,
+        )
+    if out is not None:
+        _write(result.after, out)
+    if as_json:
+        print_json(
+            {
+                "moved": result.moved,
+                "joined": result.joined,
+                "left": result.left,
+                "welfare_change": result.welfare_change,
+                "utility_changes": dict(result.utility_changes),
+                "after": formation_as_dict(result.after),
+            }
+        )
+    else:
+        show_what_if(result)
+
+
+def draw_command(
+    certificate: CertificateArgument,
+    picture: Annotated[
+        Path, typer.Argument(metavar="PICTURE", help="Where to: .png, .svg or .pdf.")
+    ],
+    title: Annotated[str | None, typer.Option(help="A title of your own.")] = None,
+) -> None:
+    """Draw the coalitions over benefit and competition."""
+    draw(Certificate.load(certificate).formation(), picture, title=title)
+    line(f"Written to {picture}")
+
+
+def demo_command(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to write the example's files.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Form the coalitions of ten example banks, prove and explain them."""
+    from fedegoists.examples import banks
+
+    benefit, competition = banks()
+    line("Ten banks could learn from one another's data, but some compete.\n")
+    formation = form(benefit, competition)
+    show_formation(formation)
+    published = form(benefit, competition, "published")
+    line(
+        f"The published algorithm reaches {published.welfare:.6g}, "
+        f"{published.welfare / formation.welfare:.0%} of that.\n"
+    )
+    show_certificate_check(formation.certificate.check())
+    line("\nWhy is it so? Two of the 45 answers:")
+    for pair in (("Coastal Trust", "Harbour Mutual"), ("Danube Bank", "Harbour Mutual")):
+        line(f"  {explain(formation, *pair)}")
+    _write(
+        formation,
+        out,
+        (out / "benefit.csv", benefit.csv_bytes()),
+        (out / "competition.csv", competition.csv_bytes()),
+    )
+    line(f"\nWritten to {out}: the two input files, certificate and picture. Now try your own:")
+    line(f"  fedegoists form {out}/benefit.csv {out}/competition.csv", "bold")
+    line(f"  fedegoists what-if {out}/certificate.json --leaves 'Juniper Bank'", "bold")
+    screen.print()
+
+
+def _write(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
+    """Write a formation's files to a folder, all or none."""
+    write_all(
+        [
+            *more,
+            (out / "certificate.json", formation.certificate.to_json().encode()),
+            (out / "coalitions.csv", coalitions_csv(formation)),
+            (out / "usage.csv", usage_csv(formation)),
+            (out / "coalitions.png", render(formation, "png")),
+            (out / "coalitions.svg", render(formation, "svg")),
+        ]
+    )
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    names = [name.strip() for name in next(csv.reader([text]), [])]
+    if len(names) != 2:
+        raise SettingsError(
+            f"{option} {text!r}: expected two names with a comma between them; "
+            "put a name that has a comma itself in double quotes"
+        )
+    return names[0], names[1]
+
+
+def _newcomer(path: Path) -> Newcomer:
+    from pydantic import BaseModel, ConfigDict, ValidationError
+
+    class NewcomerFile(BaseModel):
+        model_config = ConfigDict(extra="forbid", strict=True)
+        name: str
+        gives: dict[str, float] = {}
+        receives: dict[str, float] = {}
+        competes: list[str] = []
+
+    try:
+        data: Any = json.loads(read_text(path))
+        newcomer = NewcomerFile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = " → ".join(map(str, first["loc"])) or "the file"
+        raise SettingsError(f"{path}: {place}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{path}: not readable as JSON ({error})") from None
+    return Newcomer(newcomer.name, newcomer.gives, newcomer.receives, newcomer.competes)

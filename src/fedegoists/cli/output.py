@@ -1,0 +1,169 @@
+"""What the commands print: tables for people, JSON for programs."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedegoists.coalitions import (
+    CertificateCheck,
+    Explanation,
+    Formation,
+    Verification,
+    WhatIf,
+)
+
+__all__ = [
+    "errors",
+    "formation_as_dict",
+    "print_json",
+    "screen",
+    "show_certificate_check",
+    "show_explanations",
+    "show_formation",
+    "show_verification",
+    "show_what_if",
+    "working",
+]
+
+screen = Console()
+errors = Console(stderr=True)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that something is going on, on a terminal only."""
+    if errors.is_terminal:
+        with errors.status(what):
+            yield
+    else:
+        yield
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON on standard output."""
+    screen.print(
+        json.dumps(value, ensure_ascii=False, indent=2),
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+        emoji=False,
+    )
+
+
+def line(text: str, style: str = "") -> None:
+    """Print one line; names in it are never read as markup."""
+    screen.print(Text(text, style=style), soft_wrap=False)
+
+
+def formation_as_dict(formation: Formation) -> dict[str, object]:
+    """Return a formation as plain values for JSON."""
+    return {
+        "method": formation.method,
+        "seed": formation.seed,
+        "coalitions": formation.coalitions,
+        "welfare": formation.welfare,
+        "upper_bound": formation.upper_bound,
+        "optimal": formation.optimal,
+        "stable": formation.stable,
+        "utilities": dict(formation.utilities),
+        "trace": [
+            {"sets": merge.sets, "rule": merge.rule, "gain": merge.gain}
+            for merge in formation.trace
+        ],
+        "notes": formation.notes,
+    }
+
+
+def show_formation(formation: Formation) -> None:
+    """Print coalitions with what each member gets, and how good the whole is."""
+    together = [group for group in formation.coalitions if len(group) > 1]
+    alone = [group[0] for group in formation.coalitions if len(group) == 1]
+    if together:
+        table = Table(title="Who trains with whom", title_justify="left", title_style="bold")
+        table.add_column("coalition", justify="right")
+        table.add_column("participant", overflow="fold")
+        table.add_column("gets", justify="right")
+        table.add_column("from", overflow="fold")
+        for number, group in enumerate(together, 1):
+            for k, name in enumerate(group):
+                sources = [other for other in group if formation.benefit.benefit(other, name)]
+                table.add_row(
+                    str(number) if k == 0 else "",
+                    Text(name),
+                    f"{formation.utilities[name]:.3g}",
+                    Text(", ".join(sources)),
+                    end_section=k == len(group) - 1,
+                )
+        screen.print(table)
+    if alone:
+        line(f"Alone: {', '.join(alone)}" if len(alone) <= 20 else f"Alone: {len(alone)} of them")
+    if not formation.participants:
+        line("There are no participants, so there is nothing to decide.")
+    line(_quality(formation))
+    line(_stability(formation))
+    for note in formation.notes:
+        line(f"Note: {note}.", "yellow")
+
+
+def _quality(formation: Formation) -> str:
+    total = f"Total benefit {formation.welfare:.6g}"
+    if formation.optimal:
+        return f"{total}, proven to be the highest possible."
+    return (
+        f"{total}; at most {formation.upper_bound:.6g} is possible "
+        f"(method {formation.method}, gap {formation.gap:.1%})."
+    )
+
+
+def _stability(formation: Formation) -> str:
+    if formation.stable:
+        return "No coalitions could still gain by merging: proven."
+    if formation.stable is False:
+        return "Some coalitions could still gain by merging; method 'stable' would merge them."
+    return "Whether coalitions could still gain by merging is not proven."
+
+
+def _row(table: Table, ok: bool, *cells: str) -> None:
+    table.add_row(Text("ok", "green") if ok else Text("FAILED", "bold red"), *map(Text, cells))
+
+
+def show_certificate_check(check: CertificateCheck) -> None:
+    """Print each claim with what it states and what was found."""
+    table = Table(title="Certificate", title_justify="left", title_style="bold")
+    for column in ("", "claim", "stated", "found"):
+        table.add_column(column, overflow="fold")
+    for claim in check.claims:
+        _row(table, claim.ok, claim.claim, claim.stated, claim.found)
+    screen.print(table)
+
+
+def show_verification(verification: Verification) -> None:
+    """Print the three checks with their witnesses."""
+    table = Table(title="Coalitions", title_justify="left", title_style="bold")
+    for column in ("", "check", "found"):
+        table.add_column(column, overflow="fold")
+    unproven = ["not proven: the budget ended"] if verification.stable is None else []
+    for name, witnesses in (
+        ("no free riders", [str(w) for w in verification.free_riders]),
+        ("no conflicts", [str(w) for w in verification.conflicts]),
+        ("merge-stable", [str(w) for w in verification.mergers] + unproven),
+    ):
+        _row(table, not witnesses, name, "\n".join(witnesses))
+    screen.print(table)
+
+
+def show_explanations(explanations: list[Explanation]) -> None:
+    """Print sentences, one a paragraph."""
+    for explanation in explanations:
+        line(explanation.sentence)
+
+
+def show_what_if(result: WhatIf) -> None:
+    """Print the difference, then the new formation."""
+    line(str(result))
+    screen.print()
+    show_formation(result.after)

@@ -1,0 +1,410 @@
+"""Certificates: a formation with everything a third party needs to re-check it without trusting us.
+
+A certificate is one JSON file. It holds both graphs and their SHA-256 in a canonical form, the
+coalitions, and every claim with its status. Its last entry, ``sha256``, is taken over the file
+itself with the 64 digits of that entry set to zeros, so that any changed byte shows.
+"""
+
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal
+
+from fedegoists.coalitions.formation import Formation, Method
+from fedegoists.coalitions.optimum import best_partition, quick_upper_bound, welfare_of
+from fedegoists.coalitions.principles import (
+    DEFAULT_BUDGET,
+    Verification,
+    check_partition,
+    verify,
+)
+from fedegoists.errors import CertificateError, FedEgoistsError, MissingDependencyError
+from fedegoists.files import read_text, write_bytes
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+__all__ = ["Certificate", "CertificateCheck", "CheckedClaim", "Claim", "Status"]
+
+FORMAT = "fedegoists certificate"
+VERSION = 1
+TOLERANCE = 1e-9
+
+Status = Literal["proven", "refuted", "not proven"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement about the coalitions: its name, its status, and a value or witnesses."""
+
+    claim: Literal["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]
+    status: Status
+    value: float | None = None
+    witnesses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """What a certificate says, what came out on re-checking, and whether the two agree."""
+
+    claim: str
+    stated: str
+    found: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class CertificateCheck:
+    """The result of re-deriving a certificate."""
+
+    claims: tuple[CheckedClaim, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file is unchanged, everything it claims holds, and all checks pass."""
+        return all(claim.ok for claim in self.claims)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A formation's claims, with all that is needed to re-derive them.
+
+    Make one with `Formation.certificate`, write it with `save`, and re-check it with `check`, or on
+    the command line with ``fedegoists verify certificate.json``.
+    """
+
+    benefit: BenefitGraph
+    competition: CompetitionGraph
+    method: Method
+    seed: int
+    coalitions: tuple[tuple[str, ...], ...]
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...]
+    software: Mapping[str, str]
+    changed: tuple[str, ...] = ()
+    """What is found to be altered on reading a file; empty for an intact certificate."""
+
+    # Making --------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, formation: Formation, *, budget: int | None = DEFAULT_BUDGET) -> "Certificate":
+        """Certify a formation; principles and stability are derived by the independent checker."""
+        checked = verify(
+            formation.benefit, formation.competition, formation.coalitions, budget=budget
+        )
+        return cls(
+            benefit=formation.benefit,
+            competition=formation.competition,
+            method=formation.method,
+            seed=formation.seed,
+            coalitions=formation.coalitions,
+            claims=(
+                *_principles(checked),
+                Claim("welfare", "proven", formation.welfare),
+                Claim("upper bound", "proven", formation.upper_bound),
+            ),
+            notes=formation.notes,
+            software=_software(),
+        )
+
+    # Files ---------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON text, digest included."""
+        value = {
+            "format": FORMAT,
+            "version": VERSION,
+            "method": self.method,
+            "seed": self.seed,
+            "coalitions": self.coalitions,
+            "claims": [
+                {
+                    key: item
+                    for key, item in (
+                        ("claim", claim.claim),
+                        ("status", claim.status),
+                        ("value", claim.value),
+                        ("witnesses", claim.witnesses or None),
+                    )
+                    if item is not None
+                }
+                for claim in self.claims
+            ],
+            "notes": self.notes,
+            "benefit": {**self.benefit.to_dict(), "sha256": self.benefit.sha256},
+            "competition": {**self.competition.to_dict(), "sha256": self.competition.sha256},
+            "software": dict(self.software),
+            "sha256": "0" * 64,
+        }
+        blank = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+        return blank.replace(f'"sha256": "{"0" * 64}"\n}}', f'"sha256": "{_digest(blank)}"\n}}')
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file, completely or not at all."""
+        write_bytes(path, self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Certificate":
+        """Read a certificate from a file; see `from_json`."""
+        return cls.from_json(read_text(path), str(path))
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "certificate") -> "Certificate":
+        """Read a certificate; anything altered that leaves it readable is kept for `check`.
+
+        Raises
+        ------
+        CertificateError
+            If the text is no certificate, or is damaged so that nothing can be checked.
+        """
+        try:
+            data = json.loads(text, object_pairs_hook=_without_repeats)
+        except (ValueError, RecursionError) as error:
+            raise CertificateError(f"{where}: not readable as JSON ({error})") from None
+        document = _validated(data, where)
+        changed = []
+        if _digest(text) != document["sha256"]:
+            changed.append("the file's SHA-256 is not the one it states")
+        try:
+            graphs = {}
+            for key in ("benefit", "competition"):
+                content = dict(document[key])
+                stated = content.pop("sha256")
+                graph_type = BenefitGraph if key == "benefit" else CompetitionGraph
+                graph = graph_type.from_dict(content, f"{where}, {key} graph")
+                if graph.sha256 != stated:
+                    changed.append(f"the SHA-256 of the {key} graph is not the one stated")
+                graphs[key] = graph
+            benefit, competition = graphs["benefit"], graphs["competition"]
+            assert isinstance(benefit, BenefitGraph)
+            assert isinstance(competition, CompetitionGraph)
+            if benefit.participants != competition.participants:
+                raise CertificateError(f"{where}: its two graphs are over different participants")
+            coalitions = check_partition(document["coalitions"], benefit.participants)
+        except CertificateError:
+            raise
+        except FedEgoistsError as error:
+            altered = f" ({changed[0]})" if changed else ""
+            raise CertificateError(f"{where}: {error}{altered}") from None
+        return cls(
+            benefit=benefit,
+            competition=competition,
+            method=document["method"],
+            seed=document["seed"],
+            coalitions=coalitions,
+            claims=tuple(
+                Claim(
+                    item["claim"],
+                    item["status"],
+                    item.get("value"),
+                    tuple(item.get("witnesses", ())),
+                )
+                for item in document["claims"]
+            ),
+            notes=tuple(document["notes"]),
+            software=document["software"],
+            changed=tuple(changed),
+        )
+
+    # Checking ------------------------------------------------------------------------------
+
+    def check(
+        self, *, budget: int | None = DEFAULT_BUDGET, time_limit: float = 10.0
+    ) -> CertificateCheck:
+        """Re-derive everything the certificate claims.
+
+        Parameters
+        ----------
+        budget : int or None
+            For merge-stability: how many sets of coalitions to look at; None means all.
+        time_limit : float
+            Seconds for deriving the upper bound again, where the quick bound is not enough.
+        """
+        verification = verify(self.benefit, self.competition, self.coalitions, budget=budget)
+        results = [
+            CheckedClaim(
+                "unchanged",
+                "yes",
+                "; ".join(self.changed) or "yes",
+                not self.changed,
+            )
+        ]
+        stated = {claim.claim: claim for claim in self.claims}
+        for found in _principles(verification):
+            detail = found.status + "".join(f"; {w}" for w in found.witnesses)
+            claim = stated[found.claim]
+            results.append(
+                CheckedClaim(
+                    found.claim,
+                    claim.status,
+                    detail,
+                    claim.status == found.status == "proven",
+                )
+            )
+        results.append(self._check_welfare(stated["welfare"]))
+        results.append(self._check_bound(stated["upper bound"], time_limit))
+        return CertificateCheck(tuple(results))
+
+    def _check_welfare(self, claim: Claim) -> CheckedClaim:
+        welfare = welfare_of(self.benefit.weights, self._positions())
+        assert claim.value is not None
+        ok = math.isclose(claim.value, welfare, rel_tol=TOLERANCE)
+        return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
+
+    def _check_bound(self, claim: Claim, time_limit: float) -> CheckedClaim:
+        """Derive an upper bound that is as low as the stated one, or a partition above it."""
+        import time
+
+        assert claim.value is not None
+        weights, competition = self.benefit.weights, self.competition.matrix
+        highest = claim.value * (1 + TOLERANCE)
+        stated = f"{claim.value:.9g}"
+        bound = quick_upper_bound(weights, competition)
+        if bound > highest:
+            positions = self._positions()
+            valid = verify(self.benefit, self.competition, self.coalitions, budget=0)
+            if valid.free_riders or valid.conflicts:
+                positions = [[i] for i in range(self.benefit.n)]
+            try:
+                optimum = best_partition(
+                    weights,
+                    competition,
+                    [positions],
+                    seconds=time_limit,
+                    deadline=time.perf_counter() + time_limit,
+                    seed=self.seed,
+                )
+            except MissingDependencyError as error:
+                return CheckedClaim("upper bound", stated, f"not derived: {error}", False)
+            reached = welfare_of(weights, optimum.partition)
+            if reached > highest:
+                found = f"refuted; a valid partition reaches {reached:.9g}"
+                return CheckedClaim("upper bound", stated, found, False)
+            bound = min(bound, optimum.upper_bound)
+        if bound > highest:
+            found = f"not derived in {time_limit:g} s; at most {bound:.9g} is sure"
+            return CheckedClaim("upper bound", stated, found, False)
+        return CheckedClaim("upper bound", stated, f"at most {bound:.9g}", True)
+
+    def _positions(self) -> list[list[int]]:
+        position = {name: k for k, name in enumerate(self.benefit.participants)}
+        return [[position[name] for name in group] for group in self.coalitions]
+
+    def formation(self) -> Formation:
+        """Return the formation this certifies, without its trace; claims are taken as stated."""
+        stated = {claim.claim: claim for claim in self.claims}
+        status = stated["merge-stable"].status
+        welfare = welfare_of(self.benefit.weights, self._positions())
+        return Formation(
+            benefit=self.benefit,
+            competition=self.competition,
+            method=self.method,
+            coalitions=self.coalitions,
+            welfare=welfare,
+            upper_bound=max(stated["upper bound"].value or 0.0, welfare),
+            stable={"proven": True, "refuted": False}.get(status),
+            seed=self.seed,
+            notes=self.notes,
+        )
+
+
+def _principles(checked: Verification) -> tuple[Claim, ...]:
+    stable: Status = (
+        "proven" if checked.stable else "not proven" if checked.stable is None else "refuted"
+    )
+    return (
+        Claim(
+            "no free riders",
+            "refuted" if checked.free_riders else "proven",
+            witnesses=tuple(map(str, checked.free_riders)),
+        ),
+        Claim(
+            "no conflicts",
+            "refuted" if checked.conflicts else "proven",
+            witnesses=tuple(map(str, checked.conflicts)),
+        ),
+        Claim("merge-stable", stable, witnesses=tuple(map(str, checked.mergers))),
+    )
+
+
+def _software() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in ("fedegoists", "numpy", "ortools"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _digest(text: str) -> str:
+    """Return the SHA-256 of a certificate with the digits of its last entry set to zeros."""
+    blank = re.sub(r'("sha256":\s*")[0-9a-f]{64}("\s*\}\s*)\Z', rf"\g<1>{'0' * 64}\g<2>", text)
+    return hashlib.sha256(blank.encode()).hexdigest()
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("an entry stands twice")
+    return result
+
+
+def _validated(data: object, where: str) -> dict[str, Any]:
+    """Check the shape of a certificate; the graphs check their own content later."""
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+    class Strict(BaseModel):
+        model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    class GraphModel(Strict):
+        participants: list[str]
+        sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    class BenefitModel(GraphModel):
+        edges: list[list[str | float | int]]
+
+    class CompetitionModel(GraphModel):
+        pairs: list[list[str]]
+
+    class ClaimModel(Strict):
+        claim: Literal["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]
+        status: Status
+        value: float | None = None
+        witnesses: list[str] = Field(default_factory=list)
+
+    class CertificateModel(Strict):
+        format: Literal["fedegoists certificate"]
+        version: Literal[1]
+        method: Method
+        seed: int = Field(ge=0)
+        coalitions: list[list[str]]
+        claims: list[ClaimModel]
+        notes: list[str]
+        benefit: BenefitModel
+        competition: CompetitionModel
+        software: dict[str, str]
+        sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    if isinstance(data, dict) and data.get("format") == FORMAT and data.get("version") != VERSION:
+        raise CertificateError(
+            f"{where}: certificate version {data.get('version')!r}; this software reads version "
+            f"{VERSION}. Use the version of fedegoists that wrote it"
+        )
+    try:
+        document = CertificateModel.model_validate(data).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = " → ".join(map(str, first["loc"])) or "the file"
+        raise CertificateError(f"{where}: not a certificate: {place}: {first['msg']}") from None
+    names = [claim["claim"] for claim in document["claims"]]
+    if names != ["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]:
+        raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
+    for claim in document["claims"][3:]:
+        if claim.get("value") is None or claim["value"] < 0:
+            raise CertificateError(f"{where}: the claim {claim['claim']!r} has no valid value")
+    return document

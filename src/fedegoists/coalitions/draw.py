@@ -1,0 +1,525 @@
+"""Drawing a formation: who trains with whom, who benefits whom, and who competes with whom."""
+
+import io
+import os
+import textwrap
+import threading
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.coalitions.formation import Formation
+from fedegoists.coalitions.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
+from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.files import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+__all__ = ["PictureFormat", "draw", "render"]
+
+PictureFormat = Literal["png", "svg", "pdf"]
+Array = npt.NDArray[np.float64]
+
+MOST_ACROSS = 60
+"""With more benefits between coalitions than this, ``auto`` leaves them out."""
+MOST_INSIDE = 400
+"""Of more benefits inside one coalition than this, only the largest are drawn."""
+MOST_RIVALS = 40
+"""With more competing pairs between regions than this, each two regions share one line."""
+MOST_CHORDS, MOST_BUNDLES = 250, 120
+"""With more lines of competition than this, inside or between regions, they are left out."""
+
+# Paul Tol's "muted" colours, which colour-blind people can tell apart, without its reds:
+# red stands for competition only.
+COALITION_COLORS = ("#332288", "#44AA99", "#999933", "#88CCEE", "#AA4499", "#117733", "#DDCC77")
+RIVAL_COLOR, ACROSS_COLOR = "#C1121F", "#DADDE2"
+SMALL_BENEFIT, LARGE_BENEFIT = (0.77, 0.79, 0.82), (0.12, 0.16, 0.22)
+ALONE_COLOR, ALONE_FILL = "#8A8F98", "#FAFAFA"
+TEXT_COLOR, QUIET_COLOR = "#1F2937", "#5B6470"
+
+LABEL_SIZE, CAPTION_SIZE, LEGEND_SIZE, TITLE_SIZE = 8.0, 7.0, 7.5, 13.0
+MARGIN, SMALLEST_WIDTH = 0.35, 7.5
+DPI, MOST_PIXELS = 160, 40e6
+
+# Glyphs that matplotlib's own font lacks are looked up in these, where installed.
+FALLBACK_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "Microsoft YaHei"),
+    *("PingFang SC", "Hiragino Sans GB", "SimHei", "WenQuanYi Micro Hei", "Arial Unicode MS"),
+)
+
+# matplotlib's settings and Python's warning filters belong to the whole process.
+_RENDERING = threading.Lock()
+
+
+def draw(
+    formation: Formation,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    show_across: bool | Literal["auto"] = "auto",
+) -> "Figure":
+    """Draw a formation, and write the picture to a file if `path` is given.
+
+    Every coalition is a coloured disc; all who are on their own stand in one pale disc. Arrows are
+    benefits, the wider and darker the larger. Red dashed lines with a cross join competitors; where
+    these would be too many, one line joins two regions and says how many pairs of their members
+    compete. What is left out for clarity is said in the legend. Long names are shortened.
+
+    Parameters
+    ----------
+    path : path, optional
+        Ends in ``.png``, ``.svg`` or ``.pdf``. The same formation gives the same bytes.
+    title : str, optional
+        The heading; the numbers of participants and coalitions and the welfare stand below it.
+    show_across : bool or "auto"
+        Whether to draw benefits between coalitions, faintly. ``auto`` leaves them out when there
+        are more than 60.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that pyplot does not know of; it needs no display.
+
+    Raises
+    ------
+    SettingsError
+        If `path` has another suffix.
+    MissingDependencyError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from fedegoists import BenefitGraph, CompetitionGraph, form
+    >>> benefit = BenefitGraph([[0, 2], [1, 0]], ["North", "South"])
+    >>> figure = draw(form(benefit, CompetitionGraph([], ["North", "South"])), title="Two banks")
+    """
+    picture_format = None if path is None else _format_of(path)
+    with _plotting():
+        figure = _figure(formation, title, show_across)
+        content = None if picture_format is None else _saved(figure, picture_format)
+    if path is not None and content is not None:
+        write_bytes(path, content)
+    return figure
+
+
+def render(
+    formation: Formation,
+    picture_format: PictureFormat,
+    *,
+    title: str | None = None,
+    show_across: bool | Literal["auto"] = "auto",
+) -> bytes:
+    """Return the content of the file that `draw` writes."""
+    if picture_format not in get_args(PictureFormat):
+        formats = ", ".join(get_args(PictureFormat))
+        raise SettingsError(f"unknown picture format {picture_format!r}; formats are {formats}")
+    with _plotting():
+        return _saved(_figure(formation, title, show_across), picture_format)
+
+
+def _format_of(path: str | os.PathLike[str]) -> PictureFormat:
+    suffix = Path(path).suffix
+    for picture_format in get_args(PictureFormat):
+        if suffix.casefold() == f".{picture_format}":
+            found: PictureFormat = picture_format
+            return found
+    raise SettingsError(
+        f"{os.fspath(path)}: cannot draw to a file "
+        f"{f'that ends in {suffix}' if suffix else 'without a suffix'}; "
+        f"allowed are {', '.join(f'.{known}' for known in get_args(PictureFormat))}"
+    )
+
+
+@contextmanager
+def _plotting() -> Iterator[None]:
+    """Have matplotlib draw the same picture whatever its user has configured."""
+    try:
+        import matplotlib.style
+        from matplotlib.font_manager import fontManager
+    except ImportError:
+        raise MissingDependencyError(
+            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
+        ) from None
+    installed = set(fontManager.get_font_names())
+    settings = {
+        "font.family": ["DejaVu Sans", *(font for font in FALLBACK_FONTS if font in installed)],
+        "svg.fonttype": "none",
+        "svg.hashsalt": "fedegoists",
+    }
+    with _RENDERING, matplotlib.style.context(["default", settings]), warnings.catch_warnings():
+        # A name in a script that no installed font has shows as boxes in PNG and PDF; who looks
+        # at an SVG has fonts of their own.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+        yield
+
+
+def _saved(figure: "Figure", picture_format: PictureFormat) -> bytes:
+    content = io.BytesIO()
+    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[picture_format]
+    figure.savefig(content, format=picture_format, dpi=figure.dpi, metadata=undated)
+    return content.getvalue()
+
+
+def _figure(
+    formation: Formation, title: str | None, show_across: bool | Literal["auto"]
+) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if show_across not in (True, False, "auto"):
+        raise SettingsError(f"show_across is True, False or 'auto', not {show_across!r}")
+    position = {name: k for k, name in enumerate(formation.participants)}
+    coalitions = [[position[name] for name in group] for group in formation.coalitions]
+    home = np.zeros(len(position), dtype=int)
+    for k, group in enumerate(coalitions):
+        home[group] = k if len(group) > 1 else -1
+    labels = _short_labels(formation.participants)
+    wrapped = [_in_two_lines(label) for label in labels]
+    pairs = np.argwhere(np.triu(formation.competition.matrix))
+    bundled = bool(np.count_nonzero(np.diff(home[pairs], axis=1)) > MOST_RIVALS)
+    layout = lay_out(
+        coalitions,
+        [_text_size(label, LABEL_SIZE) for label in wrapped],
+        [_text_size(label, LABEL_SIZE)[0] for label in labels],
+        pairs,
+        joined=not bundled,
+    )
+    figure = Figure(dpi=DPI)
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    entries = [
+        *_draw_regions(axes, layout, formation),
+        *_draw_benefits(axes, layout, formation.benefit.weights, home, show_across),
+        *_draw_rivals(axes, layout, pairs, bundled),
+    ]
+    _draw_participants(axes, layout, labels, wrapped)
+    _frame(figure, axes, layout, entries, formation, title or "Who trains with whom")
+    return figure
+
+
+def _draw_regions(axes: "Axes", layout: Layout, formation: Formation) -> "list[Line2D]":
+    """Draw discs with their welfare above them; return their entry in the legend."""
+    from matplotlib.patches import Circle
+
+    for k, region in enumerate(layout.regions):
+        if region.together:
+            members = np.ix_(region.members, region.members)
+            caption = f"welfare {formation.benefit.weights[members].sum():.4g}"
+            look = {"fc": _fill(k), "ec": _tint(_color(k), 0.55), "lw": 1.0}
+        else:
+            caption = _own(len(region.members))
+            look = {"fc": ALONE_FILL, "ec": ALONE_COLOR, "lw": 0.7, "ls": (0, (2, 3))}
+        axes.add_patch(Circle(region.center, region.radius, zorder=2, **look))
+        x, y = region.center
+        axes.text(
+            x, y + region.radius + 0.04, caption, size=CAPTION_SIZE, color=QUIET_COLOR,
+            ha="center", va="bottom", zorder=8, bbox=_backing("white"),
+        )  # fmt: skip
+    if not any(region.together for region in layout.regions):
+        return []
+    edge = _tint(_color(0), 0.55)
+    return [_entry("coalition", ls="", marker="o", ms=9, mfc=_fill(0), mec=edge)]
+
+
+def _draw_benefits(
+    axes: "Axes",
+    layout: Layout,
+    weights: Array,
+    home: npt.NDArray[np.int_],
+    show_across: bool | Literal["auto"],
+) -> "list[Line2D]":
+    """Draw benefits as arrows; return their entries in the legend."""
+    source, target = np.nonzero(weights)
+    across = (home[source] != home[target]) | (home[source] < 0)
+    entries = []
+
+    # From small to large, so that the large ones lie on top.
+    inside = np.flatnonzero(~across)
+    inside = inside[np.argsort(weights[source[inside], target[inside]], kind="stable")]
+    largest = [inside[home[source[inside]] == k][-MOST_INSIDE:] for k in np.unique(home[home >= 0])]
+    shown = inside[np.isin(inside, np.concatenate([*largest, inside[:0]]))]
+    if len(shown):
+        values = weights[source[shown], target[shown]]
+        shares = values / values[-1]
+        # Thinner where there are many.
+        width = 1.8 * max(0.4, min(1, (150 / max(map(len, largest))) ** 0.5))
+        colors = [_shade(share) for share in shares]
+        widths = 0.3 + width * shares
+        _draw_arrows(axes, layout, source[shown], target[shown], colors, widths, zorder=4)
+        for what, k in (("largest", -1), ("smallest", 0))[: 1 + (values[0] < values[-1])]:
+            text = f"benefit {values[k]:.3g} ({what} shown)"
+            entries.append(_entry(text, color=colors[k], lw=widths[k], marker=">", ms=5))
+    if len(shown) < len(inside):
+        text = f"{len(inside) - len(shown):,} smaller benefits inside are not shown"
+        entries.append(_entry(text, ls=""))
+
+    count = np.count_nonzero(across)
+    if count and (show_across is True or (show_across == "auto" and count <= MOST_ACROSS)):
+        look = [ACROSS_COLOR] * count, np.full(count, 0.6)
+        _draw_arrows(axes, layout, source[across], target[across], *look, zorder=3)
+        text = "benefit between coalitions (not used)"
+        entries.append(_entry(text, color=ACROSS_COLOR, lw=0.7, marker=">", ms=3))
+    elif count:
+        entries.append(_entry(f"{count:,} benefits between coalitions not shown", ls=""))
+    return entries
+
+
+def _draw_arrows(
+    axes: "Axes",
+    layout: Layout,
+    source: npt.NDArray[np.intp],
+    target: npt.NDArray[np.intp],
+    colors: Sequence[Any],
+    widths: Array,
+    *,
+    zorder: int,
+) -> None:
+    """Draw arrows that bend to their right, so that two opposite ones stay apart."""
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    start, end = layout.nodes[source], layout.nodes[target]
+    chord = end - start
+    bend = (start + end) / 2 + 0.13 * np.column_stack([chord[:, 1], -chord[:, 0]])
+    into = (end - bend) / np.hypot(*(end - bend).T)[:, None]
+    tip = end - (NODE_RADIUS + 0.015) * into
+    size = (0.04 + 0.03 * widths)[:, None]
+    base = tip - size * into
+    t = np.linspace(0, 1, 16)[:, None, None]
+    curves = (1 - t) ** 2 * start + 2 * t * (1 - t) * bend + t**2 * base
+    wing = 0.42 * size * np.column_stack([into[:, 1], -into[:, 0]])
+    heads = np.stack([tip, base + wing, base - wing], axis=1)
+    lines = LineCollection(list(curves.swapaxes(0, 1)), colors=colors, linewidths=widths.tolist())
+    axes.add_collection(lines).set_zorder(zorder)
+    axes.add_collection(PolyCollection(list(heads), facecolors=colors, lw=0)).set_zorder(zorder)
+
+
+def _draw_rivals(
+    axes: "Axes", layout: Layout, pairs: npt.NDArray[np.int_], bundled: bool
+) -> "list[Line2D]":
+    """Draw who competes with whom; return the entries in the legend."""
+    regions = layout.region_of[pairs]
+    apart = (regions[:, 0] != regions[:, 1]) & bundled
+    look: dict[str, Any] = {"color": RIVAL_COLOR, "ls": (0, (4, 2.5))}
+    discs = layout.discs
+    captions = discs * (1, 1, 0) + discs[:, 2:] * (0, 1, 0) + (0, 0.1, 0.35)
+    entries = []
+
+    single = pairs[~apart]
+    if 0 < len(single) <= MOST_CHORDS:
+        many = len(single) > MOST_RIVALS
+        thin, small = (0.6, 3) if many else (0.9, 4.5)
+        dots = layout.obstacles[: len(layout.nodes)]
+        obstacles = np.concatenate([layout.obstacles, captions])
+        for a, b in single.tolist():
+            line = layout.nodes[[a, b]] if many else route(dots, a, b, (0.06, 0.12, 0.18))
+            x, y = free_spot(line, obstacles)
+            obstacles = np.concatenate([obstacles, [(x, y, 0.08)]])
+            axes.plot(*line.T, lw=thin, zorder=5, **look)
+            axes.plot([x], [y], marker="x", ms=small, mew=1.2, color=RIVAL_COLOR, zorder=6)
+        entries.append(_entry("competitors", lw=0.9, marker="x", ms=5, **look))
+    elif len(single):
+        entries.append(_entry(f"{len(single):,} competing pairs are not shown", ls=""))
+
+    bundles = Counter((a, b) for a, b in np.sort(regions[apart]).tolist())
+    if 0 < len(bundles) <= MOST_BUNDLES:
+        obstacles = np.concatenate([discs, captions])
+        for (a, b), count in sorted(bundles.items()):
+            line = route(discs, a, b)
+            x, y = free_spot(line, obstacles)
+            obstacles = np.concatenate([obstacles, [(x, y, 0.1)]])
+            axes.plot(*line.T, lw=0.9, zorder=1, **look)
+            axes.text(
+                x, y, f"×{count}", size=CAPTION_SIZE, weight="bold", color=RIVAL_COLOR,
+                ha="center", va="center", zorder=6, bbox=_backing("white"),
+            )  # fmt: skip
+        entries.append(_entry("×3: three competing pairs between two regions", lw=0.9, **look))
+    elif bundles:
+        text = f"{bundles.total():,} competing pairs between regions not shown"
+        entries.append(_entry(text, ls=""))
+    return entries
+
+
+def _draw_participants(
+    axes: "Axes", layout: Layout, labels: Sequence[str], wrapped: Sequence[str]
+) -> None:
+    from matplotlib.patches import Circle
+
+    for k, region in enumerate(layout.regions):
+        color = _color(k) if region.together else ALONE_COLOR
+        backing = _backing(_fill(k) if region.together else ALONE_FILL)
+        for member in region.members:
+            dot = Circle(layout.nodes[member].tolist(), NODE_RADIUS, fc=color, ec="white", lw=0.8)
+            axes.add_patch(dot).set_zorder(7)
+            x, y = layout.labels[member].tolist()
+            axes.text(
+                x, y, (labels if region.radial else wrapped)[member], size=LABEL_SIZE,
+                color=TEXT_COLOR, rotation=float(layout.rotations[member]),
+                rotation_mode="anchor", ha="center", va="center", linespacing=1.1,
+                parse_math=False, zorder=6, bbox=backing,
+            )  # fmt: skip
+
+
+def _frame(
+    figure: "Figure",
+    axes: "Axes",
+    layout: Layout,
+    entries: "list[Line2D]",
+    formation: Formation,
+    title: str,
+) -> None:
+    """Give the picture its size, its heading and its legend."""
+    width = max(SMALLEST_WIDTH, layout.width + 2 * MARGIN)
+    room = width - 2 * MARGIN
+    per_character = 1.2 * _text_size(title, TITLE_SIZE)[0] / len(title)
+    heading = textwrap.wrap(title, max(1, int(room / max(per_character, 0.05))))
+    alone = sum(len(group) == 1 for group in formation.coalitions)
+    summary = [
+        _counted(len(formation.participants), "participant"),
+        _counted(len(formation.coalitions) - alone, "coalition"),
+        *([f"{alone} {_own(alone)}"] if alone else []),
+        f"welfare {formation.welfare:.6g}" + " (proven optimal)" * formation.optimal,
+    ]
+    longest = max((_text_size(str(e.get_label()), LEGEND_SIZE)[0] for e in entries), default=0)
+    columns = max(1, min(len(entries), int(room / (longest + 0.6))))
+    rows = -(-len(entries) // columns)
+    head, foot = 0.95 + 0.26 * len(heading), MARGIN + (0.2 + 0.2 * rows) * bool(rows)
+    height = foot + layout.height + head
+    left = (width - layout.width) / 2
+    axes.set(xlim=(-left, width - left), ylim=(-foot, height - foot))
+    figure.set_size_inches(width, height)
+    figure.set_dpi(min(DPI, (MOST_PIXELS / (width * height)) ** 0.5))
+    x, y = MARGIN - left, height - foot - MARGIN
+    for k, line in enumerate(heading):
+        axes.text(
+            x, y - 0.26 * k, line, size=TITLE_SIZE, weight="bold", color=TEXT_COLOR, va="top",
+            parse_math=False,
+        )  # fmt: skip
+    y -= 0.26 * len(heading) + 0.03
+    axes.text(x, y, " · ".join(summary), size=LABEL_SIZE + 1, color=QUIET_COLOR, va="top")
+    if entries:
+        axes.legend(
+            handles=entries, loc="lower left", bbox_to_anchor=(MARGIN / width, 0.25 / height),
+            ncols=columns, frameon=False, fontsize=LEGEND_SIZE, labelcolor=TEXT_COLOR, borderpad=0,
+            borderaxespad=0, handlelength=3, columnspacing=1.5,
+        )  # fmt: skip
+
+
+def _short_labels(names: Sequence[str]) -> list[str]:
+    """Return labels that are short, and as different from each other as the names are."""
+    room = 28 if len(names) <= 20 else 24
+    printable = [
+        "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in name)
+        for name in names
+    ]
+    labels = [_shortened(name, room) for name in printable]
+    # Names that start alike may end differently; otherwise their positions tell them apart.
+    taken = Counter(labels)
+    labels = [
+        label if taken[label] == 1 else _shortened(name, room, room // 2)
+        for name, label in zip(printable, labels, strict=True)
+    ]
+    taken = Counter(labels)
+    return [
+        label if taken[label] == 1 else f"{_shortened(label, room - 6)} #{k}"
+        for k, label in enumerate(labels)
+    ]
+
+
+def _shortened(text: str, room: int, tail: int = 0) -> str:
+    """Return a text's start and end around an ellipsis; wide characters count two."""
+    if _cells(text) <= room:
+        return text
+    start, end = 0, len(text)
+    while _cells(text[end - 1 :]) <= tail:
+        end -= 1
+    # Rather whole words, if one begins there.
+    end = max(end, text.find(" ", end - 1) + 1)
+    while _cells(text[: start + 1]) + 1 + _cells(text[end:]) <= room:
+        start += 1
+    return f"{text[:start].rstrip()}…{text[end:].lstrip()}"
+
+
+def _in_two_lines(label: str) -> str:
+    """Break a label that is not short, at a gap unless that leaves one line very long."""
+    if _cells(label) <= 12:
+        return label
+
+    def longer(k: int) -> int:
+        return max(_cells(label[:k].rstrip()), _cells(label[k:].lstrip()))
+
+    gaps = (k for k in range(1, len(label)) if label[k] == " " or label[k - 1] == "…")
+    k = min(gaps, key=longer, default=0)
+    if longer(k) > 18:
+        k = min(range(len(label)), key=longer)
+    return f"{label[:k].rstrip()}\n{label[k:].lstrip()}".strip()
+
+
+def _cells(text: str) -> int:
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def _text_size(text: str, size: float) -> tuple[float, float]:
+    """Return a text's width and height in inches."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font, widths = FontProperties(size=size), []
+    for line in text.split("\n"):
+        narrow = "".join(c for c in line if unicodedata.east_asian_width(c) not in "WF")
+        width, _, _ = text_to_path.get_text_width_height_descent(narrow, font, ismath=False)
+        # Wide characters are as wide as the font is high, whichever font will show them.
+        widths.append(float(width) + (len(line) - len(narrow)) * size)
+    return max(widths) / 72, len(widths) * 1.2 * size / 72
+
+
+def _entry(text: str, **look: Any) -> "Line2D":
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=text, **look)
+
+
+def _color(k: int) -> str:
+    return COALITION_COLORS[k % len(COALITION_COLORS)]
+
+
+def _fill(k: int) -> str:
+    return _tint(_color(k), 0.14)
+
+
+def _tint(color: str, share: float) -> str:
+    """Return a colour mixed with white."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = (1 - share * (1 - channel) for channel in to_rgb(color))
+    return to_hex((red, green, blue))
+
+
+def _shade(share: float) -> tuple[float, ...]:
+    """Return the colour of a benefit that is this share of the largest one."""
+    ends = zip(SMALL_BENEFIT, LARGE_BENEFIT, strict=True)
+    return tuple(small + float(share) * (large - small) for small, large in ends)
+
+
+def _backing(color: str) -> dict[str, Any]:
+    """Return the patch that keeps a text legible where a line passes below it."""
+    return {"boxstyle": "square,pad=0.1", "fc": color, "ec": "none", "alpha": 0.8}
+
+
+def _own(number: int) -> str:
+    return "on its own" if number == 1 else "on their own"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

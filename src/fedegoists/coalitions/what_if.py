@@ -1,0 +1,271 @@
+"""What would change if the competition changed, or somebody joined or left."""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedegoists.coalitions.formation import (
+    DEFAULT_TIME_LIMIT,
+    Coalition,
+    Formation,
+    form,
+    form_best,
+    form_stable,
+)
+from fedegoists.errors import GraphError, SettingsError
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+__all__ = ["Newcomer", "WhatIf", "moved_between", "what_if"]
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """Somebody who joins: whom it benefits, who benefits it, and with whom it competes."""
+
+    name: str
+    gives: Mapping[str, float] = field(default_factory=dict)
+    receives: Mapping[str, float] = field(default_factory=dict)
+    competes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A formation before and after a change.
+
+    Attributes
+    ----------
+    before, after : Formation
+        The two formations.
+    moved : tuple of str
+        The fewest participants whose moves turn the old coalitions into the new ones.
+    utility_changes : mapping
+        What everybody who was there before and is there after gains or loses.
+    """
+
+    before: Formation
+    after: Formation
+    moved: tuple[str, ...]
+    utility_changes: Mapping[str, float]
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Who is new."""
+        known = set(self.before.participants)
+        return tuple(name for name in self.after.participants if name not in known)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Who is gone."""
+        present = set(self.after.participants)
+        return tuple(name for name in self.before.participants if name not in present)
+
+    @property
+    def welfare_change(self) -> float:
+        """By how much the total benefit rises or falls."""
+        return self.after.welfare - self.before.welfare
+
+    def __str__(self) -> str:
+        lines = [f"{name} leaves." for name in self.left]
+        lines += [f"{name} joins {_company(self.after, name)}." for name in self.joined]
+        lines += [f"{name} moves to {_company(self.after, name)}." for name in self.moved]
+        if not self.moved:
+            lines.append("Nobody moves.")
+        changes = sorted(self.utility_changes.items(), key=lambda item: -abs(item[1]))
+        lines += [
+            f"{name} {'gains' if change > 0 else 'loses'} {abs(change):.3g}."
+            for name, change in changes
+            if change
+        ]
+        sign = "rises" if self.welfare_change > 0 else "falls"
+        lines.append(
+            f"The total benefit {sign} by {abs(self.welfare_change):.3g} to "
+            f"{self.after.welfare:.6g}."
+            if self.welfare_change
+            else f"The total benefit stays {self.after.welfare:.6g}."
+        )
+        return "\n".join(lines)
+
+
+def what_if(
+    formation: Formation,
+    *,
+    add: Iterable[tuple[str, str]] = (),
+    remove: Iterable[tuple[str, str]] = (),
+    joins: Iterable[Newcomer] = (),
+    leaves: Iterable[str] = (),
+    time_limit: float | None = None,
+) -> WhatIf:
+    """Form the coalitions again after a change, moving as few participants as possible.
+
+    Parameters
+    ----------
+    add, remove : pairs of names
+        Competition that arises or ends.
+    joins : newcomers
+        Who joins; newcomers may refer to one another.
+    leaves : names
+        Who leaves.
+    time_limit : float, optional
+        As for `form`.
+
+    Returns
+    -------
+    WhatIf
+        The new formation by the same method, and the difference. Among equally good formations one
+        that moves few is chosen; with method ``best`` and a proven optimum, one that moves fewest.
+
+    Examples
+    --------
+    >>> from fedegoists import BenefitGraph, CompetitionGraph, form
+    >>> benefit = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], ["North", "South", "East"])
+    >>> formation = form(benefit, CompetitionGraph([], benefit.participants))
+    >>> print(what_if(formation, add=[("South", "East")]))
+    South moves to a coalition of its own.
+    South loses 3.
+    East loses 2.
+    North loses 1.
+    The total benefit falls by 6 to 3.
+    """
+    leaves, joins = tuple(leaves), tuple(joins)
+    for name in leaves:
+        formation.coalition_of(name)  # an unknown name is an error
+    stay = [name for name in formation.participants if name not in set(leaves)]
+    benefit = _changed_benefit(formation.benefit.restricted_to(stay), joins)
+    competition = _changed_competition(
+        formation.competition.restricted_to(stay), benefit.participants, add, remove, joins
+    )
+    after = _formed(formation, benefit, competition, time_limit)
+    changes = {
+        name: after.utilities[name] - formation.utilities[name]
+        for name in benefit.participants
+        if name in formation.utilities
+    }
+    return WhatIf(
+        before=formation,
+        after=after,
+        moved=moved_between(formation.coalitions, after.coalitions),
+        utility_changes={
+            name: 0.0 if math.isclose(change, 0.0, abs_tol=1e-12) else change
+            for name, change in changes.items()
+        },
+    )
+
+
+def moved_between(before: Sequence[Coalition], after: Sequence[Coalition]) -> tuple[str, ...]:
+    """Return the fewest participants to move between two partitions, of those who are in both.
+
+    Old and new coalitions are paired so that as many as possible stay where they are.
+
+    Examples
+    --------
+    >>> moved_between([("a", "b", "c"), ("d",)], [("a", "b"), ("c", "d")])
+    ('c',)
+    """
+    import networkx as nx
+
+    graph: nx.Graph[tuple[str, int]] = nx.Graph()
+    for (i, old), (j, new) in itertools.product(enumerate(before), enumerate(after)):
+        shared = len(set(old) & set(new))
+        if shared:
+            graph.add_edge(("old", i), ("new", j), weight=shared)
+    partner = {}
+    for one, other in nx.max_weight_matching(graph):
+        old_node, new_node = sorted((one, other), reverse=True)
+        partner[old_node[1]] = new_node[1]
+    new_home = {name: j for j, group in enumerate(after) for name in group}
+    return tuple(
+        name
+        for i, group in enumerate(before)
+        for name in group
+        if name in new_home and partner.get(i) != new_home[name]
+    )
+
+
+def _formed(
+    old: Formation,
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    time_limit: float | None,
+) -> Formation:
+    """Form again by the same method, with the old coalitions as one of the starts."""
+    if old.method in ("published", "cliques"):
+        return form(benefit, competition, old.method, time_limit=time_limit)
+    position = {name: k for k, name in enumerate(benefit.participants)}
+    kept = [[position[name] for name in g if name in position] for g in old.coalitions]
+    kept = [group for group in kept if group]
+    start = _repaired(kept, benefit, competition)
+    if old.method == "stable":
+        candidates = [form_stable(benefit, competition, start), form_stable(benefit, competition)]
+    else:
+        limit = DEFAULT_TIME_LIMIT if time_limit is None else time_limit
+        candidates = [form_best(benefit, competition, old.seed, limit, keep=kept, starts=[start])]
+    top = max(candidate.welfare for candidate in candidates)
+    good = [c for c in candidates if math.isclose(c.welfare, top, rel_tol=1e-12)]
+    return min(good, key=lambda c: len(moved_between(old.coalitions, c.coalitions)))
+
+
+def _repaired(
+    partition: list[list[int]], benefit: BenefitGraph, competition: CompetitionGraph
+) -> list[list[int]]:
+    """Return the partition with as many put on their own as both principles demand."""
+    edges = benefit.weights > 0
+    value = benefit.weights + benefit.weights.T
+    result = [[k] for k in sorted(set(range(benefit.n)).difference(*partition))]
+    for group in partition:
+        members = np.array(group)
+        while len(members) > 1:
+            inside = np.ix_(members, members)
+            rivals = competition.matrix[inside].sum(axis=1)
+            idle = ~(edges[inside].any(axis=0) & edges[inside].any(axis=1))
+            if rivals.any():
+                # Who competes with most of the others goes; of those, who matters least to the
+                # rest.
+                out = np.lexsort((value[inside].sum(axis=1), -rivals))[0]
+            elif idle.any():
+                out = int(idle.argmax())
+            else:
+                break
+            result.append([int(members[out])])
+            members = np.delete(members, out)
+        result.append(members.tolist())
+    return sorted(result)
+
+
+def _changed_benefit(benefit: BenefitGraph, joins: Sequence[Newcomer]) -> BenefitGraph:
+    names = (*benefit.participants, *(newcomer.name for newcomer in joins))
+    edges = list(benefit.edges())
+    for newcomer in joins:
+        edges += [(newcomer.name, target, weight) for target, weight in newcomer.gives.items()]
+        edges += [(source, newcomer.name, weight) for source, weight in newcomer.receives.items()]
+    return BenefitGraph.from_edges(edges, names)
+
+
+def _changed_competition(
+    competition: CompetitionGraph,
+    participants: Sequence[str],
+    add: Iterable[tuple[str, str]],
+    remove: Iterable[tuple[str, str]],
+    joins: Sequence[Newcomer],
+) -> CompetitionGraph:
+    pairs = {frozenset(pair): pair for pair in competition.pairs}
+    known = set(participants)
+    for pair in remove:
+        if pairs.pop(frozenset(pair), None) is None:
+            raise SettingsError(f"{pair[0]!r} and {pair[1]!r} do not compete; nothing to remove")
+    added = [*add, *((newcomer.name, rival) for newcomer in joins for rival in newcomer.competes)]
+    for pair in added:
+        if frozenset(pair) in pairs:
+            raise SettingsError(f"{pair[0]!r} and {pair[1]!r} compete already; nothing to add")
+        if not known.issuperset(pair):
+            unknown = next(name for name in pair if name not in known)
+            raise GraphError(f"competition: unknown participant {unknown!r}")
+        pairs[frozenset(pair)] = pair
+    return CompetitionGraph(pairs.values(), participants)
+
+
+def _company(formation: Formation, name: str) -> str:
+    others = [other for other in formation.coalition_of(name) if other != name]
+    return f"the coalition of {', '.join(others)}" if others else "a coalition of its own"

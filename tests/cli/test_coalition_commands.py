@@ -1,0 +1,356 @@
+"""The command line as a user meets it: what it prints, what it writes, how it ends."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedegoists.cli import main
+
+BENEFIT = """source,target,weight
+North,South,0.4
+South,North,0.1
+East,North,0.3
+North,East,0.2
+West,East,0.5
+East,West,0.1
+"""
+COMPETITION = "a,b\nSouth,East\n"
+FILES = {"certificate.json", "coalitions.csv", "usage.csv", "coalitions.png", "coalitions.svg"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "benefit.csv").write_text(BENEFIT)
+    (tmp_path / "competition.csv").write_text(COMPETITION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedegoists", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return call
+
+
+@pytest.fixture
+def certificate(run) -> str:
+    assert run("form", "benefit.csv", "competition.csv", "--out", "result")[0] == 0
+    return "result/certificate.json"
+
+
+# form ------------------------------------------------------------------------------------------
+
+
+def test_form_shows_who_is_with_whom(run):
+    code, out, err = run("form", "benefit.csv", "competition.csv")
+    assert (code, err) == (0, "")
+    lines = [line for line in out.splitlines() if "│" in line]
+    assert [line.split("│")[2].strip() for line in lines] == ["East", "North", "West"]
+    assert "Alone: South" in out
+    assert "Total benefit 1.1, proven to be the highest possible." in out
+    assert "No coalitions could still gain by merging: proven." in out
+
+
+def test_form_as_json(run):
+    code, out, _ = run("form", "benefit.csv", "competition.csv", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["coalitions"] == [["East", "North", "West"], ["South"]]
+    assert result["utilities"] == {"East": 0.7, "North": 0.3, "South": 0, "West": 0.1}
+    assert (result["stable"], result["optimal"]) == (True, True)
+
+
+@pytest.mark.parametrize("method", ["best", "stable", "published", "cliques"])
+def test_form_writes_everything(run, folder, method):
+    arguments = ("--method", method, "--out", "new/result", "--json")
+    code, out, _ = run("form", "benefit.csv", "competition.csv", *arguments)
+    assert code == 0
+    assert json.loads(out)["method"] == method
+    assert {path.name for path in (folder / "new/result").iterdir()} == FILES
+
+
+def test_what_form_writes(run, folder, certificate):
+    rows = (folder / "result/coalitions.csv").read_text().splitlines()
+    assert rows == ["participant,coalition", "East,1", "North,1", "South,2", "West,1"]
+    usage = (folder / "result/usage.csv").read_text().splitlines()
+    assert sorted(usage[1:]) == [
+        "East,North,0.3",
+        "East,West,0.1",
+        "North,East,0.2",
+        "West,East,0.5",
+    ]
+    assert (folder / "result/coalitions.png").read_bytes().startswith(b"\x89PNG")
+    mode = stat.S_IMODE((folder / "result/certificate.json").stat().st_mode)
+    assert mode & 0o044, "others may read it as any other file"
+
+
+def test_participants_fix_the_list(run, folder):
+    (folder / "all.txt").write_text("West\nNorth\nSouth\nEast\nLonely\n")
+    arguments = ("form", "benefit.csv", "competition.csv", "--participants", "all.txt", "--json")
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert json.loads(out)["coalitions"] == [["West", "North", "East"], ["South"], ["Lonely"]]
+    (folder / "all.txt").write_text("West\nNorth\nSouth\n")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "benefit.csv, line 4: unknown participant 'East'" in err
+
+
+def test_cover(run, folder):
+    (folder / "cover.csv").write_text("participant,coalition\nNorth,x\nSouth,x\nEast,y\nWest,y\n")
+    arguments = ("form", "benefit.csv", "competition.csv", "--cover", "cover.csv", "--json")
+    code, out, _ = run(*arguments, "--method", "published")
+    assert code == 0
+    assert json.loads(out)["coalitions"] == [["East", "West"], ["North", "South"]]
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "a clique cover applies to 'cliques' and 'published', not 'best'" in err
+
+
+def test_json_graphs_and_an_empty_consortium(run, folder):
+    (folder / "b.json").write_text('{"participants": [], "edges": []}')
+    (folder / "c.json").write_text('{"participants": [], "pairs": []}')
+    code, out, _ = run("form", "b.json", "c.json")
+    assert code == 0
+    assert "There are no participants" in out
+
+
+BAD_BENEFITS = {
+    "": "benefit.csv: the file is empty; expected the header source,target,weight",
+    "source,target,weight\nA,B": "line 2: 2 values where 3 are expected",
+    "source,target,weight\nA,B,-1": "line 2: the benefit of 'A' to 'B' is -1.0",
+    "source,target,weight\nA,B,nan": "line 2: the benefit of 'A' to 'B' is nan",
+    "source,target,weight\nA,B,inf": "line 2: the benefit of 'A' to 'B' is inf",
+    "source,target,weight\nA,B,x": "line 2: the weight 'x' of 'A' for 'B' is not a number",
+    "source,target,weight\nA,A,1": "line 2: 'A' cannot benefit itself",
+    "source,target,weight\nA,B,1\nA,B,2": "line 3: the edge from 'A' to 'B' stands twice",
+    "source;target;weight\nA;B;1": "separate the columns by commas",
+    "A,B,1": "expected the header source,target,weight",
+}
+
+
+@pytest.mark.parametrize("content", BAD_BENEFITS)
+def test_bad_input_is_named_and_nothing_is_written(run, folder, content):
+    (folder / "benefit.csv").write_text(content)
+    code, out, err = run("form", "benefit.csv", "competition.csv", "--out", "result")
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert BAD_BENEFITS[content] in err
+    assert "Traceback" not in err
+    assert not (folder / "result").exists()
+
+
+def test_wrong_encoding_and_missing_files(run, folder):
+    (folder / "benefit.csv").write_text(BENEFIT.replace("North", "Nörd"), encoding="latin-1")
+    code, _, err = run("form", "benefit.csv", "competition.csv")
+    assert code == 2
+    assert "is not UTF-8 text; save the file as UTF-8" in err
+    code, _, err = run("form", "absent.csv", "competition.csv")
+    assert code == 2
+    assert "absent.csv: no such file" in err
+
+
+def test_bad_options(run):
+    for arguments, message in (
+        (("--method", "magic"), "magic"),
+        (("--time-limit", "-1"), "positive number of seconds"),
+        (("--seed", "-1"), "seed"),
+    ):
+        code, _, err = run("form", "benefit.csv", "competition.csv", *arguments)
+        assert code == 2
+        assert message in err
+
+
+def test_an_unwritable_folder_is_said(run, folder):
+    (folder / "result").write_text("a file is in the way")
+    code, _, err = run("form", "benefit.csv", "competition.csv", "--out", "result")
+    assert code == 2
+    assert "cannot be written" in err
+
+
+def test_names_are_not_markup(run, folder):
+    (folder / "benefit.csv").write_text(
+        "source,target,weight\n[red]A[/],[/bold],1\n[/bold],[red]A[/],1\n"
+    )
+    (folder / "competition.csv").write_text("a,b\n")
+    code, out, _ = run("form", "benefit.csv", "competition.csv")
+    assert code == 0
+    assert "[red]A[/]" in out
+    assert "[/bold]" in out
+
+
+# verify ----------------------------------------------------------------------------------------
+
+
+def test_verify_a_certificate(run, certificate):
+    code, out, _ = run("verify", certificate)
+    assert code == 0
+    assert "FAILED" not in out
+    for claim in ("unchanged", "no free riders", "no conflicts", "merge-stable", "upper bound"):
+        assert claim in out
+    code, out, _ = run("verify", certificate, "--json")
+    assert code == 0
+    assert json.loads(out)["ok"] is True
+
+
+def test_verify_finds_a_changed_weight(run, folder, certificate):
+    path = folder / certificate
+    text = path.read_text()
+    assert "0.4" in text
+    path.write_text(text.replace("0.4", "0.5"))
+    code, out, _ = run("verify", certificate)
+    assert code == 1
+    assert "FAILED" in out
+    assert "the file's SHA-256 is not the one it states" in out
+
+
+def test_verify_compares_with_ones_own_graphs(run, folder, certificate):
+    graphs = ("--benefit", "benefit.csv", "--competition", "competition.csv")
+    assert run("verify", certificate, *graphs)[0] == 0
+    (folder / "competition.csv").write_text("a,b\nSouth,West\n")
+    code, out, _ = run("verify", certificate, *graphs, "--json")
+    assert code == 1
+    assert [c["claim"] for c in json.loads(out)["claims"] if not c["ok"]] == ["competition graph"]
+
+
+def test_verify_coalitions_from_elsewhere(run, folder, certificate):
+    graphs = ("--benefit", "benefit.csv", "--competition", "competition.csv")
+    assert run("verify", "result/coalitions.csv", *graphs)[0] == 0
+    (folder / "mine.csv").write_text("participant,coalition\nNorth,1\nSouth,1\nEast,1\nWest,2\n")
+    code, out, _ = run("verify", "mine.csv", *graphs)
+    assert code == 1
+    assert "South reaches its competitor East: South → North → East" in out
+    code, _, err = run("verify", "mine.csv")
+    assert code == 2
+    assert "need --benefit and --competition" in err
+    (folder / "mine.csv").write_text("participant,coalition\nNorth,1\n")
+    code, _, err = run("verify", "mine.csv", *graphs)
+    assert code == 2
+    assert "'East' is in no coalition" in err
+
+
+def test_verify_says_what_is_no_certificate(run, folder):
+    (folder / "x.json").write_text("{}")
+    code, _, err = run("verify", "x.json")
+    assert code == 2
+    assert "not a certificate" in err
+
+
+def test_verify_fails_where_stability_does_not_hold(run):
+    run("form", "benefit.csv", "competition.csv", "--method", "cliques", "--out", "base")
+    code, out, _ = run("verify", "base/certificate.json", "--json")
+    failed = [c["claim"] for c in json.loads(out)["claims"] if not c["ok"]]
+    assert (code, failed) in ((0, []), (1, ["merge-stable"]))
+
+
+# explain, what-if, draw, demo ------------------------------------------------------------------
+
+
+def test_explain(run, certificate):
+    code, out, _ = run("explain", certificate, "South", "East")
+    assert code == 0
+    assert out == "South and East compete, so nothing of one may reach the other.\n"
+    code, out, _ = run("explain", certificate, "North", "--json")
+    assert [entry["b"] for entry in json.loads(out)] == ["East", "South", "West"]
+    code, _, err = run("explain", certificate, "North", "Nowhere")
+    assert code == 2
+    assert "'Nowhere' is not a participant" in err
+
+
+def test_what_if(run, folder, certificate):
+    code, out, _ = run("what-if", certificate, "--remove", "South,East", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["after"]["coalitions"] == [["East", "North", "South", "West"]]
+    assert result["moved"] == ["South"]
+    assert result["welfare_change"] == pytest.approx(0.5)
+    code, out, _ = run("what-if", certificate, "--leaves", "West", "--out", "after")
+    assert code == 0
+    assert "West leaves." in out
+    assert {path.name for path in (folder / "after").iterdir()} == FILES
+
+
+def test_what_if_a_newcomer_joins(run, folder, certificate):
+    (folder / "new.json").write_text(
+        '{"name": "Central", "gives": {"South": 0.2}, "receives": {"South": 1}}'
+    )
+    code, out, _ = run("what-if", certificate, "--joins", "new.json")
+    assert code == 0
+    assert "Central joins the coalition of South." in out
+    (folder / "new.json").write_text('{"name": "Central", "give": {}}')
+    code, _, err = run("what-if", certificate, "--joins", "new.json")
+    assert code == 2
+    assert "new.json: give: Extra inputs are not permitted" in err
+    code, _, err = run("what-if", certificate, "--add", "North")
+    assert code == 2
+    assert "expected two names with a comma between them" in err
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_draw(run, folder, certificate, suffix):
+    code, _, _ = run("draw", certificate, f"picture.{suffix}")
+    assert code == 0
+    assert (folder / f"picture.{suffix}").stat().st_size > 1000
+    assert run("draw", certificate, "picture.xyz")[0] == 2
+
+
+def test_demo(run, folder):
+    code, out, _ = run("demo")
+    assert code == 0
+    assert "proven to be the highest possible" in out
+    assert "FAILED" not in out
+    written = {path.name for path in (folder / "runs/demo").iterdir()}
+    assert written == FILES | {"benefit.csv", "competition.csv"}
+
+
+def test_version_and_help(run):
+    from fedegoists import __version__
+
+    assert run("--version")[1] == f"fedegoists {__version__}\n"
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("form", "verify", "explain", "what-if", "draw", "demo"):
+        assert command in out
+
+
+def test_a_closed_pipe_is_no_traceback(folder):
+    """As with `fedegoists … | head -1`."""
+    command = Path(sys.executable).with_name("fedegoists")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [command, "form", "benefit.csv", "competition.csv", "--json"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write)
+    assert "Traceback" not in done.stderr
+
+
+def test_importing_is_light():
+    """The core starts without anything that takes long to load."""
+    code = (
+        "import sys, fedegoists, fedegoists.cli; "
+        "heavy = {'torch', 'matplotlib', 'ortools', 'networkx', 'pandas', 'pydantic'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,181 @@
+"""Certificates survive a round trip, re-derive, and show any changed byte."""
+
+import hashlib
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form
+from fedegoists.coalitions import METHODS
+from fedegoists.errors import CertificateError, FedEgoistsError, FileError
+from tests.instances import graphs, random_graphs
+
+NAMES = ["Nörd", "South, Ltd", "East"]
+BENEFIT = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], NAMES)
+COMPETITION = CompetitionGraph([("South, Ltd", "East")], NAMES)
+
+
+def certificate_text() -> str:
+    return form(BENEFIT, COMPETITION).certificate.to_json()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(graphs(max_n=6))
+@settings(max_examples=40, deadline=None)
+def test_round_trip_and_check(method, instance):
+    formation = form(*instance, method)
+    certificate = Certificate.from_json(formation.certificate.to_json())
+    assert certificate == formation.certificate
+    assert certificate.changed == ()
+    check = certificate.check()
+    assert check.ok == (formation.stable is True)
+    assert [claim.claim for claim in check.claims if not claim.ok] == (
+        [] if formation.stable else ["merge-stable"]
+    )
+    restored = certificate.formation()
+    assert restored.coalitions == formation.coalitions
+    assert restored.welfare == formation.welfare
+    assert restored.stable == formation.stable
+
+
+def test_the_same_input_gives_the_same_bytes():
+    assert certificate_text() == certificate_text()
+
+
+def test_the_digest_can_be_derived_with_a_text_editor():
+    """Set the 64 digits of the last entry to zeros and take the SHA-256 of the file."""
+    text = certificate_text()
+    digest = json.loads(text)["sha256"]
+    head, tail = text.rsplit(digest, 1)
+    assert hashlib.sha256(f"{head}{'0' * 64}{tail}".encode()).hexdigest() == digest
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_changed_byte_is_found(data):
+    """Replace, insert or delete one byte anywhere: unreadable, or the check says it."""
+    raw = bytearray(certificate_text().encode())
+    at = data.draw(st.integers(0, len(raw) - 1))
+    how = data.draw(st.sampled_from(["replace", "insert", "delete"]))
+    byte = data.draw(st.integers(0, 255))
+    if how == "replace":
+        if raw[at] == byte:
+            return
+        raw[at] = byte
+    elif how == "insert":
+        raw.insert(at, byte)
+    else:
+        del raw[at]
+    try:
+        certificate = Certificate.from_json(raw.decode())
+    except (FedEgoistsError, UnicodeDecodeError):
+        return
+    assert certificate.changed
+    assert not certificate.check(time_limit=1).ok
+
+
+def forged(**changes: object) -> Certificate:
+    """A certificate with changed content and a digest that fits it again."""
+    document = json.loads(certificate_text())
+    for key, value in changes.items():
+        document[key] = value
+    document["sha256"] = "0" * 64
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Certificate.from_json(re.sub(r'0{64}("\n}\n)\Z', rf"{digest}\1", text))
+
+
+def failed(certificate: Certificate) -> dict[str, str]:
+    check = certificate.check(time_limit=2)
+    return {claim.claim: claim.found for claim in check.claims if not claim.ok}
+
+
+def test_a_forgery_with_a_fitting_digest_is_found_by_its_content():
+    assert failed(forged()) == {}
+    claims = json.loads(certificate_text())["claims"]
+
+    together = failed(forged(coalitions=[NAMES]))
+    assert "reaches its competitor" in together["no conflicts"]
+    assert set(together) == {"no conflicts", "welfare"}
+
+    alone = failed(forged(coalitions=[[name] for name in NAMES]))
+    assert "would gain 3 by merging" in alone["merge-stable"]
+    assert alone["welfare"] == "0"
+
+    claims[3]["value"] = 4.0
+    assert failed(forged(claims=claims)) == {"welfare": "3"}
+
+    claims[3]["value"] = 3.0
+    claims[4]["value"] = 2.5
+    assert "a valid partition reaches 3" in failed(forged(claims=claims))["upper bound"]
+
+    benefit = json.loads(certificate_text())["benefit"]
+    benefit["edges"][0][2] = 7.0
+    found = failed(forged(benefit=benefit))
+    assert "SHA-256 of the benefit graph" in found["unchanged"]
+
+
+def test_a_free_rider_in_a_forgery_is_named():
+    graph = BenefitGraph.from_edges([("a", "b", 1), ("b", "a", 1), ("b", "c", 1)], ["a", "b", "c"])
+    formation = form(graph, CompetitionGraph([], ["a", "b", "c"]))
+    assert formation.coalitions == (("a", "b"), ("c",))
+    document = json.loads(formation.certificate.to_json())
+    document["coalitions"] = [["a", "b", "c"]]
+    found = failed(Certificate.from_json(json.dumps(document)))
+    assert found["no free riders"] == "refuted; c benefits nobody in its coalition {a, b, c}"
+
+
+def test_a_bound_that_is_not_derived_in_time_is_said():
+    formation = form(*random_graphs(60, 1.0, 0.05, seed=1))
+    document = json.loads(formation.certificate.to_json())
+    document["claims"][4]["value"] = formation.welfare * 1.01
+    check = Certificate.from_json(json.dumps(document)).check(time_limit=0.05)
+    (bound,) = (claim for claim in check.claims if claim.claim == "upper bound")
+    assert not bound.ok
+    assert bound.found.startswith("not derived in 0.05 s; at most")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not readable as JSON"),
+        ("{", "not readable as JSON"),
+        ("[1]", "not a certificate"),
+        ('{"a": 1, "a": 2}', "stands twice"),
+        ('{"format": "fedegoists certificate", "version": 2}', "version 2; this software reads"),
+        ("[" * 100_000, "not readable as JSON"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(text, message):
+    with pytest.raises(CertificateError, match=message):
+        Certificate.from_json(text, "x.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("coalitions", [["Nörd"]], "'South, Ltd' is in no coalition"),
+        ("coalitions", "abc", "coalitions"),
+        ("method", "magic", "method"),
+        ("seed", -1, "seed"),
+        ("claims", [], "a claim is missing"),
+        ("extra", 1, "extra"),
+        ("competition", {"participants": ["x"], "pairs": [], "sha256": "0" * 64}, "different"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(key, value, message):
+    document = json.loads(certificate_text())
+    document[key] = value
+    with pytest.raises(CertificateError, match=message):
+        Certificate.from_json(json.dumps(document))
+
+
+def test_files(tmp_path):
+    certificate = form(BENEFIT, COMPETITION).certificate
+    certificate.save(tmp_path / "new" / "certificate.json")
+    assert Certificate.load(tmp_path / "new" / "certificate.json") == certificate
+    with pytest.raises(FileError, match="no such file"):
+        Certificate.load(tmp_path / "absent.json")

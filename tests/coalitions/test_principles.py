@@ -1,0 +1,131 @@
+"""The checker finds every planted defect, and nothing else."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedegoists import BenefitGraph, CompetitionGraph, verify
+from fedegoists.coalitions.principles import Conflict, FreeRider, Merger
+from fedegoists.errors import GraphError, PartitionError
+from tests.instances import as_positions, graphs, is_valid, mergeable
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def benefit(*edges: str) -> BenefitGraph:
+    """Edges like "ab" (a benefits b) or "ab2" (with weight 2)."""
+    return BenefitGraph.from_edges([(e[0], e[1], float(e[2:] or 1)) for e in edges], NAMES)
+
+
+def competition(*pairs: str) -> CompetitionGraph:
+    return CompetitionGraph([tuple(pair) for pair in pairs], NAMES)
+
+
+def test_a_free_rider_of_each_kind():
+    graph = benefit("ab", "ba", "bc", "da")
+    found = verify(graph, competition(), [["a", "b", "c", "d"]])
+    group = ("a", "b", "c", "d")
+    assert found.free_riders == (
+        FreeRider("c", group, "outgoing"),
+        FreeRider("d", group, "incoming"),
+    )
+    assert not found.ok
+    assert not found.conflicts
+    assert str(found.free_riders[0]) == "c benefits nobody in its coalition {a, b, c, d}"
+
+
+def test_a_direct_conflict():
+    found = verify(benefit("ab", "ba"), competition("ab"), [["a", "b"], ["c"], ["d"]])
+    assert found.conflicts == (Conflict("a", "b", ("a", "b")), Conflict("b", "a", ("b", "a")))
+    assert not found.ok
+
+
+def test_an_indirect_conflict_with_its_shortest_path():
+    """a → b → c and, longer, a → d → b; c gives only to b, so it reaches a through b and d."""
+    graph = benefit("ab", "bc", "ad", "db", "cb", "bd", "da")
+    found = verify(graph, competition("ac"), [["a", "b", "c", "d"]])
+    assert found.conflicts == (
+        Conflict("a", "c", ("a", "b", "c")),
+        Conflict("c", "a", ("c", "b", "d", "a")),
+    )
+    assert str(found.conflicts[0]) == "a reaches its competitor c: a → b → c"
+
+
+def test_competitors_together_without_a_path():
+    """Two mutual pairs put into one coalition: no path from a to c, but they share everything."""
+    found = verify(benefit("ab", "ba", "cd", "dc"), competition("ac"), [["a", "b", "c", "d"]])
+    assert found.conflicts == (Conflict("a", "c", ()),)
+    assert not found.ok
+
+
+def test_competitors_in_different_coalitions_are_no_conflict():
+    found = verify(benefit("ab", "ba", "bc", "cb"), competition("ac"), [["a", "b"], ["c"], ["d"]])
+    assert found.ok
+
+
+def test_a_missed_merge_with_its_gain():
+    graph = benefit("ab2", "bc3", "ca5")
+    found = verify(graph, competition(), [["a"], ["b"], ["c"], ["d"]])
+    assert found.mergers == (Merger((("a",), ("b",), ("c",)), 10.0),)
+    assert found.stable is False
+    assert str(found.mergers[0]) == "{a} and {b} and {c} would gain 10 by merging"
+
+
+def test_a_tiny_gain_beside_large_weights_is_a_gain():
+    graph = benefit("ab1e9", "ba1e9", "cd1", "dc1", "ac1e-9")
+    found = verify(graph, competition(), [["a", "b"], ["c", "d"]])
+    assert found.mergers == (Merger((("a", "b"), ("c", "d")), 1e-9),)
+
+
+def test_a_spent_budget_is_said():
+    graph = benefit("ab", "ba")
+    found = verify(graph, competition(), [["a"], ["b"], ["c"], ["d"]], budget=0)
+    assert found.stable is None
+    assert not found.complete
+    assert not found.ok
+    assert "not proven" in str(found)
+
+
+@given(graphs(min_n=1), st.data())
+@settings(max_examples=400, deadline=None)
+def test_agrees_with_the_definitions_on_any_partition(instance, data):
+    graph, rivals = instance
+    labels = data.draw(st.lists(st.integers(0, 3), min_size=graph.n, max_size=graph.n))
+    coalitions = [
+        [name for name, label in zip(graph.participants, labels, strict=True) if label == number]
+        for number in set(labels)
+    ]
+    found = verify(graph, rivals, coalitions, budget=None)
+    partition = as_positions(coalitions, graph.participants)
+    assert bool(found.free_riders or found.conflicts) == (
+        not all(is_valid(group, graph, rivals) for group in partition)
+    )
+    for conflict in found.conflicts:
+        assert rivals.competes(conflict.source, conflict.target)
+        for one, other in itertools.pairwise(conflict.path):
+            assert graph.benefit(one, other) > 0
+    if not (found.free_riders or found.conflicts):
+        assert found.stable is (mergeable(partition, graph, rivals) is None)
+        for merger in found.mergers:
+            groups = as_positions(merger.coalitions, graph.participants)
+            assert mergeable(groups, graph, rivals)
+            assert is_valid(sorted(i for g in groups for i in g), graph, rivals)
+            assert merger.gain > 0
+
+
+def test_what_is_no_partition_is_refused():
+    graph, rivals = benefit("ab"), competition()
+    with pytest.raises(PartitionError, match="'d' is in no coalition"):
+        verify(graph, rivals, [["a", "b", "c"]])
+    with pytest.raises(PartitionError, match="'a' is in coalition 0 and again in coalition 1"):
+        verify(graph, rivals, [["a", "b"], ["a", "c", "d"]])
+    with pytest.raises(PartitionError, match="'x' is not a participant"):
+        verify(graph, rivals, [["a", "b", "c", "d", "x"]])
+    with pytest.raises(PartitionError, match="coalition 1 is empty"):
+        verify(graph, rivals, [["a", "b", "c", "d"], []])
+    with pytest.raises(PartitionError, match="expected a list of names"):
+        verify(graph, rivals, ["abcd"])
+    with pytest.raises(GraphError, match="different participants"):
+        verify(graph, CompetitionGraph([], ["a", "b"]), [["a"], ["b"]])

@@ -1,0 +1,174 @@
+"""What a change brings, with as few moves as possible."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedegoists import BenefitGraph, CompetitionGraph, Newcomer, form, verify, what_if
+from fedegoists.coalitions import METHODS
+from fedegoists.coalitions.what_if import moved_between
+from fedegoists.errors import FedEgoistsError, GraphError, PartitionError, SettingsError
+from tests.instances import (
+    best_welfare,
+    graphs,
+    is_valid,
+    partitions,
+    random_graphs,
+    welfare,
+)
+
+
+def complete(n: int, method: str = "best"):
+    weights = np.ones((n, n)) - np.eye(n)
+    return form(BenefitGraph(weights), CompetitionGraph([], n), method)
+
+
+def test_a_new_competition_splits_and_says_who_gains_and_loses():
+    result = what_if(complete(4), add=[("v0", "v3")])
+    assert result.after.welfare == 6
+    assert len(result.moved) == 1
+    assert result.welfare_change == -6
+    (alone,) = result.moved
+    assert result.utility_changes == {
+        name: -3 if name == alone else -1 for name in ("v0", "v1", "v2", "v3")
+    }
+    assert f"{alone} moves to a coalition of its own." in str(result)
+    assert "The total benefit falls by 6 to 6." in str(result)
+
+
+def test_an_ended_competition_brings_them_together():
+    formation = what_if(complete(3), add=[("v0", "v1")]).after
+    result = what_if(formation, remove=[("v1", "v0")])
+    assert result.after.coalitions == (("v0", "v1", "v2"),)
+    assert len(result.moved) == 1
+    assert result.welfare_change == 4
+
+
+def test_somebody_leaves_and_somebody_joins():
+    newcomer = Newcomer("new", gives={"v0": 2.0}, receives={"v1": 0.5}, competes=["v2"])
+    result = what_if(complete(3), leaves=["v1"], joins=[Newcomer("w", {"v0": 1.0}, {"v0": 1.0})])
+    assert result.left == ("v1",)
+    assert result.joined == ("w",)
+    assert result.after.participants == ("v0", "v2", "w")
+    assert result.after.coalitions == (("v0", "v2", "w"),)
+    assert "v1 leaves." in str(result)
+    assert "w joins the coalition of v0, v2." in str(result)
+    other = what_if(complete(3), joins=[newcomer])
+    assert other.after.competition.competes("new", "v2")
+    assert other.after.benefit.benefit("new", "v0") == 2.0
+    assert other.after.benefit.benefit("v1", "new") == 0.5
+
+
+def test_newcomers_may_know_one_another():
+    joins = [Newcomer("x", gives={"y": 1.0}), Newcomer("y", gives={"x": 1.0})]
+    result = what_if(complete(2), joins=joins)
+    assert result.after.coalition_of("x") == ("x", "y")
+
+
+def test_nothing_changes():
+    result = what_if(complete(4))
+    assert result.moved == ()
+    assert str(result) == "Nobody moves.\nThe total benefit stays 12."
+
+
+def test_of_equally_good_outcomes_the_one_with_fewest_moves():
+    """Brute force: the fewest moves to any partition of highest welfare, for 60 changes."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        # Equal weights make many equally good outcomes.
+        weights = (rng.random((6, 6)) < 0.6).astype(float)
+        np.fill_diagonal(weights, 0)
+        rivals = np.triu(rng.random((6, 6)) < 0.2, 1)
+        formation = form(BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T))
+        free = [p for p in itertools.combinations(range(6), 2) if not rivals[p]]
+        a, b = free[rng.integers(len(free))]
+        result = what_if(formation, add=[(f"v{a}", f"v{b}")])
+        after = result.after
+        top = best_welfare(after.benefit, after.competition)
+        assert after.welfare == pytest.approx(top)
+        names = after.participants
+        fewest = min(
+            len(moved_between(formation.coalitions, [[names[i] for i in g] for g in partition]))
+            for partition in partitions(list(range(6)))
+            if welfare(partition, after.benefit) == pytest.approx(top)
+            and all(is_valid(sorted(g), after.benefit, after.competition) for g in partition)
+        )
+        assert len(result.moved) == fewest, seed
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(graphs(min_n=2, max_n=7), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_result_is_a_valid_formation_of_the_changed_graphs(method, instance, data):
+    formation = form(*instance, method)
+    names = formation.participants
+    rivals = set(formation.competition.pairs)
+    free = [pair for pair in itertools.combinations(names, 2) if pair not in rivals]
+    add = data.draw(st.lists(st.sampled_from(free), unique=True, max_size=3)) if free else []
+    drop = sorted(rivals)
+    remove = data.draw(st.lists(st.sampled_from(drop), unique=True, max_size=2)) if drop else []
+    result = what_if(formation, add=add, remove=remove)
+    assert set(result.after.competition.pairs) == rivals - set(remove) | set(add)
+    found = verify(result.after.benefit, result.after.competition, result.after.coalitions)
+    assert not found.free_riders
+    assert not found.conflicts
+    assert method == "cliques" or found.ok
+    assert result.moved == moved_between(formation.coalitions, result.after.coalitions)
+    assert result.after.method == method
+
+
+def test_a_large_consortium_keeps_most_in_place():
+    formation = form(*random_graphs(60, 0.3, 0.15, seed=2), "stable")
+    a, b = formation.coalitions[0][:2]
+    result = what_if(formation, add=[(a, b)])
+    assert not result.after.competition.competes(a, b) or result.after.coalition_of(
+        a
+    ) != result.after.coalition_of(b)
+    assert len(result.moved) <= 20
+
+
+def test_moves_are_the_fewest():
+    assert moved_between([("a", "b"), ("c", "d")], [("a", "b"), ("c", "d")]) == ()
+    assert moved_between([("a", "b", "c")], [("a",), ("b", "c")]) == ("a",)
+    assert len(moved_between([("a", "b"), ("c", "d")], [("a", "c"), ("b", "d")])) == 2
+    assert moved_between([("a", "gone")], [("a", "new")]) == ()
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
+@settings(max_examples=100, deadline=None)
+def test_moves_against_trying_every_pairing_of_coalitions(before, data):
+    after = data.draw(st.lists(st.integers(0, 3), min_size=len(before), max_size=len(before)))
+    groups = [
+        [tuple(f"p{i}" for i, label in enumerate(labels) if label == k) for k in range(4)]
+        for labels in (before, after)
+    ]
+    staying = max(
+        sum(len(set(groups[0][i]) & set(groups[1][j])) for i, j in enumerate(pairing))
+        for pairing in itertools.permutations(range(4))
+    )
+    old, new = ([group for group in side if group] for side in groups)
+    assert len(moved_between(old, new)) == len(before) - staying
+
+
+def test_errors():
+    formation = complete(3)
+    with pytest.raises(PartitionError, match="'x' is not a participant"):
+        what_if(formation, leaves=["x"])
+    with pytest.raises(SettingsError, match="'v0' and 'v1' do not compete; nothing to remove"):
+        what_if(formation, remove=[("v0", "v1")])
+    changed = what_if(formation, add=[("v0", "v1")]).after
+    with pytest.raises(SettingsError, match="compete already"):
+        what_if(changed, add=[("v1", "v0")])
+    with pytest.raises(GraphError, match="unknown participant 'x'"):
+        what_if(formation, add=[("v0", "x")])
+    with pytest.raises(GraphError, match="'v0' stands twice"):
+        what_if(formation, joins=[Newcomer("v0")])
+    with pytest.raises(FedEgoistsError, match="unknown participant 'nobody'"):
+        what_if(formation, joins=[Newcomer("x", gives={"nobody": 1.0})])
+    with pytest.raises(FedEgoistsError, match=r"'v0' is -1\.0"):
+        what_if(formation, joins=[Newcomer("x", gives={"v0": -1.0})])
+    with pytest.raises(FedEgoistsError, match="cannot compete with itself"):
+        what_if(formation, add=[("v0", "v0")])

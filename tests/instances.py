@@ -1,0 +1,113 @@
+"""Small consortia for tests, and what is true of them by brute force."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fedegoists import BenefitGraph, CompetitionGraph
+
+Graphs = tuple[BenefitGraph, CompetitionGraph]
+Partition = list[list[int]]
+
+
+def random_graphs(n: int, density: float, competition: float, seed: int) -> Graphs:
+    rng = np.random.default_rng(seed)
+    weights = np.where(rng.random((n, n)) < density, rng.random((n, n)), 0.0)
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu(rng.random((n, n)) < competition, 1)
+    return BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+
+
+@st.composite
+def graphs(draw: st.DrawFn, min_n: int = 0, max_n: int = 8) -> Graphs:
+    """Any two graphs over the same few participants; weights include ties and tiny numbers."""
+    n = draw(st.integers(min_n, max_n))
+    weight = st.sampled_from([0.0, 0.0, 0.0, 1.0, 1.0, 0.5, 2.0, 3.25, 1e-9])
+    weights = np.zeros((n, n))
+    for j, i in itertools.permutations(range(n), 2):
+        weights[j, i] = draw(weight)
+    pairs = list(itertools.combinations(range(n), 2))
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    names = [f"v{i}" for i in range(n)]
+    return BenefitGraph(weights, names), CompetitionGraph(chosen, names)
+
+
+def as_positions(coalitions, participants) -> Partition:
+    position = {name: k for k, name in enumerate(participants)}
+    return [[position[name] for name in group] for group in coalitions]
+
+
+def is_valid(group: list[int], benefit: BenefitGraph, competition: CompetitionGraph) -> bool:
+    """Principles 1 and 2 for one coalition, from their definitions."""
+    w, c = benefit.weights, competition.matrix
+    if any(c[i, j] for i, j in itertools.combinations(group, 2)):
+        return False
+    return len(group) == 1 or all(
+        sum(w[i, j] for j in group if j != i) > 0 and sum(w[j, i] for j in group if j != i) > 0
+        for i in group
+    )
+
+
+def utility(group: list[int], benefit: BenefitGraph) -> float:
+    return sum(benefit.weights[j, i] for j in group for i in group)
+
+
+def welfare(partition: Partition, benefit: BenefitGraph) -> float:
+    return sum(utility(group, benefit) for group in partition)
+
+
+def mergeable(
+    partition: Partition, benefit: BenefitGraph, competition: CompetitionGraph
+) -> Partition | None:
+    """A set of coalitions that should merge, by trying all subsets."""
+    for size in range(2, len(partition) + 1):
+        for groups in itertools.combinations(partition, size):
+            union = [i for group in groups for i in group]
+            # Not the difference of two sums: rounding would hide a tiny gain.
+            gain = sum(
+                benefit.weights[j, i]
+                for one, other in itertools.permutations(groups, 2)
+                for j in one
+                for i in other
+            )
+            if gain > 0 and is_valid(union, benefit, competition):
+                return list(groups)
+    return None
+
+
+def partitions(items: list[int]) -> Iterator[Partition]:
+    """All partitions of a list."""
+    if not items:
+        yield []
+        return
+    first, *rest = items
+    for partition in partitions(rest):
+        yield [[first], *partition]
+        for k, group in enumerate(partition):
+            yield [*partition[:k], [first, *group], *partition[k + 1 :]]
+
+
+def best_welfare(benefit: BenefitGraph, competition: CompetitionGraph) -> float:
+    """The highest welfare of any valid partition, by trying all of them."""
+    valid: dict[tuple[int, ...], float | None] = {}
+
+    def value(group: list[int]) -> float | None:
+        key = tuple(group)
+        if key not in valid:
+            ok = is_valid(group, benefit, competition)
+            valid[key] = utility(group, benefit) if ok else None
+        return valid[key]
+
+    best = 0.0
+    for partition in partitions(list(range(benefit.n))):
+        total = 0.0
+        for group in partition:
+            worth = value(group)
+            if worth is None:
+                break
+            total += worth
+        else:
+            best = max(best, total)
+    return best
