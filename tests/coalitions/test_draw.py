@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions import Formation
-from fedegoists.coalitions.draw import MOST_INSIDE, draw, render
-from fedegoists.coalitions.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
+from fedegoists.coalitions.drawing.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
+from fedegoists.coalitions.drawing.picture import MOST_INSIDE, draw, render
 from fedegoists.errors import FedEgoistsError, MissingDependencyError, SettingsError
 
 BANKS = [
@@ -196,9 +196,10 @@ def test_threads_draw_the_same():
 
 def test_matplotlib_is_loaded_only_for_drawing_and_pyplot_never():
     code = (
-        "import sys, fedegoists.coalitions.draw as d, fedegoists as f\n"
+        "import sys, fedegoists as f\n"
+        "from fedegoists.coalitions.drawing import draw\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "d.draw(f.form(f.BenefitGraph([[0]]), f.CompetitionGraph([], 1), 'stable'))\n"
+        "draw(f.form(f.BenefitGraph([[0]]), f.CompetitionGraph([], 1), 'stable'))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -218,7 +219,8 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize("n", [1, 2, 10, 40])
 def test_labels_as_rendered_are_on_the_page_and_apart(n):
     names = [f"{BANKS[k % 10]} {k}" for k in range(n)]
-    figure = draw(random_formation(n, density=0.15, names=names))
+    title = "A title that is much too long for one line of a small picture " * 3 + "W" * 80
+    figure = draw(random_formation(n, density=0.15, names=names), title=title)
     figure.canvas.draw()
     (axes,) = figure.axes
     page = figure.bbox

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ from fedegoists.coalitions import (
     what_if,
 )
 from fedegoists.coalitions.certificate import CheckedClaim
-from fedegoists.coalitions.draw import draw, render
+from fedegoists.coalitions.drawing import draw, render
 from fedegoists.coalitions.tables import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text, write_all
@@ -333,8 +334,9 @@ def demo_command(
         (out / "competition.csv", competition.csv_bytes()),
     )
     line(f"\nWritten to {out}: the two input files, certificate and picture. Now try your own:")
-    line(f"  fedegoists form {out}/benefit.csv {out}/competition.csv", "bold")
-    line(f"  fedegoists what-if {out}/certificate.json --leaves 'Juniper Bank'", "bold")
+    command = sys.argv[0] if "/" in sys.argv[0] else "fedegoists"  # as the user can call it
+    line(f"  {command} form {out}/benefit.csv {out}/competition.csv", "bold")
+    line(f"  {command} what-if {out}/certificate.json --leaves 'Juniper Bank'", "bold")
     screen.print()
 
 

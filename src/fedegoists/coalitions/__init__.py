@@ -1,7 +1,7 @@
 """The decision who trains with whom, its proof and its explanation."""
 
 from fedegoists.coalitions.certificate import Certificate, CertificateCheck
-from fedegoists.coalitions.draw import draw
+from fedegoists.coalitions.drawing import draw
 from fedegoists.coalitions.explain import Explanation, explain
 from fedegoists.coalitions.formation import METHODS, Formation, Merge, Method, form
 from fedegoists.coalitions.principles import Verification, verify

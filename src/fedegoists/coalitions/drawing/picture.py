@@ -4,7 +4,6 @@ import io
 import os
 import textwrap
 import threading
-import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from fedegoists.coalitions.drawing.labels import in_two_lines, short_labels, text_size
+from fedegoists.coalitions.drawing.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
 from fedegoists.coalitions.formation import Formation
-from fedegoists.coalitions.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
 from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.files import write_bytes
 
@@ -183,14 +183,14 @@ def _figure(
     home = np.zeros(len(position), dtype=int)
     for k, group in enumerate(coalitions):
         home[group] = k if len(group) > 1 else -1
-    labels = _short_labels(formation.participants)
-    wrapped = [_in_two_lines(label) for label in labels]
+    labels = short_labels(formation.participants)
+    wrapped = [in_two_lines(label) for label in labels]
     pairs = np.argwhere(np.triu(formation.competition.matrix))
     bundled = bool(np.count_nonzero(np.diff(home[pairs], axis=1)) > MOST_RIVALS)
     layout = lay_out(
         coalitions,
-        [_text_size(label, LABEL_SIZE) for label in wrapped],
-        [_text_size(label, LABEL_SIZE)[0] for label in labels],
+        [text_size(label, LABEL_SIZE) for label in wrapped],
+        [text_size(label, LABEL_SIZE)[0] for label in labels],
         pairs,
         joined=not bundled,
     )
@@ -381,8 +381,7 @@ def _frame(
     """Give the picture its size, its heading and its legend."""
     width = max(SMALLEST_WIDTH, layout.width + 2 * MARGIN)
     room = width - 2 * MARGIN
-    per_character = 1.2 * _text_size(title, TITLE_SIZE)[0] / len(title)
-    heading = textwrap.wrap(title, max(1, int(room / max(per_character, 0.05))))
+    heading = _wrapped_title(title, room)
     alone = sum(len(group) == 1 for group in formation.coalitions)
     summary = [
         _counted(len(formation.participants), "participant"),
@@ -390,7 +389,7 @@ def _frame(
         *([f"{alone} {_own(alone)}"] if alone else []),
         f"welfare {formation.welfare:.6g}" + " (proven optimal)" * formation.optimal,
     ]
-    longest = max((_text_size(str(e.get_label()), LEGEND_SIZE)[0] for e in entries), default=0)
+    longest = max((text_size(str(e.get_label()), LEGEND_SIZE)[0] for e in entries), default=0)
     columns = max(1, min(len(entries), int(room / (longest + 0.6))))
     rows = -(-len(entries) // columns)
     head, foot = 0.95 + 0.26 * len(heading), MARGIN + (0.2 + 0.2 * rows) * bool(rows)
@@ -415,73 +414,13 @@ def _frame(
         )  # fmt: skip
 
 
-def _short_labels(names: Sequence[str]) -> list[str]:
-    """Return labels that are short, and as different from each other as the names are."""
-    room = 28 if len(names) <= 20 else 24
-    printable = [
-        "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in name)
-        for name in names
-    ]
-    labels = [_shortened(name, room) for name in printable]
-    # Names that start alike may end differently; otherwise their positions tell them apart.
-    taken = Counter(labels)
-    labels = [
-        label if taken[label] == 1 else _shortened(name, room, room // 2)
-        for name, label in zip(printable, labels, strict=True)
-    ]
-    taken = Counter(labels)
-    return [
-        label if taken[label] == 1 else f"{_shortened(label, room - 6)} #{k}"
-        for k, label in enumerate(labels)
-    ]
-
-
-def _shortened(text: str, room: int, tail: int = 0) -> str:
-    """Return a text's start and end around an ellipsis; wide characters count two."""
-    if _cells(text) <= room:
-        return text
-    start, end = 0, len(text)
-    while _cells(text[end - 1 :]) <= tail:
-        end -= 1
-    # Rather whole words, if one begins there.
-    end = max(end, text.find(" ", end - 1) + 1)
-    while _cells(text[: start + 1]) + 1 + _cells(text[end:]) <= room:
-        start += 1
-    return f"{text[:start].rstrip()}…{text[end:].lstrip()}"
-
-
-def _in_two_lines(label: str) -> str:
-    """Break a label that is not short, at a gap unless that leaves one line very long."""
-    if _cells(label) <= 12:
-        return label
-
-    def longer(k: int) -> int:
-        return max(_cells(label[:k].rstrip()), _cells(label[k:].lstrip()))
-
-    gaps = (k for k in range(1, len(label)) if label[k] == " " or label[k - 1] == "…")
-    k = min(gaps, key=longer, default=0)
-    if longer(k) > 18:
-        k = min(range(len(label)), key=longer)
-    return f"{label[:k].rstrip()}\n{label[k:].lstrip()}".strip()
-
-
-def _cells(text: str) -> int:
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
-
-
-def _text_size(text: str, size: float) -> tuple[float, float]:
-    """Return a text's width and height in inches."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    font, widths = FontProperties(size=size), []
-    for line in text.split("\n"):
-        narrow = "".join(c for c in line if unicodedata.east_asian_width(c) not in "WF")
-        width, _, _ = text_to_path.get_text_width_height_descent(narrow, font, ismath=False)
-        # Wide characters are as wide as the font is high, whichever font will show them.
-        widths.append(float(width) + (len(line) - len(narrow)) * size)
-    return max(widths) / 72, len(widths) * 1.2 * size / 72
+def _wrapped_title(title: str, room: float) -> list[str]:
+    for characters in range(int(room / 0.05), 0, -1):
+        lines = textwrap.wrap(title, characters)
+        # Bold letters are wider by up to a fifth.
+        if all(1.2 * text_size(line, TITLE_SIZE)[0] <= room for line in lines):
+            return lines
+    return [title]
 
 
 def _entry(text: str, **look: Any) -> "Line2D":
