@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_adversarial
 
-Every claim of stability is confirmed by the independent checker, or it is said that it is not proven.
-The time is given as a ratio to a random instance of the same size in the same run.
+Every claim of stability is confirmed by the independent checker, or it is said that it is not
+proven. The time is given as a ratio to a random instance of the same size in the same run.
 """
 
 import itertools

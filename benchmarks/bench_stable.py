@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_stable
 
-Prints, in one run: the worst case of every method at n = 100 over densities and levels of competition;
-the ratio to the literal version on the same instances, with a time cap; and growth up to n = 1,000 with
-the peak memory, also as a picture.
+Prints, in one run: the worst case of every method at n = 100 over densities and levels of
+competition; the ratio to the literal version on the same instances, with a time cap; and growth up
+to n = 1,000 with the peak memory, also as a picture.
 """
 
 import itertools

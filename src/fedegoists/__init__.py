@@ -12,8 +12,6 @@ Examples
 True
 """
 
-from importlib.metadata import version
-
 from fedegoists.coalitions import (
     Certificate,
     Explanation,
@@ -30,8 +28,7 @@ from fedegoists.coalitions import (
 )
 from fedegoists.errors import FedEgoistsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
-
-__version__ = version("fedegoists")
+from fedegoists.version import __version__
 
 __all__ = [
     "BenefitGraph",
@@ -43,6 +40,7 @@ __all__ = [
     "Newcomer",
     "Verification",
     "WhatIf",
+    "__version__",
     "draw",
     "explain",
     "form",

@@ -1,7 +1,8 @@
 """Reading and writing whole files: read with clear errors, written completely or not at all."""
 
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from fedegoists.errors import FileError
 __all__ = ["MAX_BYTES", "read_text", "write_all", "write_bytes"]
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Larger files are refused before they are read; a million benefit edges need about 30 MB."""
+"""Larger files are refused; a million benefit edges need about 30 MB."""
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -23,20 +24,21 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     path = Path(path)
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise FileError(f"{path}: {size:,} bytes; files over {MAX_BYTES:,} bytes are refused")
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size  # 0 for pipes and devices, even endless ones
+            raw = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise FileError(f"{path}: is a folder, not a file") from None
-    except FileError:
-        raise
     except OSError as error:
         raise FileError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise FileError(f"{str(path)!r}: no file can have this name") from None
+    if len(raw) > MAX_BYTES:
+        raise FileError(f"{path}: files over {MAX_BYTES:,} bytes are refused")
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode()
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise FileError(
@@ -45,7 +47,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FileError(f"{path}, line {line}: contains a NUL character; is this a text file?")
-    return text
+    return text.removeprefix("\ufeff")
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -57,27 +59,61 @@ def write_all(contents: Iterable[tuple[Path, bytes]]) -> None:
     """Write several files; none of them changes unless all of them could be written.
 
     Every file is first written beside its destination under a temporary name, and the names
-    are exchanged only when the last one is on disk.
+    are exchanged only when the last one is on disk. Should an exchange fail nevertheless, those
+    before it are undone.
+
+    Raises
+    ------
+    FileError
+        If a file cannot be written, or a folder or a device stands in its place.
     """
+    temporary: list[Path] = []
     staged: list[tuple[Path, Path]] = []
+    undo: list[tuple[Path, Path | None]] = []
     path = Path()
+    contents = list(contents)  # here, so that an error in making them is not taken for one below
     try:
         for path, content in contents:
+            if path.exists() and not path.is_file():
+                raise FileError(f"{path}: cannot be written, as a folder or device has this name")
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            staged.append((Path(name), path))
-            with os.fdopen(handle, "wb") as file:
+            new = _name_beside(path)
+            with new.open("xb") as file:
+                temporary.append(new)
+                if path.exists():
+                    shutil.copymode(path, new)  # what only its owner could read stays so
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            # mkstemp creates private files; a result is as readable as any other new file.
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(name).chmod(0o666 & ~umask)
-        for temporary, path in staged:
-            temporary.replace(path)
+            staged.append((new, path))
+        for new, path in staged[:-1]:
+            old = None
+            if path.exists():
+                old = _name_beside(path)
+                temporary.append(old)
+                shutil.copy2(path, old)
+            new.replace(path)
+            undo.append((path, old))
+        for new, path in staged[-1:]:
+            new.replace(path)
+        undo.clear()
+    except FileError:
+        raise
+    except FileExistsError:
+        raise FileError(f"{path}: cannot be written, as {path.parent} is not a folder") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+    except ValueError:
+        raise FileError(f"{str(path)!r}: no file can have this name") from None
     finally:
-        for temporary, _ in staged:
-            temporary.unlink(missing_ok=True)
+        for changed, old in reversed(undo):
+            if old is None:
+                changed.unlink()
+            else:
+                old.replace(changed)
+        for name in temporary:
+            name.unlink(missing_ok=True)
+
+
+def _name_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")

@@ -27,6 +27,7 @@ from fedegoists.coalitions.principles import (
 from fedegoists.errors import CertificateError, FedEgoistsError, MissingDependencyError
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.version import __version__
 
 __all__ = ["Certificate", "CertificateCheck", "CheckedClaim", "Claim", "Status"]
 
@@ -332,8 +333,8 @@ def _principles(checked: Verification) -> tuple[Claim, ...]:
 
 
 def _software() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in ("fedegoists", "numpy", "ortools"):
+    versions = {"fedegoists": __version__, "python": platform.python_version()}
+    for package in ("numpy", "ortools"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -16,6 +16,7 @@ from fedegoists.graphs.interchange import (
     Links,
     csv_bytes,
     graph_object,
+    json_value,
     links_from,
     networkx_names,
     read_links,
@@ -66,7 +67,6 @@ class BenefitGraph:
 
     def __init__(self, weights: npt.ArrayLike, participants: Iterable[str] | None = None) -> None:
         matrix = _validated_matrix(weights)
-        check_count(len(matrix), "benefit graph")
         names = (
             default_names(len(matrix))
             if participants is None
@@ -85,7 +85,7 @@ class BenefitGraph:
     @property
     def weights(self) -> npt.NDArray[np.float64]:
         """The read-only matrix of benefits, source in rows and target in columns."""
-        return self._weights
+        return self._weights.view()  # whose shape and flags are nobody else's
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ class BenefitGraph:
         [[0.0, 0.5], [0.0, 0.0]]
         """
         names = validated_names(participants, "benefit graph")
-        return cls.from_links(links_from(edges, names, "benefit edge"), names)
+        return cls.from_links(links_from(edges, 3, names, "benefit edge"), names)
 
     @classmethod
     def from_links(cls, links: Links, names: tuple[str, ...]) -> "BenefitGraph":
@@ -185,11 +185,13 @@ class BenefitGraph:
 
         Nodes are names, or the numbers 0 to n − 1, which become ``v0``, ``v1``, ….
         """
-        if not graph.is_directed() or graph.is_multigraph():
+        import networkx as nx
+
+        if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
             raise GraphError("benefit graph: expected a networkx.DiGraph, one edge per direction")
         names, rename = networkx_names(graph, "benefit graph")
         edges = ((rename(a), rename(b), w) for a, b, w in graph.edges(data="weight", default=1.0))
-        return cls.from_links(links_from(edges, names, "benefit edge"), names)
+        return cls.from_links(links_from(edges, 3, names, "benefit edge"), names)
 
     # JSON ----------------------------------------------------------------------------------
 
@@ -208,16 +210,12 @@ class BenefitGraph:
     def from_dict(cls, data: Mapping[str, object], where: str = "benefit graph") -> "BenefitGraph":
         """Make a graph from what `to_dict` returns."""
         names, edges = graph_object(data, "edges", 3, where)
-        return cls.from_links(links_from(edges, names, f"{where}, edge"), names)
+        return cls.from_links(links_from(edges, 3, names, f"{where}, edge"), names)
 
     @classmethod
     def from_json(cls, text: str, where: str = "benefit graph") -> "BenefitGraph":
         """Make a graph from JSON text with ``participants`` and ``edges``."""
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise GraphError(f"{where}: not JSON ({error})") from None
-        return cls.from_dict(data, where)
+        return cls.from_dict(json_value(text, where), where)
 
     # CSV -----------------------------------------------------------------------------------
 
@@ -288,17 +286,23 @@ def _validated_matrix(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return a new square float64 array in row order, with zeros that have no sign."""
     try:
         array = np.asarray(weights)
-        if array.dtype.kind not in "biuf":
-            raise TypeError
-        matrix = np.array(array, dtype=np.float64, order="C")
     except (TypeError, ValueError):
-        raise GraphError("benefit graph: expected a square matrix of numbers") from None
-    if matrix.size == 0 and matrix.ndim <= 2:
-        matrix = matrix.reshape(0, 0)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(
-            f"benefit graph: expected a square matrix of weights, got shape {matrix.shape}"
+            "benefit graph: expected a square matrix of numbers, got rows of different lengths"
+        ) from None
+    if array.dtype.kind not in "biuf":
+        raise GraphError(
+            f"benefit graph: expected a square matrix of numbers, got values of type {array.dtype}"
         )
+    if array.shape == (0,):  # of an empty list
+        array = array.reshape(0, 0)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise GraphError(
+            f"benefit graph: expected a square matrix of weights, got shape {array.shape}"
+        )
+    check_count(len(array), "benefit graph")
+    with np.errstate(over="ignore"):  # a wider number that becomes infinite is reported as such
+        matrix = np.array(array, dtype=np.float64, order="C")
     matrix += 0.0  # −0.0 becomes 0.0, so that equal graphs have equal bytes
     return matrix
 
@@ -307,7 +311,7 @@ def _check_weights(matrix: npt.NDArray[np.float64], names: tuple[str, ...]) -> N
     bad = np.argwhere(~(np.isfinite(matrix) & (matrix >= 0)))
     if len(bad):
         j, i = bad[0]
-        more = f" ({len(bad) - 1} more such weights)" if len(bad) > 1 else ""
+        more = f" ({len(bad) - 1} more like it)" if len(bad) > 1 else ""
         raise GraphError(
             f"benefit graph: the benefit of {names[j]!r} to {names[i]!r} is {matrix[j, i]}; "
             f"expected a finite number that is not negative{more}"

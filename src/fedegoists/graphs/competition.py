@@ -15,6 +15,7 @@ from fedegoists.graphs.interchange import (
     Links,
     csv_bytes,
     graph_object,
+    json_value,
     links_from,
     networkx_names,
     read_links,
@@ -25,6 +26,7 @@ from fedegoists.graphs.participants import (
     default_names,
     index_of,
     natural_order,
+    shown,
     validated_names,
 )
 
@@ -67,12 +69,17 @@ class CompetitionGraph:
         pairs: Iterable[tuple[Reference, Reference]],
         participants: Iterable[str] | int,
     ) -> None:
-        if isinstance(participants, int) and not isinstance(participants, bool):
-            check_count(participants, "competition graph")
-            names = default_names(participants)
+        if isinstance(participants, int | np.integer) and not isinstance(participants, bool):
+            if participants < 0:
+                raise GraphError(
+                    f"competition graph: {shown(participants)} participants; "
+                    "expected a number that is not negative"
+                )
+            check_count(int(participants), "competition graph")
+            names = default_names(int(participants))
         else:
             names = validated_names(participants, "competition graph")  # type: ignore[arg-type]
-        self._fill(links_from(map(_pair, pairs), names, "competition pair"), names)
+        self._fill(links_from(pairs, 2, names, "competition pair"), names)
 
     def _fill(self, links: Links, names: tuple[str, ...]) -> None:
         one, other = links.located_in(names)
@@ -122,7 +129,7 @@ class CompetitionGraph:
     @property
     def matrix(self) -> npt.NDArray[np.bool_]:
         """The read-only symmetric matrix of who competes with whom."""
-        return self._matrix
+        return self._matrix.view()  # whose shape and flags are nobody else's
 
     def competes(self, a: Reference, b: Reference) -> bool:
         """Return whether two participants compete."""
@@ -137,10 +144,8 @@ class CompetitionGraph:
 
     def restricted_to(self, participants: Sequence[str]) -> "CompetitionGraph":
         """Return the graph among some of the participants, in the order given."""
-        for name in participants:
-            index_of(name, self._participants, "restriction")
-        keep = set(participants)
-        return CompetitionGraph((p for p in self.pairs if keep.issuperset(p)), participants)
+        keep = [index_of(name, self._participants, "restriction") for name in participants]
+        return CompetitionGraph.from_numpy(self._matrix[np.ix_(keep, keep)], participants)
 
     # Numbers -------------------------------------------------------------------------------
 
@@ -155,10 +160,12 @@ class CompetitionGraph:
         """Make a graph from a symmetric matrix of booleans, or of zeros and ones."""
         try:
             array = np.asarray(matrix)
-        except ValueError:
-            raise GraphError("competition graph: expected a square matrix") from None
-        if array.size == 0 and array.ndim <= 2:
-            array = np.zeros((0, 0), dtype=bool)
+        except (TypeError, ValueError):
+            raise GraphError(
+                "competition graph: expected a square matrix, got rows of different lengths"
+            ) from None
+        if array.shape == (0,):  # of an empty list
+            array = array.reshape(0, 0)
         if array.ndim != 2 or array.shape[0] != array.shape[1]:
             raise GraphError(
                 f"competition graph: expected a square matrix, got shape {array.shape}"
@@ -171,9 +178,17 @@ class CompetitionGraph:
         )
         if len(names) != len(array):
             raise GraphError(f"competition graph: {len(array)} rows for {len(names)} participants")
-        if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        if array.dtype.kind not in "biuf":
             raise GraphError(
-                "competition graph: expected booleans, or zeros and ones; competition has no weight"
+                "competition graph: expected a matrix of booleans, or of zeros and ones, "
+                f"got values of type {array.dtype}"
+            )
+        strange = np.argwhere((array != 0) & (array != 1))
+        if len(strange):
+            i, j = strange[0]
+            raise GraphError(
+                f"competition graph: the entry of {names[i]!r} and {names[j]!r} is {array[i, j]}; "
+                "expected booleans, or zeros and ones, as competition has no weight"
             )
         array = array.astype(bool)
         asymmetric = np.argwhere(array != array.T)
@@ -205,7 +220,9 @@ class CompetitionGraph:
     @classmethod
     def from_networkx(cls, graph: "nx.Graph[Any]") -> "CompetitionGraph":
         """Make a graph from an undirected NetworkX graph over names, or over 0 to n − 1."""
-        if graph.is_directed() or graph.is_multigraph():
+        import networkx as nx
+
+        if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
             raise GraphError("competition graph: expected a networkx.Graph (undirected)")
         names, rename = networkx_names(graph, "competition graph")
         return cls([(rename(a), rename(b)) for a, b in graph.edges()], names)
@@ -226,16 +243,12 @@ class CompetitionGraph:
     ) -> "CompetitionGraph":
         """Make a graph from what `to_dict` returns."""
         names, pairs = graph_object(data, "pairs", 2, where)
-        return cls.from_links(links_from(pairs, names, f"{where}, pair"), names)
+        return cls.from_links(links_from(pairs, 2, names, f"{where}, pair"), names)
 
     @classmethod
     def from_json(cls, text: str, where: str = "competition graph") -> "CompetitionGraph":
         """Make a graph from JSON text with ``participants`` and ``pairs``."""
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise GraphError(f"{where}: not JSON ({error})") from None
-        return cls.from_dict(data, where)
+        return cls.from_dict(json_value(text, where), where)
 
     # CSV -----------------------------------------------------------------------------------
 
@@ -291,9 +304,3 @@ class CompetitionGraph:
 
     def __repr__(self) -> str:
         return f"<CompetitionGraph: {self.n} participants, {len(self._pairs)} pairs>"
-
-
-def _pair(pair: object) -> tuple[Reference, Reference]:
-    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-        raise GraphError(f"competition graph: {pair!r:.80} is not a pair of two participants")
-    return pair[0], pair[1]

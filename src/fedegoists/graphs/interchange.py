@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from fedegoists.graphs.participants import (
     check_count,
     default_names,
     index_of,
+    shown,
     unknown_name,
     validated_name,
     validated_names,
@@ -25,7 +27,17 @@ from fedegoists.graphs.participants import (
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Links", "csv_bytes", "graph_object", "links_from", "networkx_names", "read_links"]
+__all__ = [
+    "Links",
+    "csv_bytes",
+    "graph_object",
+    "json_value",
+    "links_from",
+    "networkx_names",
+    "read_links",
+]
+
+_ROW = {2: "a pair of two participants", 3: "two participants and a weight"}
 
 
 @dataclass(frozen=True)
@@ -75,16 +87,16 @@ def read_links(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Links:
     first, second, weights, lines = array("q"), array("q"), array("d"), array("q")
     try:
         for row in reader:
-            if len(row) != len(columns) or order is None:
-                line = f"{path}, line {reader.line_num}"
-                if not any(value.strip() for value in row):
-                    continue
-                if order is None:
-                    order = _column_order(row, columns, line)
-                    continue
+            if not "".join(row).strip():
+                continue
+            if order is None:
+                order = _column_order(row, columns, f"{path}, line {reader.line_num}")
+                continue
+            if len(row) != len(columns):
                 raise GraphError(
-                    f"{line}: {len(row)} values where {len(columns)} are expected ({expected}); "
-                    "is the file cut off, or a name with a comma not in quotes?"
+                    f"{path}, line {reader.line_num}: {len(row)} values where {len(columns)} are "
+                    f"expected ({expected}); is the file cut off, or a name with a comma not in "
+                    "quotes?"
                 )
             for ends, k in ((first, order[0]), (second, order[1])):
                 name = row[k]
@@ -99,8 +111,9 @@ def read_links(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Links:
                     weights.append(_number_from_text(row[order[2]]))
                 except ValueError:
                     raise GraphError(
-                        f"{path}, line {reader.line_num}: the weight {row[order[2]][:40]!r} is not "
-                        "a number; write numbers like 0.25"
+                        f"{path}, line {reader.line_num}: the weight {shown(row[order[2]])} of "
+                        f"{row[order[0]].strip()!r} for {row[order[1]].strip()!r} is not a number; "
+                        "write numbers like 0.25"
                     ) from None
             lines.append(reader.line_num)
     except csv.Error as error:
@@ -133,22 +146,42 @@ def _column_order(row: list[str], columns: tuple[str, ...], line: str) -> list[i
 
 
 def _number_from_text(text: str) -> float:
-    if "_" in text:  # Python reads 1_000 as a number; nobody else does
+    text = text.strip()
+    if "_" in text or not text.isascii():  # Python reads 1_000 and １ as numbers; nobody else does
         raise ValueError
     return float(text)
 
 
-def links_from(rows: Iterable[Sequence[Any]], participants: tuple[str, ...], what: str) -> Links:
-    """Return links from rows of two references, each a name or a position, and maybe a weight."""
+def links_from(
+    rows: Iterable[Sequence[Any]], width: int, participants: tuple[str, ...], what: str
+) -> Links:
+    """Return links from rows of two references, each a name or a position, and maybe a weight.
+
+    `width` is 2, or 3 for rows with a weight.
+    """
+    try:
+        rows = iter(rows)
+    except TypeError:
+        raise GraphError(f"{what}s: expected a list of them, got {shown(rows)}") from None
     positions = {name: position for position, name in enumerate(participants)}
     first, second, weights = array("q"), array("q"), array("d")
     for k, row in enumerate(rows):
         place = f"{what} {k}"
+        if isinstance(row, np.ndarray):
+            row = row.tolist()
+        if not isinstance(row, tuple | list) or len(row) != width:
+            raise GraphError(f"{place}: {shown(row)} is not {_ROW[width]}")
         for ends, reference in ((first, row[0]), (second, row[1])):
             found = positions.get(reference) if isinstance(reference, str) else None
             ends.append(index_of(reference, participants, place) if found is None else found)
-        if len(row) > 2:
-            weights.append(number(row[2], place))
+        if width > 2:
+            try:
+                weights.append(_number(row[2]))
+            except (TypeError, OverflowError):
+                a, b = participants[first[-1]], participants[second[-1]]
+                raise GraphError(
+                    f"{place}: the weight {shown(row[2])} of {a!r} for {b!r} is not a finite number"
+                ) from None
     return Links(
         participants,
         np.array(first, dtype=np.int64),
@@ -158,14 +191,11 @@ def links_from(rows: Iterable[Sequence[Any]], participants: tuple[str, ...], wha
     )
 
 
-def number(value: object, place: str) -> float:
+def _number(value: object) -> float:
     """Return a weight as a float; booleans and text are no weights."""
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            pass
-    raise GraphError(f"{place}: the weight {value!r:.60} is not a number")
+        return float(value)
+    raise TypeError
 
 
 def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
@@ -175,6 +205,29 @@ def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
     writer.writerow(columns)
     writer.writerows(rows)
     return text.getvalue().encode()
+
+
+def json_value(text: str, where: str) -> Any:
+    """Return what a JSON text says; a key that stands twice is an error, as programs differ on it.
+
+    Examples
+    --------
+    >>> json_value('{"participants": []}', "graph.json")
+    {'participants': []}
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object_of)
+    except (ValueError, RecursionError) as error:
+        raise GraphError(f"{where}: not JSON ({error})") from None
+
+
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {shown(key)} stands twice")
+        found[key] = value
+    return found
 
 
 def graph_object(
@@ -193,7 +246,9 @@ def graph_object(
             or len(row) != width
             or not all(isinstance(value, str) for value in row[:2])
         ):
-            raise GraphError(f"{where}: entry {k} of {links!r} is {row!r:.80}, not names of two")
+            raise GraphError(
+                f"{where}: entry {k} of {links!r} is {shown(row)}, not {_ROW[width]} by name"
+            )
     return validated_names(names, where), rows
 
 

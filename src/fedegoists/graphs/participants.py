@@ -1,6 +1,7 @@
 """Participants: an ordered list of distinct names, and how a user refers to one of them."""
 
 import difflib
+import io
 import operator
 import os
 import re
@@ -17,6 +18,7 @@ __all__ = [
     "index_of",
     "natural_order",
     "read_participants",
+    "shown",
     "validated_name",
     "validated_names",
 ]
@@ -28,6 +30,21 @@ MAX_NAME_LENGTH = 200
 
 Reference = str | int
 """A participant, by name or by position."""
+
+
+def shown(value: object, length: int = 60) -> str:
+    """Return a value as it would be typed, cut to a readable length, for error messages.
+
+    Examples
+    --------
+    >>> shown("x" * 100, 8)
+    "'xxxxxxx…"
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, or lists nested as deep
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= length else f"{text[:length]}…"
 
 
 def default_names(n: int) -> tuple[str, ...]:
@@ -47,17 +64,18 @@ def validated_name(name: object, where: str = "participants") -> str:
     Names are shown in terminals, reports and web pages, so control characters are refused.
     """
     if not isinstance(name, str):
-        raise GraphError(f"{where}: {name!r} is not a name; participants are named by strings")
-    name = unicodedata.normalize("NFC", name)
+        raise GraphError(f"{where}: {shown(name)} is not a name; participants are named by strings")
+    # Numpy's strings and other subclasses become plain ones.
+    name = unicodedata.normalize("NFC", str.__str__(name))
     if not name.strip():
         raise GraphError(f"{where}: a participant's name is empty")
-    if name != name.strip():
-        raise GraphError(f"{where}: the name {name!r} starts or ends with a space; remove it")
     if len(name) > MAX_NAME_LENGTH:
         raise GraphError(
             f"{where}: the name {name[:30]!r}… has {len(name)} characters; "
             f"at most {MAX_NAME_LENGTH} are allowed"
         )
+    if name != name.strip():
+        raise GraphError(f"{where}: the name {name!r} starts or ends with a space; remove it")
     # Control, format (such as text direction) and lone surrogate characters, and line separators.
     if any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
         raise GraphError(f"{where}: the name {name!r} contains a control character; remove it")
@@ -67,28 +85,31 @@ def validated_name(name: object, where: str = "participants") -> str:
 def validated_names(names: Iterable[object], where: str = "participants") -> tuple[str, ...]:
     """Return distinct names in the given order, or say which one is wrong."""
     if isinstance(names, str):
-        raise GraphError(f"{where}: expected a list of names, not the single string {names!r}")
-    valid = tuple(validated_name(name, where) for name in names)
-    check_count(len(valid), where)
-    if len(set(valid)) < len(valid):
-        seen: set[str] = set()
-        for position, name in enumerate(valid):
-            if name in seen:
-                first = valid.index(name)
-                raise GraphError(
-                    f"{where}: the name {name!r} stands twice (positions {first} and {position}); "
-                    "names must differ"
-                )
-            seen.add(name)
-    return valid
+        raise GraphError(f"{where}: expected a list of names, not the single string {shown(names)}")
+    if isinstance(names, set | frozenset):
+        raise GraphError(f"{where}: a set of names has no order; give the names in a list")
+    try:
+        in_order = iter(names)
+    except TypeError:
+        raise GraphError(f"{where}: expected a list of names, got {shown(names)}") from None
+    positions: dict[str, int] = {}
+    for position, given in enumerate(in_order):
+        name = validated_name(given, where)
+        if name in positions:
+            raise GraphError(
+                f"{where}: the name {name!r} stands twice (positions {positions[name]} and "
+                f"{position}); names must differ"
+            )
+        positions[name] = position
+        check_count(len(positions), where)
+    return tuple(positions)
 
 
 def check_count(n: int, where: str) -> None:
     """Refuse more participants than fit in memory."""
     if n > MAX_PARTICIPANTS:
         raise GraphError(
-            f"{where}: {n:,} participants; at most {MAX_PARTICIPANTS:,} are supported. "
-            "Are the columns in the right order?"
+            f"{where}: too many participants; at most {MAX_PARTICIPANTS:,} are supported"
         )
 
 
@@ -111,16 +132,20 @@ def index_of(reference: object, participants: Sequence[str], where: str) -> int:
     except TypeError:
         position = -1
     if isinstance(reference, bool) or not 0 <= position < len(participants):
-        raise GraphError(
-            f"{where}: {reference!r} is not a participant; expected a name or a position "
-            f"from 0 to {len(participants) - 1}"
+        expected = (
+            f"expected a name or a position from 0 to {len(participants) - 1}"
+            if participants
+            else "the list of participants is empty"
         )
+        raise GraphError(f"{where}: {shown(reference)} is not a participant; {expected}")
     return position
 
 
 def unknown_name(name: str, participants: Sequence[str], where: str) -> GraphError:
     """Return the error for a name that is not in the list, with the closest names there are."""
-    close = difflib.get_close_matches(name, participants, n=3)
+    # Comparing long names with thousands of others would take longer than anybody waits.
+    affordable = len(name) ** 2 * len(participants) <= 10_000_000
+    close = difflib.get_close_matches(name, participants, n=3) if affordable else []
     hint = (
         f"did you mean {', '.join(map(repr, close))}?"
         if close
@@ -129,11 +154,11 @@ def unknown_name(name: str, participants: Sequence[str], where: str) -> GraphErr
         if participants
         else "the list of participants is empty"
     )
-    return GraphError(f"{where}: unknown participant {name!r}; {hint}")
+    return GraphError(f"{where}: unknown participant {shown(name, MAX_NAME_LENGTH)}; {hint}")
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sort names as people do, numbers by their value.
+    """Sort names as people do, numbers by their value and before letters.
 
     Examples
     --------
@@ -142,10 +167,12 @@ def natural_order(names: Iterable[str]) -> tuple[str, ...]:
     """
 
     def key(name: str) -> tuple[list[tuple[bool, int, str]], str]:
-        parts = re.findall(r"[0-9]+|[^0-9]+", name)
-        is_number = re.compile(r"[0-9]{1,18}\Z").match
+        parts = re.findall(r"([0-9]+)|([^0-9]+)", name)
         return (
-            [(True, int(p), "") if is_number(p) else (False, 0, p.casefold()) for p in parts],
+            [
+                (False, int(digits), "") if digits else (True, 0, s.casefold())
+                for digits, s in parts
+            ],
             name,
         )
 
@@ -155,10 +182,26 @@ def natural_order(names: Iterable[str]) -> tuple[str, ...]:
 def read_participants(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Read a list of participants: one name a line; a first line ``participant`` is a header.
 
-    The order of the lines is the order of the participants. Empty lines are passed over.
+    The order of the lines is the order of the participants. Empty lines are passed over. A file
+    with the header alone has no participants; a file with nothing at all is an error.
     """
-    lines = [line.strip() for line in read_text(path).splitlines()]
-    names = [line for line in lines if line]
-    if names and names[0].casefold() in {"participant", "participants"}:
-        names = names[1:]
-    return validated_names(names, str(path))
+    text = io.StringIO(read_text(path), newline=None)
+    written = ((k, name) for k, line in enumerate(text, start=1) if (name := line.strip()))
+    lines: dict[str, int] = {}  # of each name
+    is_empty = True
+    for k, line in written:
+        is_header = is_empty and line.casefold() in {"participant", "participants"}
+        is_empty = False
+        if is_header:
+            continue
+        name = validated_name(line, f"{path}, line {k}")
+        if name in lines:
+            raise GraphError(
+                f"{path}, line {k}: the name {name!r} stands on line {lines[name]} already; "
+                "names must differ"
+            )
+        lines[name] = k
+        check_count(len(lines), f"{path}, line {k}")
+    if is_empty:
+        raise GraphError(f"{path}: the file is empty; write one name a line")
+    return tuple(lines)
