@@ -19,7 +19,7 @@ $(VENV)/stamp-core: pyproject.toml constraints.txt
 $(VENV)/stamp-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing fedegoists and its development tools into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train]'
 	@touch $@
 
 demo: $(VENV)/stamp-core ## Form the coalitions of ten example banks and prove them
@@ -39,10 +39,11 @@ format: $(VENV)/stamp-dev ## Format the code
 	@$(BIN)/ruff format .
 
 bench: $(VENV)/stamp-dev ## Run the benchmarks; results go to benchmarks/results
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/bench_*.py; do \
+		echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 docs: $(VENV)/stamp-dev ## Build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 	@echo "Open site/index.html"
 
 clean: ## Remove the virtual environment and everything built

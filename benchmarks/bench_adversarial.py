@@ -1,4 +1,4 @@
-"""Instances made to be hard: does the search stay inside its budget and answer honestly?
+"""Instances made to be hard: the search must stay inside its budget and answer honestly.
 
     python -m benchmarks.bench_adversarial
 

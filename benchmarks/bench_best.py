@@ -1,6 +1,6 @@
 """How much welfare each method keeps, relative to the best partition found in the same run.
 
-    python -m benchmarks.bench_best
+python -m benchmarks.bench_best
 """
 
 import itertools
@@ -28,10 +28,7 @@ def main() -> None:
         rows.append(
             (
                 n,
-                *(
-                    f"{statistics.mean(values):.2f} ({min(values):.2f})"
-                    for values in kept.values()
-                ),
+                *(f"{statistics.mean(values):.2f} ({min(values):.2f})" for values in kept.values()),
                 f"{proven} of {len(times)}",
                 f"{statistics.mean(gaps):.2f}",
                 f"{max(times):.2f}",

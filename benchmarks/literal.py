@@ -48,9 +48,7 @@ def literal_algorithm_1(
             if not best or (-len(members), members) < (-len(best), best):
                 best = members
         taken = {benefit.participants[k] for k in best}
-        coalitions += map(
-            frozenset, nx.strongly_connected_components(benefits.subgraph(taken))
-        )
+        coalitions += map(frozenset, nx.strongly_connected_components(benefits.subgraph(taken)))
         left -= taken
     if not merge:
         return set(coalitions)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: random consortia, a stopwatch, and tables that are printed and kept."""
+"""What the benchmarks share: random consortia, a stopwatch, and tables to print and keep."""
 
 import csv
 import platform

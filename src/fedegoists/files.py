@@ -50,17 +50,17 @@ def read_text(path: str | os.PathLike[str]) -> str:
     return text.removeprefix("\ufeff")
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+def write_bytes(path: str | os.PathLike[str], content: bytes, *, private: bool = False) -> None:
     """Write a file so that other programs see either the old content or the whole new one."""
-    write_all([(Path(path), content)])
+    write_all([(Path(path), content)], private=private)
 
 
-def write_all(contents: Iterable[tuple[Path, bytes]]) -> None:
+def write_all(contents: Iterable[tuple[Path, bytes]], *, private: bool = False) -> None:
     """Write several files; none of them changes unless all of them could be written.
 
     Every file is first written beside its destination under a temporary name, and the names
     are exchanged only when the last one is on disk. Should an exchange fail nevertheless, those
-    before it are undone.
+    before it are undone. Private files can be read by their owner only.
 
     Raises
     ------
@@ -80,7 +80,9 @@ def write_all(contents: Iterable[tuple[Path, bytes]]) -> None:
             new = _name_beside(path)
             with new.open("xb") as file:
                 temporary.append(new)
-                if path.exists():
+                if private:
+                    new.chmod(0o600)
+                elif path.exists():
                     shutil.copymode(path, new)  # what only its owner could read stays so
                 file.write(content)
                 file.flush()

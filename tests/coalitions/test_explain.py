@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from fedegoists import BenefitGraph, CompetitionGraph, explain, form
 from fedegoists.coalitions import METHODS, Formation
 from fedegoists.coalitions.principles import check_partition
-from fedegoists.errors import PartitionError, SettingsError
+from fedegoists.errors import GraphError, SettingsError
 from tests.instances import as_positions, graphs, is_valid, welfare
 
 
@@ -113,7 +113,7 @@ def test_two_big_coalitions():
 
 def test_bad_names():
     formation = consortium("ab ba")
-    with pytest.raises(PartitionError, match="'x' is not a participant"):
+    with pytest.raises(GraphError, match="unknown participant 'x'"):
         explain(formation, "a", "x")
     with pytest.raises(SettingsError, match="'a' was given twice"):
         explain(formation, "a", "a")

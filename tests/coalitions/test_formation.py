@@ -145,6 +145,55 @@ def test_best_reaches_the_optimum_over_all_partitions():
         assert formation.optimal, seed
 
 
+def test_weights_that_can_never_be_used_do_not_drown_the_others():
+    """By hand: {a, c}, {b, d} is worth 12, whatever the competitors a and b would give."""
+    edges = [("a", "c", 3), ("c", "a", 3), ("a", "d", 1), ("d", "a", 1)]
+    edges += [("b", "c", 1), ("c", "b", 1), ("b", "d", 3), ("d", "b", 3)]
+    edges += [("a", "b", 1e18), ("b", "a", 1e18)]
+    names = ["a", "b", "c", "d"]
+    rivals = CompetitionGraph([("a", "b"), ("c", "d")], names)
+    formation = form(BenefitGraph.from_edges(edges, names), rivals)
+    assert formation.coalitions == (("a", "c"), ("b", "d"))
+    assert (formation.welfare, formation.upper_bound, formation.optimal) == (12, 12, True)
+
+
+@pytest.mark.parametrize("huge", [1e8, 1e12, 1e15, 1e18])
+def test_the_optimum_is_true_beside_huge_weights(huge):
+    """Some edges are huge, most of them unusable: between competitors, or without a way back."""
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 3])
+        n = 7
+        weights = np.where(rng.random((n, n)) < 0.4, rng.integers(1, 9, (n, n)), 0).astype(float)
+        weights *= np.where(rng.random((n, n)) < 0.15, huge, 1.0)
+        np.fill_diagonal(weights, 0)
+        rivals = np.triu(rng.random((n, n)) < 0.3, 1)
+        instance = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+        best = form(*instance)
+        assert best.welfare == pytest.approx(best_welfare(*instance), rel=1e-9), seed
+        assert best.optimal
+        for method in METHODS:
+            assert best.welfare >= form(*instance, method).welfare
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_best_is_never_worse_beside_huge_weights_between_competitors(n):
+    benefit, competition = random_graphs(n, 0.5, 0.3, seed=1)
+    weights = np.where(competition.matrix, benefit.weights * 1e18, benefit.weights)
+    instance = BenefitGraph(weights), competition
+    best = form(*instance)
+    for method in METHODS:
+        assert best.welfare >= form(*instance, method).welfare * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e300])
+def test_tiny_and_huge_weights_are_numbers_like_others(scale):
+    benefit, competition = random_graphs(8, 0.5, 0.2, seed=2)
+    one = form(benefit, competition)
+    other = form(BenefitGraph(benefit.weights * scale), competition)
+    assert one.coalitions == other.coalitions
+    assert other.optimal
+
+
 @pytest.mark.parametrize("n", [40, 100])
 @pytest.mark.parametrize("density", [0.03, 0.2, 1.0])
 def test_methods_agree_with_one_another_at_size(n, density):
@@ -324,5 +373,5 @@ def test_errors_say_what_is_wrong():
         form(benefit, CompetitionGraph([], 2))
     with pytest.raises(GraphError, match="another order"):
         form(benefit, CompetitionGraph([], ["v1", "v0", "v2"]))
-    with pytest.raises(PartitionError, match="'nobody' is not a participant"):
+    with pytest.raises(GraphError, match="unknown participant 'nobody'"):
         form(benefit, competition).coalition_of("nobody")

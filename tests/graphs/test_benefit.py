@@ -759,3 +759,8 @@ class TestFromCsv:
         complete = list(graph.edges())[: max(0, cut.count(b"\n") - 1)]
         assert set(complete) <= set(read.edges())
         assert len(list(read.edges())) <= len(complete) + 1
+
+
+def test_weights_without_a_finite_sum_are_refused():
+    with pytest.raises(GraphError, match="their sum is not a finite number"):
+        BenefitGraph([[0, 1e308, 0], [1e308, 0, 0], [0, 0, 0]])

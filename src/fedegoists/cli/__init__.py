@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli import coalitions
+from fedegoists.cli import coalitions, learning
 from fedegoists.cli.output import errors
 from fedegoists.errors import FedEgoistsError
 
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 coalitions.register(app)
+learning.register(app)
 
 
 def _version(value: bool) -> None:
@@ -49,10 +50,19 @@ def main() -> None:
     try:
         app()
     except FedEgoistsError as error:
-        errors.print("[bold red]error:[/] ", end="")
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        _say(str(error))
         sys.exit(2)
     except BrokenPipeError:
         # The reader of our output has gone, as with `| head`; there is nobody left to tell.
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        _say(f"the output cannot be written ({error.strerror})")
+        sys.exit(2)
+
+
+def _say(message: str) -> None:
+    """Print an error; what files contain may be in it, so control characters are shown as codes."""
+    safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+    errors.print("[bold red]error:[/] ", end="")
+    errors.print(safe, markup=False, highlight=False, soft_wrap=True)

@@ -1,10 +1,9 @@
 """The commands about coalitions: form, verify, explain, what-if, draw, demo."""
 
 import csv
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,9 +33,11 @@ from fedegoists.coalitions import (
 from fedegoists.coalitions.certificate import CheckedClaim
 from fedegoists.coalitions.drawing import draw, render
 from fedegoists.coalitions.tables import coalitions_csv, read_coalitions, usage_csv
-from fedegoists.errors import SettingsError
+from fedegoists.errors import CertificateError, SettingsError
 from fedegoists.files import read_text, write_all
 from fedegoists.graphs import read_graphs
+from fedegoists.graphs.interchange import json_value
+from fedegoists.graphs.participants import shown
 
 __all__ = ["register"]
 
@@ -150,6 +151,8 @@ def verify_command(
 
     Exits with 1 if anything does not hold or is not proven.
     """
+    if participants is not None and benefit is None:
+        raise SettingsError("--participants goes with --benefit and --competition")
     if (benefit is None) != (competition is None):
         raise SettingsError("--benefit and --competition belong together; give both or neither")
     graphs = None
@@ -206,8 +209,8 @@ def verify_command(
         )
     else:
         show_certificate_check(check)
-        line(f"benefit graph     {certificate.benefit.sha256}")
-        line(f"competition graph {certificate.competition.sha256}")
+        screen.print(f"benefit graph     {certificate.benefit.sha256}", soft_wrap=True)
+        screen.print(f"competition graph {certificate.competition.sha256}", soft_wrap=True)
     raise typer.Exit(0 if check.ok else 1)
 
 
@@ -220,10 +223,12 @@ def explain_command(
     as_json: JsonOption = False,
 ) -> None:
     """Say why two participants are, or are not, together. For the manager: it names competitors."""
-    formation = Certificate.load(certificate).formation()
+    formation = _formation(certificate)
     others = [b] if b is not None else [name for name in formation.participants if name != a]
     formation.coalition_of(a)
     explanations = [explain(formation, a, other) for other in others]
+    if not explanations and not as_json:
+        line(f"{a} is the only participant.")
     if as_json:
         print_json(
             [
@@ -267,7 +272,7 @@ def what_if_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show what would change, moving as few participants as possible."""
-    formation = Certificate.load(certificate).formation()
+    formation = _formation(certificate)
     with working("Forming coalitions again …"):
         result = what_if(
             formation,
@@ -302,7 +307,7 @@ def draw_command(
     title: Annotated[str | None, typer.Option(help="A title of your own.")] = None,
 ) -> None:
     """Draw the coalitions over benefit and competition."""
-    draw(Certificate.load(certificate).formation(), picture, title=title)
+    draw(_formation(certificate), picture, title=title)
     line(f"Written to {picture}")
 
 
@@ -342,6 +347,7 @@ def demo_command(
 
 def _write(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
     """Write a formation's files to a folder, all or none."""
+    # Certificate and pictures name competitors, so nobody but the manager may read them.
     write_all(
         [
             *more,
@@ -350,8 +356,19 @@ def _write(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
             (out / "usage.csv", usage_csv(formation)),
             (out / "coalitions.png", render(formation, "png")),
             (out / "coalitions.svg", render(formation, "svg")),
-        ]
+        ],
+        private=True,
     )
+
+
+def _formation(path: Path) -> Formation:
+    """Return what a certificate certifies, if nobody has changed it."""
+    certificate = Certificate.load(path)
+    checked = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
+    wrong = [*certificate.changed, *map(str, (*checked.free_riders, *checked.conflicts))]
+    if wrong:
+        raise CertificateError(f"{path}: not to be relied on: {wrong[0]}; see `fedegoists verify`")
+    return certificate.formation()
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -375,12 +392,9 @@ def _newcomer(path: Path) -> Newcomer:
         competes: list[str] = []
 
     try:
-        data: Any = json.loads(read_text(path))
-        newcomer = NewcomerFile.model_validate(data)
+        newcomer = NewcomerFile.model_validate(json_value(read_text(path), str(path)))
     except ValidationError as error:
         first = error.errors()[0]
-        place = " → ".join(map(str, first["loc"])) or "the file"
+        place = " → ".join(shown(part) for part in first["loc"]) or "the file"
         raise SettingsError(f"{path}: {place}: {first['msg']}") from None
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"{path}: not readable as JSON ({error})") from None
     return Newcomer(newcomer.name, newcomer.gives, newcomer.receives, newcomer.competes)

@@ -14,6 +14,7 @@ from fedegoists.coalitions import (
     Formation,
     Verification,
     WhatIf,
+    usage_graph,
 )
 
 __all__ = [
@@ -45,8 +46,9 @@ def working(what: str) -> Iterator[None]:
 
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
+    plain = not (screen.encoding or "").casefold().startswith("utf")
     screen.print(
-        json.dumps(value, ensure_ascii=False, indent=2),
+        json.dumps(value, ensure_ascii=plain, indent=2),
         markup=False,
         highlight=False,
         soft_wrap=True,
@@ -88,9 +90,10 @@ def show_formation(formation: Formation) -> None:
         table.add_column("participant", overflow="fold")
         table.add_column("gets", justify="right")
         table.add_column("from", overflow="fold")
+        usage = usage_graph(formation)
         for number, group in enumerate(together, 1):
             for k, name in enumerate(group):
-                sources = [other for other in group if formation.benefit.benefit(other, name)]
+                sources = usage.nodes[name]["contributors"]
                 table.add_row(
                     str(number) if k == 0 else "",
                     Text(name),

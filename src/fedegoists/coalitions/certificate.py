@@ -11,9 +11,11 @@ import math
 import os
 import platform
 import re
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal
 
 from fedegoists.coalitions.formation import Formation, Method
@@ -24,9 +26,16 @@ from fedegoists.coalitions.principles import (
     check_partition,
     verify,
 )
-from fedegoists.errors import CertificateError, FedEgoistsError, MissingDependencyError
+from fedegoists.errors import (
+    CertificateError,
+    FedEgoistsError,
+    GraphError,
+    MissingDependencyError,
+)
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.interchange import json_value
+from fedegoists.graphs.participants import shown
 from fedegoists.version import __version__
 
 __all__ = ["Certificate", "CertificateCheck", "CheckedClaim", "Claim", "Status"]
@@ -145,13 +154,18 @@ class Certificate:
         return blank.replace(f'"sha256": "{"0" * 64}"\n}}', f'"sha256": "{_digest(blank)}"\n}}')
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the certificate to a file, completely or not at all."""
-        write_bytes(path, self.to_json().encode())
+        """Write the certificate to a file that only its owner can read: it names competitors."""
+        write_bytes(path, self.to_json().encode(), private=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Certificate":
         """Read a certificate from a file; see `from_json`."""
-        return cls.from_json(read_text(path), str(path))
+        text = read_text(path)
+        certificate = cls.from_json(text, str(path))
+        if Path(path).stat().st_size != len(text.encode()):
+            marked = "a byte-order mark was put in front"
+            return replace(certificate, changed=(*certificate.changed, marked))
+        return certificate
 
     @classmethod
     def from_json(cls, text: str, where: str = "certificate") -> "Certificate":
@@ -163,9 +177,9 @@ class Certificate:
             If the text is no certificate, or is damaged so that nothing can be checked.
         """
         try:
-            data = json.loads(text, object_pairs_hook=_without_repeats)
-        except (ValueError, RecursionError) as error:
-            raise CertificateError(f"{where}: not readable as JSON ({error})") from None
+            data = json_value(text, where)
+        except GraphError as error:
+            raise CertificateError(str(error)) from None
         document = _validated(data, where)
         changed = []
         if _digest(text) != document["sha256"]:
@@ -258,8 +272,6 @@ class Certificate:
 
     def _check_bound(self, claim: Claim, time_limit: float) -> CheckedClaim:
         """Derive an upper bound that is as low as the stated one, or a partition above it."""
-        import time
-
         assert claim.value is not None
         weights, competition = self.benefit.weights, self.competition.matrix
         highest = claim.value * (1 + TOLERANCE)
@@ -348,13 +360,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(blank.encode()).hexdigest()
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        raise ValueError("an entry stands twice")
-    return result
-
-
 def _validated(data: object, where: str) -> dict[str, Any]:
     """Check the shape of a certificate; the graphs check their own content later."""
     from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -400,12 +405,19 @@ def _validated(data: object, where: str) -> dict[str, Any]:
         document = CertificateModel.model_validate(data).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
-        place = " → ".join(map(str, first["loc"])) or "the file"
+        place = " → ".join(shown(part) for part in first["loc"]) or "the file"
         raise CertificateError(f"{where}: not a certificate: {place}: {first['msg']}") from None
     names = [claim["claim"] for claim in document["claims"]]
     if names != ["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]:
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
+    for claim in document["claims"][:3]:
+        if "value" in claim or ("witnesses" in claim) != (claim["status"] == "refuted"):
+            raise CertificateError(
+                f"{where}: the claim {claim['claim']!r} has witnesses only if refuted, and no value"
+            )
     for claim in document["claims"][3:]:
         if claim.get("value") is None or claim["value"] < 0:
             raise CertificateError(f"{where}: the claim {claim['claim']!r} has no valid value")
+        if claim["status"] != "proven" or "witnesses" in claim:
+            raise CertificateError(f"{where}: the claim {claim['claim']!r} can only be proven")
     return document

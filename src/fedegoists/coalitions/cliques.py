@@ -5,6 +5,7 @@ The rule here: repeatedly take a largest clique among the participants not yet c
 largest ones the lexicographically smallest.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,14 +18,17 @@ from fedegoists.coalitions.contraction import (
     rows_as_bitsets,
 )
 
-__all__ = ["CLIQUE_STEPS", "clique_cover"]
+__all__ = ["clique_cover"]
 
-CLIQUE_STEPS = 60_000
-"""How many branches the search for all cliques of a cover may take; n = 100 needs up to 25,000."""
+CLIQUE_WORK = 6_000_000
+"""Branches times nodes that the search for all cliques of a cover may take; n = 100 needs up to
+25,000 branches of 100."""
 
 
 def clique_cover(
-    adjacency: npt.NDArray[np.bool_], steps: int = CLIQUE_STEPS
+    adjacency: npt.NDArray[np.bool_],
+    steps: int | None = None,
+    deadline: float = math.inf,
 ) -> tuple[list[list[int]], bool]:
     """Cover all nodes of a graph by disjoint cliques, a largest one first.
 
@@ -32,9 +36,11 @@ def clique_cover(
     ----------
     adjacency : symmetric boolean array of shape (n, n)
         Which nodes are adjacent; the diagonal is false.
-    steps : int
+    steps : int, optional
         The budget of all searches together. When it ends, the largest cliques found without search
         are taken.
+    deadline : float
+        When to abandon everything with `OutOfTimeError`.
 
     Returns
     -------
@@ -59,8 +65,9 @@ def clique_cover(
     left = (1 << len(order)) - 1
     cliques: list[list[int]] = []
     proven = True
-    budget = Budget(steps)
+    budget = Budget(CLIQUE_WORK // max(len(order), 1) if steps is None else steps, deadline)
     while left:
+        budget.check_time()
         clique, sure = _largest_clique(neighbours, place, left, budget)
         proven &= sure
         cliques.append(sorted(order[bit] for bit in bits(clique)))

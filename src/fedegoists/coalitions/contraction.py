@@ -5,6 +5,8 @@ participant k. Unions, intersections and "is there any" are then single operatio
 machine words, which is what makes formation a matter of milliseconds.
 """
 
+import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -12,7 +14,15 @@ import numpy.typing as npt
 
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = ["Budget", "BudgetSpentError", "Contraction", "bits", "lowest", "rows_as_bitsets"]
+__all__ = [
+    "Budget",
+    "BudgetSpentError",
+    "Contraction",
+    "OutOfTimeError",
+    "bits",
+    "lowest",
+    "rows_as_bitsets",
+]
 
 
 def bits(bitset: int) -> Iterator[int]:
@@ -44,19 +54,34 @@ class BudgetSpentError(Exception):
     """The search used up its steps; what it looked for is neither found nor excluded."""
 
 
+class OutOfTimeError(Exception):
+    """The deadline of a computation has passed; its result is not needed any more."""
+
+
 class Budget:
-    """A number of search steps, counted down; the same on every machine, unlike a clock."""
+    """A number of search steps, counted down; the same on every machine, unlike a clock.
 
-    __slots__ = ("left",)
+    A deadline, by `time.perf_counter`, abandons the whole computation.
+    """
 
-    def __init__(self, steps: int) -> None:
+    __slots__ = ("deadline", "left")
+
+    def __init__(self, steps: int, deadline: float = math.inf) -> None:
         self.left = steps
+        self.deadline = deadline
 
     def spend(self) -> None:
         """Use one step; raise `BudgetSpentError` when there is none left."""
         self.left -= 1
         if self.left < 0:
             raise BudgetSpentError
+        if not self.left & 63:
+            self.check_time()
+
+    def check_time(self) -> None:
+        """Raise `OutOfTimeError` if the deadline has passed."""
+        if self.deadline < math.inf and time.perf_counter() > self.deadline:
+            raise OutOfTimeError
 
 
 class Contraction:

@@ -4,8 +4,10 @@ An explanation is for the manager: it names competitors. Nothing here is for a p
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from fedegoists.coalitions.formation import Coalition, Formation
 from fedegoists.coalitions.principles import conflicts, free_riders
@@ -66,6 +68,7 @@ def explain(formation: Formation, a: str, b: str) -> Explanation:
     North and East are apart because East cannot join North's coalition (South there competes with \
 East) and North pairing up with East instead would not raise the total benefit.
     """
+    a, b = formation.name_of(a), formation.name_of(b)
     home_a, home_b = formation.coalition_of(a), formation.coalition_of(b)
     if a == b:
         raise SettingsError(f"{a!r} was given twice; name two different participants")
@@ -123,16 +126,16 @@ def _partners(formation: Formation, name: str, *, giving: bool = True) -> str:
 
 def _moved(formation: Formation, mover: str, host: str) -> Alternative:
     """Check what would happen if one participant joined another's coalition."""
-    order = formation.participants.index
+    order = _order(formation)
     home = formation.coalition_of(mover)
     joined = tuple(sorted((*formation.coalition_of(host), mover), key=order))
     left = tuple(name for name in home if name != mover)
     alone = len(joined) == 2
     obstacle = None
-    for conflict in _conflicts(formation, joined):
-        rival = conflict[0] if conflict[1] == mover else conflict[1]
-        obstacle = f"{rival} there competes with {mover}"
-        break
+    for name in joined:
+        if formation.competition.competes(name, mover):
+            obstacle = f"{name} there competes with {mover}"
+            break
     else:
         for name, missing in _free_riders(formation, joined):
             giver, taker = (name, host) if missing == "outgoing" else (host, name)
@@ -169,7 +172,7 @@ def _moved(formation: Formation, mover: str, host: str) -> Alternative:
 
 def _united(formation: Formation, one: Coalition, other: Coalition) -> Alternative:
     """Check what would happen if two coalitions of two or more united."""
-    union = tuple(sorted((*one, *other), key=formation.participants.index))
+    union = tuple(sorted((*one, *other), key=_order(formation)))
     rivals = next(iter(_conflicts(formation, union)), None)
     return Alternative(
         change="uniting the two coalitions",
@@ -194,25 +197,32 @@ def _free_riders(formation: Formation, group: Coalition) -> list[tuple[str, str]
 def _relations(
     formation: Formation, group: Coalition
 ) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    gives = {
-        name: {o for o in group if o != name and formation.benefit.benefit(name, o)}
-        for name in group
-    }
-    rivals = {name: {o for o in group if formation.competition.competes(name, o)} for name in group}
+    place = _order(formation)
+    rows = [place(name) for name in group]
+    edges = formation.benefit.weights[np.ix_(rows, rows)] > 0
+    rival = formation.competition.matrix[np.ix_(rows, rows)]
+    names = np.array(group, dtype=object)
+    gives = {name: set(names[edges[k]].tolist()) for k, name in enumerate(group)}
+    rivals = {name: set(names[rival[k]].tolist()) for k, name in enumerate(group)}
     return gives, rivals
 
 
 def _change(
     formation: Formation, after: tuple[Coalition, ...], before: tuple[Coalition, ...]
 ) -> float:
-    gives = formation.benefit.benefit
-    return math.fsum(
-        sign * gives(source, target)
-        for sign, groups in ((1, after), (-1, before))
-        for group in groups
-        for source in group
-        for target in group
-    )
+    place = _order(formation)
+    terms: list[float] = []
+    for sign, groups in ((1.0, after), (-1.0, before)):
+        for group in groups:
+            rows = [place(name) for name in group]
+            terms += (sign * formation.benefit.weights[np.ix_(rows, rows)]).ravel().tolist()
+    change = math.fsum(terms)
+    # Weights such as 0.1 are not exact: what is left of 0.1 + 0.4 − 0.3 − 0.2 is no difference.
+    return 0.0 if abs(change) <= 1e-12 * math.fsum(map(abs, terms)) else change
+
+
+def _order(formation: Formation) -> Callable[[str], int]:
+    return {name: k for k, name in enumerate(formation.participants)}.__getitem__
 
 
 def _improves(alternative: Alternative) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from fedegoists.coalitions.contraction import Contraction, bits
+from fedegoists.coalitions.contraction import Contraction, OutOfTimeError, bits
 from fedegoists.coalitions.optimum import best_partition, quick_upper_bound, welfare_of
 from fedegoists.coalitions.pair_model import load_solver
 from fedegoists.coalitions.principles import check_partition
@@ -18,6 +18,7 @@ from fedegoists.coalitions.published import baseline_coalitions, merge_as_publis
 from fedegoists.coalitions.search import stabilise
 from fedegoists.errors import GraphError, PartitionError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.participants import index_of
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.certificate import Certificate
@@ -42,7 +43,7 @@ class Merge:
         What was united.
     rule : str
         ``cycle``, ``path`` and ``neighbors`` are the rules of Algorithm 1; ``search`` is a set
-        found by the search for mergers; ``optimum`` and ``local search`` stand for a coalition of
+        found by the search for mergers; ``optimum`` and ``best found`` stand for a coalition of
         the best partition, whose members are united in one step.
     gain : float
         By how much the union's utility exceeds that of its parts together.
@@ -111,25 +112,28 @@ class Formation:
     @cached_property
     def utilities(self) -> Mapping[str, float]:
         """What each participant receives inside its coalition."""
-        position = {name: k for k, name in enumerate(self.participants)}
-        weights = self.benefit.weights
-        return MappingProxyType(
-            {
-                name: math.fsum(weights[[position[m] for m in group], position[name]].tolist())
-                for name, group in sorted(self._home.items(), key=lambda item: position[item[0]])
-            }
-        )
+        received: dict[str, float] = {}
+        for group in self.coalitions:
+            rows = [self._place[name] for name in group]
+            inside = self.benefit.weights[np.ix_(rows, rows)]
+            received |= {name: math.fsum(inside[:, k].tolist()) for k, name in enumerate(group)}
+        return MappingProxyType({name: received[name] for name in self.participants})
 
     @cached_property
     def _home(self) -> dict[str, Coalition]:
         return {name: group for group in self.coalitions for name in group}
 
-    def coalition_of(self, participant: str) -> Coalition:
+    def coalition_of(self, participant: str | int) -> Coalition:
         """Return the coalition a participant is in."""
-        try:
-            return self._home[participant]
-        except KeyError:
-            raise PartitionError(f"{participant!r} is not a participant") from None
+        return self._home[self.name_of(participant)]
+
+    def name_of(self, participant: str | int) -> str:
+        """Return a participant's name as the graphs have it; an unknown one is an error."""
+        return self.participants[index_of(participant, self.participants, "formation", self._place)]
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.participants)}
 
     @cached_property
     def certificate(self) -> "Certificate":
@@ -159,7 +163,8 @@ def form(
         Algorithm 1 of the paper. ``cliques`` is its lines 1 to 6 only, which satisfy both
         principles but may leave mergers: what the paper's baselines get.
     seed : int
-        For ``best``: the same seed gives the same result.
+        For ``best``: the same seed gives the same result, unless the time limit ends the search,
+        which a note then says.
     time_limit : float, optional
         For ``best``: seconds to spend on improvement, 1 if left out.
     cover : partition, optional
@@ -189,11 +194,13 @@ def form(
         raise SettingsError(f"a clique cover applies to 'cliques' and 'published', not {method!r}")
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT
+    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float):
+        raise SettingsError(f"the time limit must be a number of seconds, not {time_limit!r}")
     if not 0 < time_limit < math.inf:
         raise SettingsError(
             f"the time limit must be a positive number of seconds, not {time_limit}"
         )
-    if not isinstance(seed, int) or seed < 0:
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
     if method == "best":
         return form_best(benefit, competition, seed, time_limit)
@@ -231,10 +238,11 @@ def _published(
     cover: list[list[int]] | None,
     *,
     merge: bool,
+    deadline: float = math.inf,
 ) -> Formation:
     notes = []
     z = Contraction(benefit, competition)
-    origin, largest = baseline_coalitions(z, competition.matrix, cover)
+    origin, largest = baseline_coalitions(z, competition.matrix, cover, deadline)
     z.merge_all(origin)
     origin = z.partition()
     if not largest:
@@ -243,7 +251,7 @@ def _published(
         )
     merges: list[tuple[str, list[int]]] = []
     if merge:
-        merges, smallest = merge_as_published(z)
+        merges, smallest = merge_as_published(z, deadline)
         if not smallest:
             notes.append(
                 f"after {len(merges)} merges the smallest cycle or path was not found in time; "
@@ -282,11 +290,13 @@ def form_best(
     """Maximise welfare; see `form`, and `best_partition` for `keep` and `starts`."""
     load_solver()  # which takes a while the first time and is not part of the limit
     deadline = time.perf_counter() + time_limit
+    notes = []
     position = {name: k for k, name in enumerate(benefit.participants)}
-    merged = (
-        form_stable(benefit, competition),
-        _published(benefit, competition, None, merge=True),
-    )
+    merged = [form_stable(benefit, competition)]
+    try:
+        merged.append(_published(benefit, competition, None, merge=True, deadline=deadline))
+    except OutOfTimeError:
+        notes.append("the published algorithm, one of the starts, did not finish in the time limit")
     starts = [
         *starts,
         *([[position[name] for name in group] for group in f.coalitions] for f in merged),
@@ -304,7 +314,11 @@ def form_best(
     z.merge_all(optimum.partition)
     _, proven = stabilise(z)
     partition = z.partition()
-    rule = "optimum" if optimum.optimal else "local search"
+    rule = "optimum" if optimum.optimal else "best found"
+    if optimum.clock_ended:
+        notes.append("the time limit ended the search; the same seed may give another result")
+    if not proven:
+        notes.append(_NOT_PROVEN_STABLE)
     everybody = [[k] for k in range(benefit.n)]
     return _formation(
         benefit,
@@ -314,7 +328,7 @@ def form_best(
         stable=True if proven else None,
         start=everybody,
         merges=[(rule, [1 << k for k in group]) for group in partition if len(group) > 1],
-        notes=() if proven else (_NOT_PROVEN_STABLE,),
+        notes=tuple(notes),
         upper_bound=optimum.upper_bound,
         seed=seed,
     )
@@ -376,22 +390,18 @@ def _checked_cover(
 ) -> list[list[int]]:
     """Return a clique cover as positions, or say why it is none."""
     names = competition.participants
+    position = {name: k for k, name in enumerate(names)}
     groups = check_partition(
-        (
-            [names[m] if isinstance(m, int) and 0 <= m < len(names) else str(m) for m in group]
-            for group in cover
-        ),
+        ([names[index_of(m, names, "clique cover", position)] for m in group] for group in cover),
         names,
     )
-    position = {name: k for k, name in enumerate(names)}
-    for group in groups:
-        for a in group:
-            for b in group:
-                if competition.competes(a, b):
-                    raise PartitionError(
-                        f"clique cover: {a!r} and {b!r} share a clique but compete"
-                    )
-    return [[position[name] for name in group] for group in groups]
+    cliques = [[position[name] for name in group] for group in groups]
+    for clique in cliques:
+        together = np.argwhere(competition.matrix[np.ix_(clique, clique)])
+        if len(together):
+            a, b = (names[clique[k]] for k in together[0])
+            raise PartitionError(f"clique cover: {a!r} and {b!r} share a clique but compete")
+    return cliques
 
 
 def _difference(benefit: BenefitGraph, competition: CompetitionGraph) -> str:

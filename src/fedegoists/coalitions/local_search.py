@@ -21,11 +21,13 @@ class _State:
 
     def __init__(self, weights: Floats, competition: Bools, labels: Ints) -> None:
         n = len(weights)
-        self.value = weights + weights.T
-        self.edges = (weights > 0).astype(np.int64)
-        self.rival = competition.astype(np.int64)
+        # What competitors would give each other counts for nothing, and would drown the rest.
+        self.value = np.where(competition, 0.0, weights + weights.T)
+        # Counts are kept as floats: products of matrices are much faster then.
+        self.edges = (weights > 0).astype(np.float64)
+        self.rival = competition.astype(np.float64)
         self.labels = labels.copy()
-        member = np.zeros((n, n + 1), dtype=np.int64)
+        member = np.zeros((n, n + 1))
         member[np.arange(n), labels] = 1
         self.size = member.sum(axis=0)
         self.worth = self.value @ member  # what i and coalition c give each other
@@ -53,8 +55,9 @@ class _State:
         one_giver = self.givers[rows, self.labels] == 1
         one_taker = self.takers[rows, self.labels] == 1
         same = self.labels[:, None] == self.labels[None, :]
-        depends = (self.edges & one_giver[None, :]) | (self.edges.T & one_taker[None, :])
-        found: Bools = (same & (depends > 0)).any(axis=1) & (self.size[self.labels] > 2)
+        gives = self.edges > 0
+        depends = (gives & one_giver[None, :]) | (gives.T & one_taker[None, :])
+        found: Bools = (same & depends).any(axis=1) & (self.size[self.labels] > 2)
         return found
 
 
@@ -66,8 +69,10 @@ def improve(
     moves: int,
     rng: np.random.Generator,
     out_of_time: Callable[[], bool],
-) -> list[list[int]]:
-    """Return a partition at least as good as the given one, which must satisfy principles 1 and 2.
+) -> tuple[list[list[int]], bool]:
+    """Return a better partition than the given one, and whether time ended the search.
+
+    The given one must satisfy principles 1 and 2; so does the result.
 
     Parameters
     ----------
@@ -86,9 +91,11 @@ def improve(
     best_labels = labels.copy()
     tabu = np.zeros((n, n + 1), dtype=np.int64)  # until which move i may not go back to c
     since_best = 0
+    ended = False
     patience = 40 + 4 * n
     for step in range(moves):
         if step % 16 == 0 and out_of_time():
+            ended = True
             break
         width = min(int(state.size.nonzero()[0].max()) + 2, n + 1)
         own = state.worth[rows, state.labels]
@@ -102,7 +109,7 @@ def improve(
             allowed[:, empty] = state.size[state.labels] > 1
 
         # With exactly one competitor in the way, push it out into a coalition of its own.
-        pushed = np.where(rivals == 1, state.which[:, :width], 0)
+        pushed = np.where(rivals == 1, state.which[:, :width], 0).astype(np.int64)
         pushing = (
             (rivals == 1)
             & (givers > state.edges[pushed, rows[:, None]])
@@ -140,7 +147,8 @@ def improve(
             welfare = 0.5 * float(state.worth[rows, state.labels].sum())
             tabu[:] = 0
             since_best = 0
-    return [np.flatnonzero(best_labels == c).tolist() for c in np.unique(best_labels)]
+    groups = [np.flatnonzero(best_labels == c).tolist() for c in np.unique(best_labels)]
+    return groups, ended
 
 
 def _shaken(labels: Ints, weights: Floats, rng: np.random.Generator) -> Ints:

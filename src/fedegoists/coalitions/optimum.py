@@ -33,7 +33,7 @@ EXACT_ALONE_UP_TO = 14
 EXACT_UP_TO = 32
 """Larger components are searched only: the pair model rarely finishes on them."""
 
-CELLS_PER_SECOND = 8_000_000
+CELLS_PER_SECOND = 6_000_000
 """How much local search is worth a second: a constant that suits slow machines, not a measurement,
 so that the same seed gives the same result."""
 
@@ -45,6 +45,8 @@ class Optimum:
     partition: list[list[int]]
     upper_bound: float
     optimal: bool
+    clock_ended: bool = False
+    """Whether time rather than the amount of work ended it, so that another run may differ."""
 
 
 def welfare_of(weights: Floats, partition: Sequence[Sequence[int]]) -> float:
@@ -86,6 +88,7 @@ def best_partition(
     result = [[i] for i in sorted(set(range(len(weights))).difference(*components))]
     bound = 0.0
     optimal = True
+    clock_ended = False
     for component in components:
         inside = np.ix_(component, component)
         w, c = weights[inside], competition[inside]
@@ -99,9 +102,10 @@ def best_partition(
             keep=_restricted(keep, component),
         )
         optimal &= part.optimal
+        clock_ended |= part.clock_ended
         bound += part.upper_bound
         result += [[component[i] for i in group] for group in part.partition]
-    return Optimum(sorted(result), bound, optimal)
+    return Optimum(sorted(result), bound, optimal, clock_ended)
 
 
 def _best_of_component(
@@ -121,9 +125,10 @@ def _best_of_component(
     """
     n = len(weights)
     exact = n <= EXACT_UP_TO
+    clock_ended = False
     if n > EXACT_ALONE_UP_TO:
         moves = seconds * CELLS_PER_SECOND / (n * (len(best) + 60))
-        best = improve(
+        found, clock_ended = improve(
             weights,
             competition,
             best,
@@ -131,29 +136,32 @@ def _best_of_component(
             rng=np.random.default_rng(seed),
             out_of_time=lambda: time.perf_counter() > deadline,
         )
+        # The search adds up differences; what it found is valued anew.
+        best = max(best, found, key=partial(welfare_of, weights))
     welfare = welfare_of(weights, best)
     upper = quick_upper_bound(weights, competition)
     left = deadline - time.perf_counter()
     if not exact or (left <= 0 and n > EXACT_ALONE_UP_TO):
-        return Optimum(best, max(upper, welfare), False)
+        return Optimum(best, max(upper, welfare), False, clock_ended or exact)
     solution = solve_pairs(
         weights,
         competition,
         seconds=max(left, 0.05),
-        work=seconds * 0.3,
+        work=seconds * 0.15,
         seed=seed,
         hint=best,
         keep=keep,
     )
     if solution.partition is not None:
-        found = welfare_of(weights, solution.partition)
+        reached = welfare_of(weights, solution.partition)
         # Of equally good ones the solver's comes second, so that ties do not depend on the solver;
         # unless it was asked to keep people in place, where its welfare may differ by rounding.
-        if found >= welfare * (1 - 1e-12) if keep else found > welfare:
-            best, welfare = solution.partition, found
+        if reached >= welfare * (1 - 1e-12) if keep else reached > welfare:
+            best, welfare = solution.partition, reached
     if solution.optimal:
         return Optimum(best, welfare, True)
-    return Optimum(best, max(min(upper, solution.upper_bound), welfare), False)
+    clock_ended |= solution.clock_ended
+    return Optimum(best, max(min(upper, solution.upper_bound), welfare), False, clock_ended)
 
 
 def _restricted(partition: Sequence[Sequence[int]], component: Sequence[int]) -> list[list[int]]:

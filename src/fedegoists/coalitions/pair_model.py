@@ -7,6 +7,7 @@ are apart (Principle 2). The sum of the benefits of the pairs that are together 
 
 import itertools
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +22,21 @@ __all__ = ["PairSolution", "load_solver", "solve_pairs"]
 SCALE_BITS = 44
 """Weights become integers that sum to at most 2**44; what rounding loses is added to the bound."""
 
+TOLERANCE = 1e-9
+"""A welfare counts as the highest if the bound exceeds it by no more than this part."""
+
 
 @dataclass(frozen=True)
 class PairSolution:
-    """A partition of positions, an upper bound on any welfare, and whether the two meet."""
+    """A partition of positions, an upper bound on any welfare, and whether the two meet.
+
+    `clock_ended` tells that time, not work, stopped the solver: another run may get further.
+    """
 
     partition: list[list[int]] | None
     upper_bound: float
     optimal: bool
+    clock_ended: bool = False
 
 
 def solve_pairs(
@@ -56,13 +64,40 @@ def solve_pairs(
         Among partitions of equal, proven highest welfare, return one in which as many participants
         as possible stay where this (possibly partial) partition has them.
     """
+    deadline = time.perf_counter() + seconds
+    pair_weights = {
+        (i, j): float(weights[i, j] + weights[j, i])
+        for i, j in itertools.combinations(range(len(weights)), 2)
+        if not competition[i, j]
+    }
+    while True:
+        left = max(deadline - time.perf_counter(), 0.01)
+        solution = _solve(weights, pair_weights, left, work, seed, hint, keep)
+        # A pair that is worth more than any partition can reach is together in none. Without
+        # such pairs the numbers that matter are rounded less, and the bound may meet the welfare.
+        hopeless = [p for p, weight in pair_weights.items() if weight > solution.upper_bound]
+        if solution.optimal or solution.clock_ended or not hopeless:
+            return solution
+        for pair in hopeless:
+            del pair_weights[pair]
+
+
+def _solve(
+    weights: npt.NDArray[np.float64],
+    pair_weights: dict[tuple[int, int], float],
+    seconds: float,
+    work: float,
+    seed: int,
+    hint: Sequence[Sequence[int]],
+    keep: Sequence[Sequence[int]],
+) -> PairSolution:
+    """Solve with only some pairs allowed together."""
     cp_model = load_solver()
     n = len(weights)
     model = cp_model.CpModel()
     together: dict[tuple[int, int], Any] = {}
-    for i, j in itertools.combinations(range(n), 2):
-        if not competition[i, j]:
-            together[i, j] = together[j, i] = model.new_bool_var(f"x{i},{j}")
+    for i, j in pair_weights:
+        together[i, j] = together[j, i] = model.new_bool_var(f"x{i},{j}")
     for i, j, k in itertools.combinations(range(n), 3):
         pairs = [together.get(pair) for pair in ((i, j), (j, k), (i, k))]
         for apart in range(3):
@@ -80,10 +115,12 @@ def solve_pairs(
             model.add_bool_or([~pair, *takers])
 
     # Integers for the solver. Rounding moves the welfare of any partition by at most `slack`.
-    total = float(weights.sum()) or 1.0
-    scale = 2.0**SCALE_BITS / total
-    values = {(i, j): round((weights[i, j] + weights[j, i]) * scale) for i, j in together if i < j}
-    slack = 0.5 * len(values) / scale
+    # Dividing by the largest first keeps tiny and huge weights alike from overflowing.
+    largest = max(pair_weights.values(), default=0.0) or 1.0
+    unit = math.fsum(weight / largest for weight in pair_weights.values()) or 1.0
+    scale = 2.0**SCALE_BITS / unit
+    values = {pair: round(weight / largest * scale) for pair, weight in pair_weights.items()}
+    slack = 0.5 * len(values) / scale * largest
     welfare = sum(values[pair] * together[pair] for pair in values)
     model.maximize(welfare)
     if hint:
@@ -95,11 +132,14 @@ def solve_pairs(
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.max_deterministic_time = work
     status = solver.solve(model)
+    clock_ended = status != cp_model.OPTIMAL and solver.wall_time > 0.95 * seconds
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return PairSolution(None, math.inf, False)  # its bound means nothing before a solution
-    optimal = status == cp_model.OPTIMAL
+        # Its bound means nothing before there is a solution.
+        return PairSolution(None, math.inf, False, clock_ended)
     partition = _groups(n, {pair for pair, x in together.items() if solver.value(x)})
-    bound = solver.best_objective_bound / scale + slack
+    bound = solver.best_objective_bound / scale * largest + slack
+    reached = math.fsum(float(weights[i, j]) for group in partition for i in group for j in group)
+    optimal = status == cp_model.OPTIMAL and bound <= reached * (1 + TOLERANCE)
     if optimal and keep:
         # Equal welfare may differ by the rounding of each pair.
         model.add(welfare >= round(solver.objective_value) - len(values))
@@ -108,7 +148,7 @@ def solve_pairs(
         _add_hint(model, together, partition)
         if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             partition = _groups(n, {pair for pair, x in together.items() if solver.value(x)})
-    return PairSolution(partition, bound, optimal)
+    return PairSolution(partition, bound, optimal, clock_ended)
 
 
 def _stayers(

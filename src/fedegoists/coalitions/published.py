@@ -11,6 +11,7 @@ first is open in the paper; here it is the one of fewest coalitions and, of thes
 lexicographically smallest. It is found by a bounded search; cycles and paths are never listed.
 """
 
+import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -26,14 +27,17 @@ from fedegoists.coalitions.contraction import (
 )
 from fedegoists.coalitions.search import STEPS_PER_SINGLE, joinable_with, sustained
 
-__all__ = ["MERGE_STEPS", "baseline_coalitions", "merge_as_published"]
+__all__ = ["baseline_coalitions", "merge_as_published"]
 
-MERGE_STEPS = 200_000
-"""How many steps the searches for cycles and paths may take in all before they give up."""
+MERGE_WORK = 20_000_000
+"""Steps times nodes that the searches for cycles and paths may take before they give up."""
 
 
 def baseline_coalitions(
-    z: Contraction, competition: npt.NDArray[np.bool_], cover: list[list[int]] | None
+    z: Contraction,
+    competition: npt.NDArray[np.bool_],
+    cover: list[list[int]] | None,
+    deadline: float = math.inf,
 ) -> tuple[list[list[int]], bool]:
     """Lines 1 to 6 of Algorithm 1: cliques, then strongly connected components inside each.
 
@@ -43,7 +47,7 @@ def baseline_coalitions(
     if cover is None:
         independent = ~competition
         np.fill_diagonal(independent, False)
-        cover, proven = clique_cover(independent)
+        cover, proven = clique_cover(independent, deadline=deadline)
     return [
         component
         for clique in cover
@@ -72,7 +76,7 @@ def _reached(table: list[int], start: int, nodes: int) -> int:
 
 
 def merge_as_published(
-    z: Contraction, steps: int = MERGE_STEPS
+    z: Contraction, deadline: float = math.inf
 ) -> tuple[list[tuple[str, list[int]]], bool]:
     """Lines 7 to 11 of Algorithm 1.
 
@@ -83,9 +87,9 @@ def merge_as_published(
     proven : bool
         Whether every step was the smallest one and none is left; False if the budget ended.
     """
-    budget = Budget(steps)
+    budget = Budget(MERGE_WORK // max(z.nodes.bit_length(), 1), deadline)
     merges: list[tuple[str, list[int]]] = []
-    joinable = _joinable_singles(z)
+    joinable = _joinable_singles(z, deadline)
     # Cycles before paths before neighbours, and after every merge from the start: that is what the
     # nested while-loops of Algorithms 2, 4 and 5 come to.
     rules: tuple[tuple[str, Callable[[Contraction, int, Budget], int | None]], ...] = (
@@ -97,6 +101,7 @@ def merge_as_published(
         found = True
         while found:
             found = False
+            budget.check_time()
             for rule, smallest in rules:
                 group = smallest(z, joinable & z.nodes & ~z.big, budget)
                 if group is not None:
@@ -109,13 +114,13 @@ def merge_as_published(
     return merges, True
 
 
-def _joinable_singles(z: Contraction) -> int:
+def _joinable_singles(z: Contraction, deadline: float) -> int:
     """Return the singles that some merge could use; the others never can, whatever is merged."""
     alive = sustained(z, z.nodes)
     for single in bits(alive & ~z.big):
         if alive >> single & 1:
             try:
-                if joinable_with(z, single, alive, Budget(STEPS_PER_SINGLE)) is None:
+                if joinable_with(z, single, alive, Budget(STEPS_PER_SINGLE, deadline)) is None:
                     alive = sustained(z, alive & ~(1 << single))
             except BudgetSpentError:
                 continue  # not excluded, so it stays

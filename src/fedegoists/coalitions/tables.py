@@ -9,6 +9,7 @@ from fedegoists.coalitions.usage import usage_graph
 from fedegoists.errors import PartitionError
 from fedegoists.files import read_text
 from fedegoists.graphs.interchange import csv_bytes
+from fedegoists.graphs.participants import validated_name
 
 __all__ = ["coalitions_csv", "read_coalitions", "usage_csv"]
 
@@ -50,7 +51,9 @@ def read_coalitions(path: str | os.PathLike[str]) -> tuple[Coalition, ...]:
                     f"{path}, line {reader.line_num}: expected a participant and a coalition"
                 )
             entry = dict(zip(header, values, strict=True))
-            groups.setdefault(entry["coalition"], []).append(entry["participant"])
+            place = f"{path}, line {reader.line_num}"
+            name = validated_name(entry["participant"], place)
+            groups.setdefault(entry["coalition"], []).append(name)
     except csv.Error as error:
         raise PartitionError(f"{path}, line {reader.line_num}: not valid CSV ({error})") from None
     if header is None:

@@ -40,13 +40,14 @@ def usage_graph(formation: Formation) -> "nx.DiGraph[str]":
     graph.add_weighted_edges_from(
         edge for edge in formation.benefit.edges() if home[edge[0]] == home[edge[1]]
     )
+    order = {name: k for k, name in enumerate(formation.participants)}
     for name in formation.participants:
         reached_by = {name, *nx.ancestors(graph, name)}
         graph.nodes[name].update(
             coalition=home[name],
             utility=formation.utilities[name],
-            contributors=tuple(p for p in formation.participants if graph.has_edge(p, name)),
-            beneficiaries=tuple(p for p in formation.participants if graph.has_edge(name, p)),
-            alliance=tuple(p for p in formation.participants if p in reached_by),
+            contributors=tuple(sorted(graph.predecessors(name), key=order.__getitem__)),
+            beneficiaries=tuple(sorted(graph.successors(name), key=order.__getitem__)),
+            alliance=tuple(sorted(reached_by, key=order.__getitem__)),
         )
     return graph

@@ -15,8 +15,9 @@ from fedegoists.coalitions.formation import (
     form_best,
     form_stable,
 )
-from fedegoists.errors import GraphError, SettingsError
+from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.participants import index_of
 
 __all__ = ["Newcomer", "WhatIf", "moved_between", "what_if"]
 
@@ -86,6 +87,11 @@ class WhatIf:
             if self.welfare_change
             else f"The total benefit stays {self.after.welfare:.6g}."
         )
+        if self.after is not self.before and not (self.before.optimal and self.after.optimal):
+            lines.append(
+                "Before and after are not both proven to be the best possible, so part of the "
+                "difference may be due to the search."
+            )
         return "\n".join(lines)
 
 
@@ -129,26 +135,29 @@ def what_if(
     North loses 1.
     The total benefit falls by 6 to 3.
     """
-    leaves, joins = tuple(leaves), tuple(joins)
-    for name in leaves:
-        formation.coalition_of(name)  # an unknown name is an error
+    joins = tuple(joins)
+    leaves = tuple(formation.name_of(name) for name in leaves)
     stay = [name for name in formation.participants if name not in set(leaves)]
     benefit = _changed_benefit(formation.benefit.restricted_to(stay), joins)
     competition = _changed_competition(
         formation.competition.restricted_to(stay), benefit.participants, add, remove, joins
     )
-    after = _formed(formation, benefit, competition, time_limit)
+    if (benefit, competition) == (formation.benefit, formation.competition):
+        after = formation
+    else:
+        after = _formed(formation, benefit, competition, time_limit)
     changes = {
         name: after.utilities[name] - formation.utilities[name]
         for name in benefit.participants
         if name in formation.utilities
     }
+    largest = max(formation.benefit.weights.max(initial=0.0), benefit.weights.max(initial=0.0))
     return WhatIf(
         before=formation,
         after=after,
         moved=moved_between(formation.coalitions, after.coalitions),
         utility_changes={
-            name: 0.0 if math.isclose(change, 0.0, abs_tol=1e-12) else change
+            name: 0.0 if abs(change) <= 1e-12 * largest else change
             for name, change in changes.items()
         },
     )
@@ -250,18 +259,18 @@ def _changed_competition(
     remove: Iterable[tuple[str, str]],
     joins: Sequence[Newcomer],
 ) -> CompetitionGraph:
+    def named(pair: tuple[str, str]) -> tuple[str, str]:
+        one, other = (participants[index_of(p, participants, "competition")] for p in pair)
+        return one, other
+
     pairs = {frozenset(pair): pair for pair in competition.pairs}
-    known = set(participants)
-    for pair in remove:
-        if pairs.pop(frozenset(pair), None) is None:
-            raise SettingsError(f"{pair[0]!r} and {pair[1]!r} do not compete; nothing to remove")
+    for one, other in map(named, remove):
+        if pairs.pop(frozenset((one, other)), None) is None:
+            raise SettingsError(f"{one!r} and {other!r} do not compete; nothing to remove")
     added = [*add, *((newcomer.name, rival) for newcomer in joins for rival in newcomer.competes)]
-    for pair in added:
+    for pair in map(named, added):
         if frozenset(pair) in pairs:
             raise SettingsError(f"{pair[0]!r} and {pair[1]!r} compete already; nothing to add")
-        if not known.issuperset(pair):
-            unknown = next(name for name in pair if name not in known)
-            raise GraphError(f"competition: unknown participant {unknown!r}")
         pairs[frozenset(pair)] = pair
     return CompetitionGraph(pairs.values(), participants)
 

@@ -63,7 +63,7 @@ class BenefitGraph:
     [('North', 'South', 0.4), ('South', 'North', 0.1)]
     """
 
-    __slots__ = ("_hash", "_participants", "_weights")
+    __slots__ = ("_hash", "_participants", "_positions", "_weights")
 
     def __init__(self, weights: npt.ArrayLike, participants: Iterable[str] | None = None) -> None:
         matrix = _validated_matrix(weights)
@@ -80,6 +80,7 @@ class BenefitGraph:
         matrix.flags.writeable = False
         self._weights = matrix
         self._participants = names
+        self._positions = {name: position for position, name in enumerate(names)}
         self._hash: int | None = None
 
     @property
@@ -99,8 +100,8 @@ class BenefitGraph:
 
     def benefit(self, source: Reference, target: Reference) -> float:
         """Return how much `source` benefits `target`; 0 if it does not."""
-        j = index_of(source, self._participants, "benefit")
-        i = index_of(target, self._participants, "benefit")
+        j = index_of(source, self._participants, "benefit", self._positions)
+        i = index_of(target, self._participants, "benefit", self._positions)
         return float(self._weights[j, i])
 
     def edges(self) -> Iterator[tuple[str, str, float]]:
@@ -111,7 +112,10 @@ class BenefitGraph:
 
     def restricted_to(self, participants: Sequence[str]) -> "BenefitGraph":
         """Return the graph among some of the participants, in the order given."""
-        keep = [index_of(name, self._participants, "restriction") for name in participants]
+        keep = [
+            index_of(name, self._participants, "restriction", self._positions)
+            for name in participants
+        ]
         return BenefitGraph(self._weights[np.ix_(keep, keep)], participants)
 
     # Numbers -------------------------------------------------------------------------------
@@ -315,6 +319,13 @@ def _check_weights(matrix: npt.NDArray[np.float64], names: tuple[str, ...]) -> N
         raise GraphError(
             f"benefit graph: the benefit of {names[j]!r} to {names[i]!r} is {matrix[j, i]}; "
             f"expected a finite number that is not negative{more}"
+        )
+    with np.errstate(over="ignore"):
+        total = matrix.sum()
+    if not np.isfinite(total):
+        raise GraphError(
+            "benefit graph: the weights are so large that their sum is not a finite number; "
+            "divide all of them by the same number"
         )
     own = np.flatnonzero(matrix.diagonal())
     if len(own):

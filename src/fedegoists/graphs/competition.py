@@ -62,7 +62,7 @@ class CompetitionGraph:
     (('v0', 'v2'),)
     """
 
-    __slots__ = ("_matrix", "_pairs", "_participants")
+    __slots__ = ("_matrix", "_pairs", "_participants", "_positions")
 
     def __init__(
         self,
@@ -97,6 +97,7 @@ class CompetitionGraph:
                 "stand as competitors twice; keep one of the pairs"
             )
         self._participants = names
+        self._positions = {name: position for position, name in enumerate(names)}
         self._pairs = tuple(sorted(zip(a.tolist(), b.tolist(), strict=True)))
         matrix = np.zeros((len(names), len(names)), dtype=bool)
         matrix[a, b] = matrix[b, a] = True
@@ -133,18 +134,21 @@ class CompetitionGraph:
 
     def competes(self, a: Reference, b: Reference) -> bool:
         """Return whether two participants compete."""
-        i = index_of(a, self._participants, "competition")
-        j = index_of(b, self._participants, "competition")
+        i = index_of(a, self._participants, "competition", self._positions)
+        j = index_of(b, self._participants, "competition", self._positions)
         return bool(self._matrix[i, j])
 
     def competitors(self, participant: Reference) -> tuple[str, ...]:
         """Return everybody who competes with a participant."""
-        i = index_of(participant, self._participants, "competition")
+        i = index_of(participant, self._participants, "competition", self._positions)
         return tuple(self._participants[j] for j in np.flatnonzero(self._matrix[i]).tolist())
 
     def restricted_to(self, participants: Sequence[str]) -> "CompetitionGraph":
         """Return the graph among some of the participants, in the order given."""
-        keep = [index_of(name, self._participants, "restriction") for name in participants]
+        keep = [
+            index_of(name, self._participants, "restriction", self._positions)
+            for name in participants
+        ]
         return CompetitionGraph.from_numpy(self._matrix[np.ix_(keep, keep)], participants)
 
     # Numbers -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fedegoists.errors import GraphError
 from fedegoists.files import read_text
@@ -113,8 +113,15 @@ def check_count(n: int, where: str) -> None:
         )
 
 
-def index_of(reference: object, participants: Sequence[str], where: str) -> int:
+def index_of(
+    reference: object,
+    participants: Sequence[str],
+    where: str,
+    positions: Mapping[str, int] | None = None,
+) -> int:
     """Return the position of a participant given by name or position.
+
+    `positions`, where at hand, makes looking up many names fast.
 
     Examples
     --------
@@ -122,6 +129,8 @@ def index_of(reference: object, participants: Sequence[str], where: str) -> int:
     (1, 0)
     """
     if isinstance(reference, str):
+        if positions is not None and reference in positions:
+            return positions[reference]
         name = unicodedata.normalize("NFC", reference)
         try:
             return participants.index(name)

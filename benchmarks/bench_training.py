@@ -1,0 +1,125 @@
+"""Images a second in local training: stacked silos against one at a time, in the same run.
+
+    python -m benchmarks.bench_training --device cuda
+    python -m benchmarks.bench_training --device cpu
+
+On the CPU the peer is a plain PyTorch loop over silos (10 silos × 500 CIFAR-shaped samples, batch
+64, one local pass, one thread); on a GPU it is our own looped execution, one silo at a time.
+"""
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from benchmarks.measure import report
+from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.learning.models import build_model
+from fedegoists.learning.parameters import ParameterSchema
+
+
+def silos(count: int, each: int) -> SiloedData:
+    """Return silos with random images of CIFAR's shape."""
+    rng = np.random.default_rng(0)
+    own = each + 2  # and one sample each to validate and test
+    samples = Samples(
+        (rng.integers(0, 256, (count * own, 32, 32, 3), dtype=np.uint8),),
+        rng.integers(0, 10, count * own),
+    )
+    return SiloedData(
+        "random images",
+        "classification",
+        samples,
+        tuple(
+            SiloIndices(
+                f"v{k}",
+                np.arange(k * own, k * own + each),
+                np.array([k * own + each]),
+                np.array([k * own + each + 1]),
+            )
+            for k in range(count)
+        ),
+        10,
+        "random images",
+        (),
+    )
+
+
+def images_per_second(data: SiloedData, device: str, execution: str, steps: int) -> float:
+    """Return how many training images a second go through the silos of a federation."""
+    model = build_model("cifar10-cnn", 0)
+    schema = ParameterSchema.of(model)
+    start = schema.flatten(dict(model.named_parameters())).to(device)
+    federation = SimulatedFederation(data, model, device=device, execution=execution)
+    settings = TrainSettings(steps=steps, batch_size=64)
+
+    def call(seed: int) -> None:
+        federation.call(
+            "train",
+            {
+                name: {"parameters": start, "settings": settings, "seed": seed}
+                for name in federation.participants
+            },
+        )
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    call(0)
+    best = 0.0
+    for seed in range(1, 4):
+        began = time.perf_counter()
+        call(seed)
+        best = max(best, len(data.silos) * steps * 64 / (time.perf_counter() - began))
+    return best
+
+
+def plain_loop(data: SiloedData, steps: int) -> float:
+    """Return the same for a loop as one would write it: one module and optimiser a silo."""
+    images = torch.from_numpy(np.array(data.samples.inputs[0])).permute(0, 3, 1, 2).contiguous()
+    labels = torch.from_numpy(np.array(data.samples.targets)).long()
+    best = 0.0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        began = time.perf_counter()
+        for silo in data.silos:
+            model = build_model("cifar10-cnn", 0)
+            optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+            for _ in range(steps):
+                batch = torch.from_numpy(rng.choice(silo.train, 64, replace=False))
+                x = images[batch].float() / 127.5 - 1
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), labels[batch]).backward()
+                optimiser.step()
+        best = max(best, len(data.silos) * steps * 64 / (time.perf_counter() - began))
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    rows = []
+    if device == "cpu":
+        torch.set_num_threads(1)
+        data = silos(10, 500)
+        plain = plain_loop(data, 8)
+        for execution in ("looped", "stacked"):
+            ours = images_per_second(data, device, execution, 8)
+            rows.append((execution, 10, f"{ours:,.0f}", f"{plain:,.0f}", f"{plain / ours:.2f}"))
+        columns = ("execution", "silos", "images/s", "plain loop", "time / plain loop")
+    else:
+        single = images_per_second(silos(10, 500), device, "looped", 20)
+        rows.append(("looped", 10, f"{single:,.0f}", "1.0"))
+        for count in (10, 50, 100):
+            ours = images_per_second(silos(count, 500), device, "stacked", 100)
+            rows.append(("stacked", count, f"{ours:,.0f}", f"{ours / single:.1f}"))
+        columns = ("execution", "silos", "images/s", "/ one silo at a time")
+    report(
+        f"training_{device}", f"Local training of the CIFAR-10 network on {device}", columns, rows
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""The commands about training: data, train."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedegoists.cli.output import errors, line, screen
+from fedegoists.errors import MissingDependencyError, SettingsError
+
+if TYPE_CHECKING:
+    from fedegoists.methods.run import Outcome
+
+__all__ = ["register"]
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        envvar="FEDEGOISTS_DATA",
+        help="Where real data is: a folder with cifar10/, cifar100/, eicu_demo/, heart/.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set; see `data list`."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    data = typer.Typer(help="Look at data sets.", no_args_is_help=True)
+    data.command("list")(list_command)
+    data.command("show")(show_command)
+    app.add_typer(data, name="data")
+    app.command("train")(train_command)
+
+
+def list_command() -> None:
+    """List the data sets that can be trained on."""
+    from fedegoists.learning.datasets import available
+
+    table = Table(title="Data sets", title_justify="left", title_style="bold")
+    for column in ("name", "what", "options"):
+        table.add_column(column, overflow="fold")
+    for info in available():
+        options = "\n".join(f"{option.name}={option.default}" for option in info.options)
+        table.add_row(Text(info.name), Text(info.summary), Text(options))
+    screen.print(table)
+
+
+def show_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.")],
+    settings: SetOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which division among silos.")] = 0,
+    data_dir: DataDirOption = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the labels of each silo to .png, .svg or .pdf."),
+    ] = None,
+) -> None:
+    """Show how a data set is divided among silos."""
+    from fedegoists.learning.datasets import load
+
+    data = load(name, data_dir=data_dir, seed=seed, **_options(settings))
+    table = Table(title=data.description, title_justify="left", title_style="bold")
+    table.add_column("silo")
+    for column in ("train", "validation", "test"):
+        table.add_column(column, justify="right")
+    for participant, sizes in data.sizes().items():
+        table.add_row(
+            Text(participant), f"{sizes.train:,}", f"{sizes.validation:,}", f"{sizes.test:,}"
+        )
+    screen.print(table)
+    for note in data.notes:
+        line(f"- {note}")
+    if picture is not None:
+        from fedegoists.learning.plots import draw_label_distribution
+
+        draw_label_distribution(data, picture)
+        line(f"Written to {picture}")
+
+
+def train_command(
+    data: Annotated[str, typer.Option(help="A data set; see `fedegoists data list`.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")],
+    methods: Annotated[
+        str, typer.Option(help="Methods, with commas between them; +ft adds fine-tuning.")
+    ] = "local,fedavg,fedavg+ft",
+    coalitions: Annotated[
+        str, typer.Option(help="all, none, cliques, or a CSV with participant,coalition.")
+    ] = "all",
+    competition: Annotated[
+        str, typer.Option(help="A CSV with a,b, or the probability that any two compete.")
+    ] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="How many trials, seeds 0 and up.")] = 5,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps; a default that suits the data.")
+    ] = None,
+    settings: SetOption = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    data_dir: DataDirOption = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue what DIR holds of the same comparison.")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write DIR/tensorboard.")
+    ] = False,
+) -> None:
+    """Train with several methods, side by side, over several trials."""
+    try:
+        from fedegoists.experiments import Comparison, compare
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"training needs {error.name}: pip install 'fedegoists[train]'"
+        ) from None
+
+    comparison = Comparison(
+        data=data,
+        methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
+        coalitions=coalitions,
+        competition=competition,
+        seeds=tuple(range(seeds)),
+        steps=steps,
+        options=_options(settings),
+        device=device,
+    )
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} rounds"),
+        TextColumn("{task.fields[score]}"),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=not errors.is_terminal,
+    ) as progress:
+        observers: list[Any] = [_ProgressBars(progress)]
+        if tensorboard:
+            observers.append(_tensorboard(out / "tensorboard"))
+        outcomes = compare(
+            comparison, out, data_dir=data_dir, resume=resume, observers=tuple(observers)
+        )
+    _show(out, outcomes)
+
+
+class _ProgressBars:
+    """One bar for each method, with the validation score of the last evaluation."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.bars: dict[str, TaskID] = {}
+
+    def __call__(self, method: str, done: int, total: int, outcome: "Outcome") -> None:
+        if method not in self.bars:
+            self.bars[method] = self.progress.add_task(method, total=total, score="")
+        score = _mean_validation(outcome)
+        self.progress.update(self.bars[method], completed=done, score=score)
+
+
+def _mean_validation(outcome: "Outcome") -> str:
+    last = outcome.rows[-1]
+    values = [
+        row.value
+        for row in outcome.rows
+        if row.round == last.round and row.split == "validation" and row.metric == last.metric
+    ]
+    return f"{last.metric} {sum(values) / len(values):.3f}" if values else ""
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingDependencyError(
+            "--tensorboard needs tensorboard: pip install 'fedegoists[train]'"
+        ) from None
+    writer = SummaryWriter(str(folder))
+
+    def observe(method: str, done: int, total: int, outcome: "Outcome") -> None:
+        last = outcome.rows[-1]
+        if last.round == done:
+            for row in outcome.rows:
+                if row.round == done:
+                    tag = f"{method}/{row.split} {row.metric}/{row.participant}"
+                    writer.add_scalar(tag, row.value, done)
+        if done == total:
+            writer.flush()
+
+    return observe
+
+
+def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
+    import csv
+
+    with (out / "summary.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    costs = ("sample_passes", "bytes_sent", "bytes_received")
+    metric = next(row["metric"] for row in rows if row["metric"] not in costs)
+    table = Table(title=f"Test {metric}: mean ± std over seeds", title_justify="left")
+    table.add_column("participant")
+    for method in outcomes:
+        table.add_column(method, justify="right")
+    participants = list(dict.fromkeys(row["participant"] for row in rows))
+    for participant in [p for p in participants if p != "all"] + ["all"]:
+        cells = []
+        for method in outcomes:
+            found = [
+                row
+                for row in rows
+                if (row["participant"], row["method"], row["metric"])
+                == (participant, method, metric)
+            ]
+            cells.append(f"{float(found[0]['mean']):.4f} ± {float(found[0]['std']):.4f}")
+        table.add_row(Text(participant), *cells)
+    screen.print(table)
+    for method, outcome in outcomes.items():
+        failed = sorted({str(failure) for _, failure in outcome.failures})
+        for failure in failed:
+            line(f"{method}: left out {failure}", "yellow")
+    line(f"Written to {out}: metrics.csv, summary.csv")
+
+
+def _options(settings: list[str] | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for text in settings or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise SettingsError(f"--set {text!r}: expected KEY=VALUE")
+        options[key.strip()] = _value(value.strip())
+    return options
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.casefold(), text)

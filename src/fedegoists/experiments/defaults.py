@@ -1,0 +1,71 @@
+"""Models and settings that suit each data set; the same for every method."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation import TrainSettings
+from fedegoists.learning.data import SiloedData
+
+__all__ = ["Defaults", "defaults_for", "model_options"]
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """A model's name, how silos train in each round, for how long, and how they are fine-tuned."""
+
+    model: str
+    train: TrainSettings
+    rounds: int
+    tune: TrainSettings
+    tune_rounds: int
+    evaluate_every: int
+
+
+def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
+    """Return settings for a data set; `steps` changes how long methods train before tuning."""
+    images = data.samples.inputs[0].ndim == 4
+    hourly = data.samples.inputs[0].ndim == 3
+    if images:
+        model = "cifar100-cnn" if data.classes == 100 else "cifar10-cnn"
+        total, rate, decay, tune = steps or 4000, 0.02, 5e-4, 400
+    elif hourly:
+        model, total, rate, decay, tune = "icu-transformer", steps or 400, 0.01, 1e-4, 100
+    else:
+        model, total, rate, decay, tune = "mlp", steps or 1000, 0.01, 0.0, 200
+    each = 20
+    if total < 1:
+        raise SettingsError(f"{total} training steps; expected at least 1")
+    rounds = max(1, round(total / each))
+    return Defaults(
+        model=model,
+        train=TrainSettings(
+            steps=min(each, total),
+            learning_rate=rate,
+            weight_decay=decay,
+            total_steps=rounds * each,
+            augment=images,
+        ),
+        rounds=rounds,
+        tune=TrainSettings(
+            steps=each,
+            learning_rate=rate / 2,
+            weight_decay=decay,
+            total_steps=tune,
+            augment=images,
+        ),
+        tune_rounds=tune // each,
+        evaluate_every=max(1, rounds // 20),
+    )
+
+
+def model_options(data: SiloedData) -> dict[str, Any]:
+    """Return what the model must know of the data: numbers of features, hours and outputs."""
+    first = data.samples.inputs[0]
+    if first.ndim == 4:
+        return {}
+    if first.ndim == 3:
+        static = data.samples.inputs[1].shape[1]
+        return {"hourly": first.shape[2], "static": static, "hours": first.shape[1]}
+    outputs = data.classes if data.task == "classification" else 1
+    return {"features": first.shape[1], "outputs": outputs}

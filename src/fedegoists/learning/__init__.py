@@ -1,0 +1,1 @@
+"""Tasks, models and silo data: everything between private data and a trained model."""

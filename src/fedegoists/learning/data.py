@@ -1,0 +1,338 @@
+"""What silos learn from: all samples once, and which of them belong to which silo."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.errors import FedEgoistsError, SettingsError
+from fedegoists.graphs.participants import index_of, shown, validated_name, validated_names
+
+__all__ = [
+    "Array",
+    "DataError",
+    "Indices",
+    "Samples",
+    "SiloIndices",
+    "SiloedData",
+    "Split",
+    "SplitSizes",
+    "TaskName",
+]
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+TaskName = Literal["classification", "binary", "regression"]
+Split = Literal["train", "validation", "test"]
+
+
+class DataError(FedEgoistsError, ValueError):
+    """Data that is missing, damaged, or not what its description says."""
+
+
+class SplitSizes(NamedTuple):
+    """How many samples a silo has for each purpose."""
+
+    train: int
+    validation: int
+    test: int
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """All samples of a data set, held once however many silos share them.
+
+    Parameters
+    ----------
+    inputs : tuple of arrays
+        What a model is given; position k along the first axis of each array is sample k. In
+        arrays of floating-point numbers, NaN stands for what was not measured.
+    targets : array
+        What a model shall say of each sample: the class as ``int64``, or a number as ``float32``.
+
+    Raises
+    ------
+    DataError
+        If the arrays do not have the same length.
+
+    Examples
+    --------
+    >>> samples = Samples((np.zeros((3, 20), np.float32),), np.array([0, 1, 1]))
+    >>> len(samples)
+    3
+    """
+
+    inputs: tuple[Array, ...]
+    targets: Array
+
+    def __post_init__(self) -> None:
+        inputs = tuple(np.asarray(array) for array in self.inputs)
+        targets = np.asarray(self.targets)
+        if not inputs:
+            raise DataError("samples: no inputs; give at least one array")
+        if targets.ndim != 1:
+            raise DataError(f"samples: targets must be one-dimensional, not {targets.shape}")
+        for k, array in enumerate(inputs):
+            if array.dtype.kind not in "biuf":
+                raise DataError(f"samples: input {k} holds {array.dtype}, not numbers")
+            if array.ndim < 2 or len(array) != len(targets):
+                raise DataError(
+                    f"samples: input {k} has the shape {array.shape}; expected "
+                    f"({len(targets)}, …), one entry for each of the {len(targets)} targets"
+                )
+        if targets.dtype.kind in "biu":
+            targets = targets.astype(np.int64, copy=False)
+        elif targets.dtype.kind == "f":
+            targets = targets.astype(np.float32, copy=False)
+        else:
+            raise DataError(f"samples: targets hold {targets.dtype}, not numbers")
+        object.__setattr__(self, "inputs", tuple(_read_only(array) for array in inputs))
+        object.__setattr__(self, "targets", _read_only(targets))
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, positions: Indices) -> "Samples":
+        """Return a copy of some of the samples."""
+        return Samples(tuple(array[positions] for array in self.inputs), self.targets[positions])
+
+
+@dataclass(frozen=True, eq=False)
+class SiloIndices:
+    """Which samples one silo trains, validates and tests on, as positions in `Samples`.
+
+    Raises
+    ------
+    DataError
+        If a sample stands twice, in one split or in two.
+    """
+
+    name: str
+    train: Indices
+    validation: Indices
+    test: Indices
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", validated_name(self.name, "silos"))
+        for split in get_args(Split):
+            positions = np.asarray(getattr(self, split))
+            if positions.ndim != 1 or (len(positions) and positions.dtype.kind not in "iu"):
+                raise DataError(
+                    f"silo {self.name!r}: the {split} samples must be a list of positions, not "
+                    f"{positions.dtype} of the shape {positions.shape}"
+                )
+            object.__setattr__(self, split, _read_only(positions.astype(np.int64)))
+        repeated = _first_repeated(self.all)
+        if repeated is not None:
+            splits = [split for split in get_args(Split) if repeated in self.of(split)]
+            raise DataError(
+                f"silo {self.name!r}: sample {repeated} stands twice, in {' and '.join(splits)}; "
+                "what a model is tested on must be new to it"
+            )
+
+    @property
+    def all(self) -> Indices:
+        """The positions of all samples of this silo."""
+        return np.concatenate([self.train, self.validation, self.test])
+
+    def of(self, split: Split) -> Indices:
+        """Return the positions of one split."""
+        if split not in get_args(Split):
+            raise SettingsError(
+                f"unknown split {shown(split)}; splits are {', '.join(get_args(Split))}"
+            )
+        positions: Indices = getattr(self, split)
+        return positions
+
+    @property
+    def sizes(self) -> SplitSizes:
+        """The number of samples in each split."""
+        return SplitSizes(len(self.train), len(self.validation), len(self.test))
+
+
+@dataclass(frozen=True, eq=False)
+class SiloedData:
+    """A data set and its division among silos.
+
+    Parameters
+    ----------
+    name : str
+        The data set's name.
+    task : {"classification", "binary", "regression"}
+        Binary is a classification into 0 and 1 that is judged by AUC.
+    samples : Samples
+        All samples of all silos.
+    silos : sequence of SiloIndices
+        Test samples may belong to several silos; samples for training or validation may not, and
+        none of them may be another silo's test sample either: its model would have seen it.
+    classes : int or None
+        The number of classes; 2 for a binary task, None for a regression.
+    description : str
+        A sentence on what is to be learned from what.
+    notes : sequence of str
+        What was decided, left out or filled in on the way from the files to the samples.
+    competition_pairs : sequence of pairs of names
+        Who competes with whom, where the publication of the data set says so.
+
+    Raises
+    ------
+    DataError
+        If a position or a class is out of range, a silo has nothing to train on, or a sample is
+        shared in a way that it must not be.
+
+    Examples
+    --------
+    >>> samples = Samples((np.zeros((6, 2)),), np.array([0, 1, 0, 1, 0, 1]))
+    >>> north = SiloIndices("North", np.array([0, 1]), np.array([2]), np.array([5]))
+    >>> south = SiloIndices("South", np.array([3]), np.array([4]), np.array([5]))
+    >>> data = SiloedData("tiny", "binary", samples, (north, south), 2, "", ())
+    >>> data.sizes()["North"]
+    SplitSizes(train=2, validation=1, test=1)
+    >>> data.label_counts("train")
+    array([[1, 1],
+           [0, 1]])
+    """
+
+    name: str
+    task: TaskName
+    samples: Samples
+    silos: tuple[SiloIndices, ...]
+    classes: int | None
+    description: str
+    notes: tuple[str, ...]
+    competition_pairs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "silos", tuple(self.silos))
+        object.__setattr__(self, "notes", tuple(self.notes))
+        pairs = tuple((first, second) for first, second in self.competition_pairs)
+        object.__setattr__(self, "competition_pairs", pairs)
+        if not self.silos:
+            raise DataError(f"{self.name}: no silos; give at least one")
+        names = validated_names((silo.name for silo in self.silos), f"silos of {self.name}")
+        for k, pair in enumerate(pairs):
+            for name in pair:
+                index_of(name, names, f"{self.name}, competition pair {k}")
+        self._check_targets()
+        self._check_ownership()
+
+    def _check_targets(self) -> None:
+        targets = self.samples.targets
+        if self.task not in get_args(TaskName):
+            raise DataError(
+                f"{self.name}: unknown task {shown(self.task)}; tasks are "
+                f"{', '.join(get_args(TaskName))}"
+            )
+        if self.task == "regression":
+            if self.classes is not None:
+                raise DataError(f"{self.name}: a regression has no classes; give None")
+            bad = np.flatnonzero(~np.isfinite(targets))
+            if targets.dtype.kind != "f" or len(bad):
+                where = f"; that of sample {bad[0]} is {targets[bad[0]]}" if len(bad) else ""
+                raise DataError(
+                    f"{self.name}: the targets of a regression are finite floating-point "
+                    f"numbers, not {targets.dtype}{where}"
+                )
+            return
+        if (
+            self.classes is None
+            or self.classes < 2
+            or (self.task == "binary" and self.classes != 2)
+        ):
+            expected = "2" if self.task == "binary" else "2 or more"
+            raise DataError(
+                f"{self.name}: a task of the kind {self.task} has {expected} classes, "
+                f"not {self.classes}"
+            )
+        if targets.dtype.kind != "i":
+            raise DataError(f"{self.name}: classes are whole numbers, not {targets.dtype}")
+        bad = np.flatnonzero((targets < 0) | (targets >= self.classes))
+        if len(bad):
+            raise DataError(
+                f"{self.name}: sample {bad[0]} has the class {targets[bad[0]]}; classes are 0 to "
+                f"{self.classes - 1}"
+            )
+
+    def _check_ownership(self) -> None:
+        """Check that positions exist and that nobody is tested on what somebody learned from."""
+        nobody = -1
+        owner = np.full(len(self.samples), nobody, dtype=np.int64)
+        for k, silo in enumerate(self.silos):
+            positions = silo.all
+            bad = positions[(positions < 0) | (positions >= len(owner))]
+            if len(bad):
+                raise DataError(
+                    f"{self.name}, silo {silo.name!r}: there is no sample {bad[0]}; positions are "
+                    f"0 to {len(owner) - 1}"
+                )
+            if not len(silo.train):
+                raise DataError(
+                    f"{self.name}, silo {silo.name!r}: no training samples; give it some, or "
+                    "leave the silo out"
+                )
+            learned = np.concatenate([silo.train, silo.validation])
+            taken = learned[owner[learned] != nobody]
+            if len(taken):
+                raise DataError(
+                    f"{self.name}: sample {taken[0]} belongs to the silos "
+                    f"{self.silos[owner[taken[0]]].name!r} and {silo.name!r}; only test samples "
+                    "may be shared"
+                )
+            owner[learned] = k
+        for silo in self.silos:
+            seen = silo.test[owner[silo.test] != nobody]
+            if len(seen):
+                raise DataError(
+                    f"{self.name}: silo {silo.name!r} tests on sample {seen[0]}, which silo "
+                    f"{self.silos[owner[seen[0]]].name!r} trains or validates on"
+                )
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """The names of the silos."""
+        return tuple(silo.name for silo in self.silos)
+
+    def silo(self, reference: str | int) -> SiloIndices:
+        """Return a silo by its name or position."""
+        return self.silos[index_of(reference, self.participants, f"silos of {self.name}")]
+
+    def part(self, reference: str | int, split: Split) -> Samples:
+        """Return a copy of the samples of one silo and split."""
+        return self.samples.take(self.silo(reference).of(split))
+
+    def sizes(self) -> dict[str, SplitSizes]:
+        """Return how many samples each silo has in each split."""
+        return {silo.name: silo.sizes for silo in self.silos}
+
+    def label_counts(self, split: Split = "train") -> Indices:
+        """Return how many samples of each class (column) each silo (row) has in a split.
+
+        Raises
+        ------
+        DataError
+            For a regression, which has no classes.
+        """
+        if self.classes is None:
+            raise DataError(f"{self.name}: a regression has no classes to count")
+        return np.array(
+            [
+                np.bincount(self.samples.targets[silo.of(split)], minlength=self.classes)
+                for silo in self.silos
+            ],
+            dtype=np.int64,
+        )
+
+
+def _read_only(array: Array) -> Array:
+    """Return a view that cannot be written to; the samples are not copied for it."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _first_repeated(positions: Sequence[int] | Indices) -> int | None:
+    ordered = np.sort(np.asarray(positions, dtype=np.int64))
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    return int(repeated[0]) if len(repeated) else None

@@ -1,0 +1,351 @@
+"""eICU demo: outcomes of intensive-care stays, where a silo is a group of hospitals.
+
+The open demo of the eICU Collaborative Research Database has 2,520 stays in 186 hospitals, ten to
+forty in each: too few to train on in one hospital. The groups here follow what a hospital is, not
+how its patients fare: its region, and whether it is large (250 beds or more, or teaching). The
+paper's ten hospitals come from the full database, which is not open.
+
+Hourly values and outcomes are those that YAIB-cohorts (van de Water et al., ICLR 2024) extracts.
+
+What may be known when predicting
+---------------------------------
+``mortality24``: does the patient die in the unit? YAIB keeps stays of at least 30 hours, so the 25
+hourly values 0 to 24 lie at least five hours before any death.
+
+``aki``: does acute kidney injury begin later in the stay? YAIB labels every hour, 1 from six hours
+before the onset to six hours after it, and ends the record there. So the onset is six hours after
+the first 1. The length of a record, and any value close to its end, would give the outcome away.
+Therefore everybody is seen at the same moment: after the first `hours` hours, by these hours alone.
+Stays that are over by then, and stays in which the injury has begun by then, are left out, as there
+is nothing to predict; positive are all in which it begins at that moment or later.
+"""
+
+import csv
+import gzip
+import io
+import os
+import tarfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.errors import SettingsError
+from fedegoists.graphs.participants import shown
+from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData, SiloIndices
+from fedegoists.learning.datasets.info import DatasetInfo, Option
+from fedegoists.learning.datasets.location import dataset_folder, missing_files
+from fedegoists.learning.datasets.npz import opened_npz
+from fedegoists.learning.options import generator, one_of, whole_number
+from fedegoists.learning.partition import natural, stratified
+from fedegoists.learning.scaling import standardised
+
+__all__ = ["INFO", "STATIC_FEATURES", "hospital_group", "load_eicu"]
+
+SHARES = (0.7, 0.15, 0.15)
+ONSET_AFTER_FIRST_LABEL = 6
+STATIC_FEATURES = ("age", "sex", "height", "weight")
+LARGE_BEDS = ("250 - 499", ">= 500")
+OUTLIER = 10.0
+"""Scaled hourly values are cut to ±10 deviations: few measurements make a poor scale."""
+
+ARCHIVE = "eicu_demo_core.tar"
+SOURCE = "https://physionet.org/content/eicu-crd-demo/2.0.1/"
+GROUPS = ("region-size", "region")
+
+INFO = DatasetInfo(
+    "eicu-demo",
+    "outcomes of intensive-care stays from hourly measurements, in groups of US hospitals",
+    (
+        Option("target", "aki", "'aki' (acute kidney injury) or 'mortality24' (death in the unit)"),
+        Option(
+            "groups", "region-size", "'region-size' (8 silos) or 'region' (5 silos, more outcomes)"
+        ),
+        Option("hours", None, "how many hours to predict from; 12 for aki, 25 for mortality24"),
+        Option("standardise", True, "whether to scale values by each silo's training stays"),
+    ),
+    "ODbL 1.0",
+    SOURCE,
+)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """An outcome, and how many hours predict it: by default, and at most."""
+
+    file: str
+    question: str
+    hours: int
+    most_hours: int
+
+
+TARGETS = {
+    "aki": _Target("yaib_aki.npz", "whether acute kidney injury begins later in the stay", 12, 48),
+    "mortality24": _Target("yaib_mortality24.npz", "whether the patient dies in the unit", 25, 25),
+}
+
+
+def hospital_group(region: str, beds: str, teaching: bool, groups: str = "region-size") -> str:
+    """Return the silo of a hospital.
+
+    With ``region-size`` the three large regions are divided into large hospitals (250 beds or more,
+    or teaching) and small ones (fewer beds, or an unknown number); the Northeast and the hospitals
+    of unknown region have too few stays to be divided.
+
+    Examples
+    --------
+    >>> hospital_group("South", "100 - 249", False), hospital_group("South", "100 - 249", True)
+    ('South small', 'South large')
+    >>> hospital_group("", ">= 500", False)
+    'Unknown region'
+    """
+    name = region or "Unknown region"
+    if groups == "region" or name in ("Northeast", "Unknown region"):
+        return name
+    return f"{name} {'large' if teaching or beds in LARGE_BEDS else 'small'}"
+
+
+def load_eicu(
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    target: str = "aki",
+    groups: str = "region-size",
+    hours: int | None = None,
+    standardise: bool = True,
+) -> SiloedData:
+    """Load stays with 48 hourly and 4 static features; NaN is what was not measured.
+
+    Patients, not stays, are divided 70/15/15 by silo and outcome: all stays of a patient are for
+    the same purpose, even if they are in different silos.
+
+    Parameters
+    ----------
+    data_dir : path, optional
+        The folder with a sub-folder ``eicu_demo``; by default that of the environment variable.
+    seed : int
+        Decides who is in training, validation and test.
+    target : {"aki", "mortality24"}
+        The outcome; see this module's description for what exactly is predicted from what.
+    groups : {"region-size", "region"}
+        See `hospital_group`.
+    hours : int, optional
+        How many hours to predict from: by default 12 for ``aki`` (1 to 48) and 25 for
+        ``mortality24`` (1 to 25).
+    standardise : bool
+        Whether values are scaled by each silo's training stays. Sex is 0 or 1 in any case.
+
+    Raises
+    ------
+    DataError
+        If files are missing or damaged, or a split of a silo has only one outcome, so that AUC
+        is not defined.
+    """
+    chosen = TARGETS[one_of("target", target, TARGETS)]
+    one_of("groups", groups, GROUPS)
+    if not isinstance(standardise, bool):
+        raise SettingsError(f"standardise is {shown(standardise)}; choose True or False")
+    window = whole_number("hours", chosen.hours if hours is None else hours, 1, chosen.most_hours)
+    needs = (
+        f"{ARCHIVE} (the tables patient and hospital of {SOURCE} as .csv.gz) and {chosen.file} "
+        "(what https://github.com/rvandewater/YAIB-cohorts makes of them, as NumPy arrays)"
+    )
+    folder = dataset_folder("eicu_demo", data_dir, needs)
+    for name in (chosen.file, ARCHIVE):
+        if not (folder / name).is_file():
+            raise missing_files("eicu-demo", folder, f"no file {name}", needs)
+    stays = _read_stays(folder / chosen.file, target, window)
+    hospitals = _table(folder / ARCHIVE, "hospital", "hospitalid")
+    patients = _table(folder / ARCHIVE, "patient", "patientunitstayid")
+    silo_of_stay = [
+        _group_of(hospitals.get(str(hospital), {}), groups) for hospital in stays.hospital
+    ]
+    persons = [
+        patients.get(str(stay), {}).get("uniquepid") or f"stay {stay}" for stay in stays.stay
+    ]
+    silos = _split_by_patient(silo_of_stay, persons, stays.outcome, generator(seed))
+    _check_outcomes(silos, stays.outcome, target)
+    hourly, static = stays.hourly, stays.static
+    if standardise:
+        hourly = np.clip(standardised(hourly, silos), -OUTLIER, OUTLIER)
+        static = standardised(static, silos, [0, 2, 3])  # not sex
+    return SiloedData(
+        "eicu-demo",
+        "binary",
+        Samples((hourly, static), stays.outcome),
+        tuple(silos),
+        2,
+        f"Predict {chosen.question} from its first {window} hours; a silo is a group of hospitals.",
+        (
+            *stays.notes,
+            f"hourly features: {', '.join(stays.features)}",
+            f"static features: {', '.join(STATIC_FEATURES)} (sex: 1 male, 0 female; ages above 89 "
+            "are 90)",
+            f"values are scaled by each silo's own training stays, hourly ones cut to ±{OUTLIER:g}"
+            if standardise
+            else "values are as measured, in their own units",
+            "all stays of a patient are for the same purpose",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Stays:
+    stay: Indices
+    hospital: Indices
+    hourly: npt.NDArray[np.float32]
+    static: npt.NDArray[np.float32]
+    outcome: Indices
+    features: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _read_stays(path: Path, target: str, window: int) -> _Stays:
+    """Return the stays that have something to predict, seen for their first hours."""
+    arrays = _arrays(path)
+    ids = arrays["sta_stay_id"].astype(np.int64)
+    row = _positions(arrays["stay_id"], ids, path)
+    hour = arrays["hour"].astype(np.int64)
+    label_row = _positions(arrays["outc_stay_id"], ids, path)
+    label = arrays["outc_label"] > 0
+    outcome = np.zeros(len(ids), dtype=np.int64)
+    outcome[label_row[label]] = 1
+    notes: tuple[str, ...]
+    if target == "aki":
+        never = np.iinfo(np.int64).max
+        first = np.full(len(ids), never)
+        np.minimum.at(first, label_row[label], arrays["outc_hour"][label].astype(np.int64))
+        onset = np.where(first < never, first + ONSET_AFTER_FIRST_LABEL, never)
+        last = np.full(len(ids), -1)
+        np.maximum.at(last, row, hour)
+        over, begun = last < window, onset < window
+        kept = ~(over | begun)
+        notes = (
+            f"positive: kidney injury begins at hour {window} or later; only hours 0 to "
+            f"{window - 1} are seen",
+            f"left out: {np.sum(over & ~begun)} stays over by then, {np.sum(begun)} with an "
+            "injury by then",
+        )
+    else:
+        kept = np.ones(len(ids), dtype=bool)
+        notes = (f"positive: the patient dies in the unit; only hours 0 to {window - 1} are seen",)
+    place = np.cumsum(kept) - 1  # of a kept stay among the kept
+    features = arrays["x"]
+    hourly = np.full((int(kept.sum()), window, features.shape[1]), np.nan, dtype=np.float32)
+    seen = kept[row] & (hour < window)
+    hourly[place[row[seen]], hour[seen]] = features[seen]
+    sex = arrays["sta_sex"]
+    static = np.stack(
+        [
+            arrays["sta_age"],
+            np.select([sex == "Male", sex == "Female"], [1.0, 0.0], np.nan),
+            arrays["sta_height"],
+            arrays["sta_weight"],
+        ],
+        axis=1,
+    ).astype(np.float32)
+    return _Stays(
+        ids[kept],
+        arrays["sta_hospitalid"].astype(np.int64)[kept],
+        hourly,
+        static[kept],
+        outcome[kept],
+        tuple(map(str, arrays["features"])),
+        notes,
+    )
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    names = ["stay_id", "hour", "x", "features", "outc_stay_id", "outc_label"]
+    names += [f"sta_{name}" for name in ("stay_id", "hospitalid", *STATIC_FEATURES)]
+    if path.name == TARGETS["aki"].file:
+        names.append("outc_hour")
+    with opened_npz(path, f"eicu-demo, {path}") as file:
+        for name in names:
+            if name not in file.files:
+                raise DataError(
+                    f"eicu-demo, {path}: it has no array {name!r}; it must hold {', '.join(names)}"
+                )
+        return {name: file[name] for name in names}
+
+
+def _positions(stays: Array, ids: Indices, path: Path) -> Indices:
+    """Return where each stay stands in `ids`."""
+    order = np.argsort(ids, kind="stable")
+    places = np.searchsorted(ids, stays, sorter=order)
+    found = order[np.minimum(places, len(order) - 1)]
+    unknown = np.flatnonzero(ids[found] != stays)
+    if len(unknown):
+        raise DataError(
+            f"eicu-demo, {path}: row {unknown[0]} is of stay {stays[unknown[0]]}, which is not in "
+            "sta_stay_id; the file is damaged"
+        )
+    return found
+
+
+def _table(archive: Path, name: str, key: str) -> dict[str, dict[str, str]]:
+    """Return a table of the archive by one of its columns; nothing is unpacked to disk."""
+    try:
+        with tarfile.open(archive) as files:
+            for member in files:
+                if member.isfile() and Path(member.name).name == f"{name}.csv.gz":
+                    file: Any = files.extractfile(member)
+                    text = gzip.decompress(file.read()).decode()
+                    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+                    return {row[key]: row for row in rows}
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, csv.Error, KeyError) as e:
+        raise DataError(
+            f"eicu-demo, {archive}: {name}.csv.gz cannot be read ({type(e).__name__}: {e}); take "
+            f"it anew from {SOURCE}"
+        ) from None
+    raise DataError(
+        f"eicu-demo, {archive}: it has no {name}.csv.gz; take it from {SOURCE} and add it"
+    )
+
+
+def _group_of(hospital: dict[str, str], groups: str) -> str:
+    return hospital_group(
+        hospital.get("region", ""),
+        hospital.get("numbedscategory", ""),
+        hospital.get("teachingstatus", "") == "t",
+        groups,
+    )
+
+
+def _split_by_patient(
+    silo_of_stay: list[str], persons: list[str], outcome: Indices, rng: np.random.Generator
+) -> list[SiloIndices]:
+    """Divide patients by the silo of their first stay and by whether any stay was positive."""
+    first: dict[str, int] = {}
+    person_of_stay = np.array([first.setdefault(person, len(first)) for person in persons])
+    first_stay = np.unique(person_of_stay, return_index=True)[1]
+    positive = np.zeros(len(first), dtype=np.int64)
+    np.maximum.at(positive, person_of_stay, outcome)
+    purpose = np.empty(len(first), dtype=np.int64)
+    for group in natural([silo_of_stay[stay] for stay in first_stay]).values():
+        for k, part in enumerate(stratified(positive[group], SHARES, rng, everywhere=True)):
+            purpose[group[part]] = k
+    silos = []
+    for name, stays in natural(silo_of_stay).items():
+        theirs = purpose[person_of_stay[stays]]
+        silos.append(SiloIndices(name, *(stays[theirs == k] for k in range(len(SHARES)))))
+    return silos
+
+
+def _check_outcomes(silos: list[SiloIndices], outcome: Indices, target: str) -> None:
+    for silo in silos:
+        for split, positions in (
+            ("training", silo.train),
+            ("validation", silo.validation),
+            ("test", silo.test),
+        ):
+            found = np.unique(outcome[positions])
+            if len(found) < 2:
+                raise DataError(
+                    f"eicu-demo, silo {silo.name!r}: its {len(positions)} stays for {split} are "
+                    f"all {'positive' if 1 in found else 'negative'} for {target}, so AUC is not "
+                    "defined; choose groups='region', fewer hours, or another seed"
+                )

@@ -1,0 +1,49 @@
+"""Where the files of real data sets lie on this computer."""
+
+import os
+from pathlib import Path
+
+from fedegoists.learning.data import DataError
+
+__all__ = ["DATA_VARIABLE", "dataset_folder", "missing_files"]
+
+DATA_VARIABLE = "FEDEGOISTS_DATA"
+"""The environment variable with the folder of all data sets."""
+
+
+def dataset_folder(dataset: str, data_dir: str | os.PathLike[str] | None, needs: str) -> Path:
+    """Return the folder of a data set inside the folder of all of them.
+
+    Parameters
+    ----------
+    dataset : str
+        The folder's name, such as ``cifar10``.
+    data_dir : path, optional
+        The folder of all data sets; by default what the environment variable says.
+    needs : str
+        What to put there, for the error.
+
+    Raises
+    ------
+    DataError
+        If no folder was given, or it does not exist.
+    """
+    given = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE, "")
+    if not os.fspath(given):
+        raise DataError(
+            f"{dataset}: no folder with data was given; make one, put into its sub-folder "
+            f"'{dataset}' {needs}, and give it as data_dir or in the environment variable "
+            f"{DATA_VARIABLE}"
+        )
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        raise DataError(
+            f"{dataset}: the folder {folder} does not exist; make it, and put into its sub-folder "
+            f"'{dataset}' {needs}"
+        )
+    return folder / dataset
+
+
+def missing_files(dataset: str, folder: Path, found: str, needs: str) -> DataError:
+    """Return the error for a folder without the files it should have."""
+    return DataError(f"{dataset}: {found} in {folder}; put there {needs}")

@@ -1,0 +1,59 @@
+"""Opening NPZ files that may be damaged, or not what they seem."""
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+
+from fedegoists.errors import FedEgoistsError, FileError
+from fedegoists.learning.data import DataError
+
+__all__ = ["opened_npz"]
+
+_DAMAGES = (
+    *(OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError),
+    # Encrypted files, and ways to compress that Python does not know.
+    *(RuntimeError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+
+
+@contextmanager
+def opened_npz(path: Path, where: str) -> Iterator[NpzFile]:
+    """Open an NPZ file; arrays are read from it on demand, and objects in them are refused.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    where : str
+        How errors begin.
+
+    Raises
+    ------
+    FileError
+        If there is no such file, or it must not be read.
+    DataError
+        If it is damaged, also while arrays are read from it.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise FileError(f"{where}: cannot be read ({error.strerror})") from None
+    with file:
+        try:
+            # Given the file and not its name, numpy leaves nothing open if it fails.
+            arrays = np.load(file, allow_pickle=False)
+            if not isinstance(arrays, NpzFile):
+                raise DataError(f"{where}: a single array, not an NPZ file; use numpy.savez")
+            with arrays:
+                yield arrays
+        except FedEgoistsError:
+            raise
+        except _DAMAGES as error:
+            raise DataError(f"{where}: not an NPZ file that can be read ({error})") from None

@@ -1,0 +1,142 @@
+"""The synthetic regressions of the FedEgoists paper (Chen et al., NeurIPS 2024, Appendix B).
+
+Eight participants learn the third-degree polynomial of 20 inputs
+
+    y = Σ_{k=1..3} u_{i,k}ᵀ x^k + ε,   x ~ U[-1, 1]^20,   ε ~ N(0, 0.5²),
+
+with elementwise powers and participant i's own coefficients u_{i,k} = v + r_{i,k}, v ~ U[0, 1]^20,
+r_{i,k} ~ N(0, ρ²)^20.
+
+The paper does not say how often v is drawn. It writes v without the indices i and k that u and r
+have, and says that ρ² measures how much participants differ and that all learn the same task; were
+v drawn for each participant, neither would be true. So there is one v, for all participants and
+powers.
+
+The noise is drawn after the sign is chosen, so no model has a lower squared error than 0.25.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.learning.datasets.info import DatasetInfo, Option
+from fedegoists.learning.options import generator, positive_number
+from fedegoists.learning.partition import train_validation
+
+__all__ = ["STRONG", "WEAK", "Setting", "load_synthetic"]
+
+FEATURES, POWERS = 20, 3
+NOISE = 0.5
+TEST_SIZE = 1000
+VALIDATION_SHARE = 0.1
+PARTICIPANTS = tuple(f"v{i}" for i in range(1, 9))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One of the paper's two experiments: how much data, which sign, who competes."""
+
+    info: DatasetInfo
+    sizes: tuple[int, ...]
+    signs: tuple[int, ...]
+    competition_pairs: tuple[tuple[str, str], ...]
+    note: str
+
+
+def _info(name: str, summary: str) -> DatasetInfo:
+    rho = Option("rho", 0.01, "standard deviation of the coefficients between participants")
+    return DatasetInfo(name, summary, (rho,), "none needed: generated", "FedEgoists, Appendix B")
+
+
+def _pairs(*pairs: tuple[int, int]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"v{first}", f"v{second}") for first, second in pairs)
+
+
+WEAK = Setting(
+    _info("synthetic-weak", "eight regressions alike, four with 2,000 samples and four with 100"),
+    sizes=(2000, 2000, 100, 100, 2000, 2000, 100, 100),
+    signs=(1,) * 8,
+    competition_pairs=_pairs((1, 5), (1, 6), (2, 5), (2, 6), (1, 7), (2, 8), (3, 5), (4, 6)),
+    note="v1, v2, v5 and v6 have 2,000 samples, the others 100",
+)
+STRONG = Setting(
+    _info("synthetic-strong", "eight regressions, four with the opposite sign of the others"),
+    sizes=(2000,) * 8,
+    signs=(1, 1, 1, 1, -1, -1, -1, -1),
+    competition_pairs=_pairs((1, 3), (1, 4), (2, 3), (2, 4), (5, 7), (5, 8), (6, 7), (6, 8)),
+    note="all have 2,000 samples; v5 to v8 learn the opposite sign",
+)
+
+
+def load_synthetic(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> SiloedData:
+    """Draw one of the synthetic data sets.
+
+    Of each participant's samples 90 % are for training and 10 % for validation; 1,000 more are
+    drawn for its test.
+
+    Parameters
+    ----------
+    setting : Setting
+        `WEAK` or `STRONG`.
+    seed : int
+        The same seed gives the same samples.
+    rho : float
+        How much the participants' coefficients differ.
+
+    Examples
+    --------
+    >>> data = load_synthetic(WEAK)
+    >>> data.sizes()["v1"], data.sizes()["v3"].train
+    (SplitSizes(train=1800, validation=200, test=1000), 90)
+    """
+    rho = positive_number("rho", rho)
+    # Separate streams: more samples for one participant change nothing for the others.
+    shared, *own = generator(seed).spawn(1 + len(PARTICIPANTS))
+    common = shared.uniform(0, 1, FEATURES)
+    inputs, targets, silos = [], [], []
+    start = 0
+    for name, size, sign, rng in zip(PARTICIPANTS, setting.sizes, setting.signs, own, strict=True):
+        coefficients = common + rng.normal(0, rho, (POWERS, FEATURES))
+        drawn = rng.uniform(-1, 1, (size + TEST_SIZE, FEATURES))
+        noise = rng.normal(0, NOISE, len(drawn))
+        inputs.append(drawn)
+        targets.append(sign * polynomial(drawn, coefficients) + noise)
+        positions = start + np.arange(len(drawn))
+        train, validation = train_validation(positions[:size], None, VALIDATION_SHARE, rng)
+        silos.append(SiloIndices(name, train, validation, positions[size:]))
+        start += len(drawn)
+    return SiloedData(
+        setting.info.name,
+        "regression",
+        Samples(
+            (np.concatenate(inputs).astype(np.float32),),
+            np.concatenate(targets).astype(np.float32),
+        ),
+        tuple(silos),
+        None,
+        f"Predict a polynomial of {FEATURES} inputs from noisy values: {setting.info.summary}.",
+        (
+            setting.note,
+            "the coefficients of all participants and powers lie around one vector v",
+            f"noise N(0, {NOISE}²): no mean squared error is below {NOISE**2} in expectation",
+        ),
+        setting.competition_pairs,
+    )
+
+
+def polynomial(
+    x: npt.NDArray[np.float64], coefficients: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return Σ_k u_kᵀ x^k for each row x, with u_1 in the first row of the coefficients.
+
+    Examples
+    --------
+    >>> polynomial(np.array([[2.0]]), np.array([[1.0], [10.0], [100.0]]))
+    array([842.])
+    """
+    total = np.zeros(len(x))
+    for k, row in enumerate(coefficients, start=1):
+        total += x**k @ row
+    return total

@@ -1,0 +1,69 @@
+"""A model's parameters as one flat vector: what travels, is averaged and is stored."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedegoists.errors import SettingsError
+
+__all__ = ["ParameterSchema"]
+
+
+@dataclass(frozen=True)
+class ParameterSchema:
+    """Names and shapes of a model's parameters, in the order in which they stand in the vector.
+
+    Examples
+    --------
+    >>> schema = ParameterSchema.of(nn.Linear(2, 1))
+    >>> schema.size, schema.names
+    (3, ('weight', 'bias'))
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "ParameterSchema":
+        """Return the schema of a module."""
+        named = dict(model.named_parameters())
+        return cls(tuple(named), tuple(tuple(p.shape) for p in named.values()))
+
+    @property
+    def size(self) -> int:
+        """The length of the vector."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Return named parameters as one vector."""
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self.names])
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return views into a vector, or into each row of a matrix, by name."""
+        if vector.shape[-1] != self.size:
+            raise SettingsError(f"{vector.shape[-1]} parameters where {self.size} are expected")
+        views = {}
+        start = 0
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            stop = start + math.prod(shape)
+            views[name] = vector[..., start:stop].reshape(*vector.shape[:-1], *shape)
+            start = stop
+        return views
+
+    def mask(self, prefixes: Iterable[str]) -> Tensor:
+        """Return which entries of the vector belong to parameters with one of the prefixes."""
+        prefixes = tuple(prefixes)
+        for prefix in prefixes:
+            if not any(name.startswith(prefix) for name in self.names):
+                raise SettingsError(
+                    f"no parameter starts with {prefix!r}; parameters are {', '.join(self.names)}"
+                )
+        return torch.cat(
+            [
+                torch.full((math.prod(shape),), bool(prefixes) and name.startswith(prefixes))
+                for name, shape in zip(self.names, self.shapes, strict=True)
+            ]
+        )

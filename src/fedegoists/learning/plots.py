@@ -1,0 +1,192 @@
+"""Pictures of silo data."""
+
+import io
+import os
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedegoists.coalitions.drawing.labels import short_labels
+from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.files import write_bytes
+from fedegoists.learning.data import Indices, SiloedData, Split
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_label_distribution"]
+
+PICTURE_FORMATS = ("png", "svg", "pdf")
+MOST_NUMBERED = 20
+"""With more classes than this, cells are too narrow for their counts."""
+MOST_NAMED = 60
+"""With more silos than this, only some are named."""
+DPI = 150
+BLUE, TEXT_COLOR, QUIET_COLOR = "#2B5C8A", "#1F2937", "#5B6470"
+
+# matplotlib's settings and Python's warning filters belong to the whole process.
+_RENDERING = threading.Lock()
+
+
+def draw_label_distribution(
+    data: SiloedData,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    split: Split = "train",
+    title: str | None = None,
+) -> "Figure":
+    """Draw which classes each silo has, and how many samples in all.
+
+    A row is a silo and a column a class; the darker a cell, the more samples. Cells without any are
+    white. Up to 20 classes, the counts stand in the cells. The bars at the right are the sizes of
+    the silos.
+
+    Parameters
+    ----------
+    data : SiloedData
+        Of a classification.
+    path : path, optional
+        Where to write the picture: ends in ``.png``, ``.svg`` or ``.pdf``.
+    split : {"train", "validation", "test"}
+        Which samples to count.
+    title : str, optional
+        The heading; by default the data set's name and its number of silos.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure that pyplot does not know of; it needs no display.
+
+    Raises
+    ------
+    DataError
+        For a regression, which has no classes.
+    SettingsError
+        If `path` has another suffix.
+    MissingDependencyError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from fedegoists.learning.data import Samples, SiloIndices
+    >>> samples = Samples((np.zeros((4, 1)),), np.array([0, 1, 1, 0]))
+    >>> silo = SiloIndices("North", np.array([0, 1, 2]), np.array([3]), np.array([], dtype=int))
+    >>> data = SiloedData("tiny", "classification", samples, (silo,), 2, "", ())
+    >>> figure = draw_label_distribution(data)
+    """
+    suffix = None if path is None else _suffix(path)
+    counts = data.label_counts(split)
+    try:
+        import matplotlib.style
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependencyError(
+            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
+        ) from None
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "fedegoists"}
+    with _RENDERING, matplotlib.style.context(["default", settings]), warnings.catch_warnings():
+        # Names in a script that no installed font has show as boxes.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+        figure = Figure(dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        _fill(figure, counts, data, split, title)
+        content = None if suffix is None else _saved(figure, suffix)
+    if path is not None and content is not None:
+        write_bytes(path, content)
+    return figure
+
+
+def _suffix(path: str | os.PathLike[str]) -> str:
+    suffix = Path(path).suffix.casefold().removeprefix(".")
+    if suffix not in PICTURE_FORMATS:
+        raise SettingsError(
+            f"{os.fspath(path)}: cannot draw to a file that ends in {suffix or 'nothing'!r}; "
+            f"allowed are {', '.join(f'.{known}' for known in PICTURE_FORMATS)}"
+        )
+    return suffix
+
+
+def _saved(figure: "Figure", suffix: str) -> bytes:
+    content = io.BytesIO()
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(content, format=suffix, metadata=undated.get(suffix, {}))
+    return content.getvalue()
+
+
+def _fill(
+    figure: "Figure", counts: Indices, data: SiloedData, split: Split, title: str | None
+) -> None:
+    silos, classes = counts.shape
+    width = min(15.0, 3.4 + (0.55 if classes <= MOST_NUMBERED else 0.11) * classes)
+    height = min(16.0, 1.5 + 0.32 * max(silos, 3))
+    figure.set_size_inches(max(width, 5.0), height)
+    cells, bars = figure.subplots(
+        1, 2, sharey=True, gridspec_kw={"width_ratios": [max(width - 2.6, 2.0), 1.3]}
+    )
+    _draw_cells(figure, cells, counts)
+    _draw_bars(bars, counts.sum(axis=1), split)
+    cells.set_xlabel("class", color=QUIET_COLOR)
+    step = -(-silos // MOST_NAMED)
+    # A dollar sign would begin mathematics.
+    names = [label.replace("$", r"\$") for label in short_labels(data.participants)]
+    cells.set_yticks(range(0, silos, step), names[::step])
+    number = f"{silos} silo{'s' if silos > 1 else ''}"
+    heading = title or f"{data.name}: labels of {number}"
+    figure.suptitle(heading, x=0.01, ha="left", size=11, weight="bold", color=TEXT_COLOR)
+
+
+def _draw_cells(figure: "Figure", axes: "Axes", counts: Indices) -> None:
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
+    silos, classes = counts.shape
+    # The root keeps small counts visible beside large ones; white is for none at all.
+    colors = LinearSegmentedColormap.from_list("blues", ["#E3EDF6", BLUE, "#10263C"])
+    norm = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))
+    image = axes.pcolormesh(
+        np.arange(classes + 1) - 0.5,
+        np.arange(silos + 1) - 0.5,
+        np.ma.masked_equal(counts, 0),
+        cmap=colors,
+        norm=norm,
+        edgecolors="#EEF0F3",
+        linewidth=0.4,
+    )
+    axes.invert_yaxis()
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 10**6) if classes / step <= 20)
+    axes.set_xticks(range(0, classes, step))
+    axes.tick_params(length=0, labelsize=8, labelcolor=TEXT_COLOR)
+    for spine in axes.spines.values():
+        spine.set_color("#C9CED6")
+    if classes <= MOST_NUMBERED and silos <= MOST_NAMED:
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                dark = (count / counts.max()) ** 0.5 > 0.3
+                text, color = f"{count:,}", "white" if dark else TEXT_COLOR
+                axes.text(column, row, text, ha="center", va="center", size=7, color=color)
+    else:
+        bar = figure.colorbar(image, ax=axes, location="left", pad=0.01, fraction=0.03, aspect=18)
+        bar.ax.tick_params(labelsize=7, length=2)
+        bar.set_label("samples", size=8, color=QUIET_COLOR)
+
+
+def _draw_bars(axes: "Axes", sizes: Indices, split: Split) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.barh(range(len(sizes)), sizes, height=0.62, color=BLUE, alpha=0.75)
+    axes.set_xlabel(f"{split} samples", color=QUIET_COLOR)
+    axes.tick_params(length=0, labelsize=8, labelcolor=TEXT_COLOR)
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)
+    if len(sizes) <= MOST_NAMED:
+        largest = max(int(sizes.max()), 1)
+        axes.set_xlim(0, 1.5 * largest)
+        axes.set_xticks([])
+        for row, size in enumerate(sizes):
+            axes.text(size + 0.04 * largest, row, f"{size:,}", va="center", size=7)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(2, integer=True))

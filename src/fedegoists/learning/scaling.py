@@ -1,0 +1,88 @@
+"""Putting features on one scale, each silo by what it can measure itself.
+
+Means and deviations come from a silo's own training samples only. From its validation or test
+samples they would tell a model about what it is judged on; from other silos' samples they would
+need data, or statistics of it, to leave those silos before anybody has agreed to train together.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.learning.data import Array, SiloIndices
+
+__all__ = ["mean_filled", "standardised"]
+
+
+def standardised(
+    values: Array, silos: Sequence[SiloIndices], columns: Sequence[int] | None = None
+) -> npt.NDArray[np.float32]:
+    """Scale features to mean 0 and deviation 1 over each silo's training samples.
+
+    What was not measured stays NaN and does not count. A feature that is constant in a silo's
+    training samples becomes 0 throughout the silo; one that is never measured in them has no scale
+    and becomes NaN throughout.
+
+    Parameters
+    ----------
+    values : array, samples × … × features
+        Axes in between, such as hours, are measurements of the same feature.
+    silos : sequence of SiloIndices
+        Samples that belong to none of them stay as they are.
+    columns : sequence of int, optional
+        The features to scale; all by default.
+
+    Examples
+    --------
+    >>> silo = SiloIndices("a", np.array([0, 1]), np.array([2]), np.array([], dtype=int))
+    >>> standardised(np.array([[1.0, 5.0], [3.0, 5.0], [6.0, np.nan]]), [silo])
+    array([[-1.,  0.],
+           [ 1.,  0.],
+           [ 4., nan]], dtype=float32)
+    """
+    scaled = np.array(values, dtype=np.float32)
+    chosen = np.arange(values.shape[-1]) if columns is None else np.asarray(columns, dtype=np.int64)
+    for silo in silos:
+        center, deviation = _statistics(values[silo.train][..., chosen])
+        # A constant's deviation is infinite, so that dividing by it gives 0.
+        own = (values[silo.all][..., chosen].astype(np.float64) - center) / deviation
+        part = scaled[silo.all]
+        part[..., chosen] = own
+        scaled[silo.all] = part
+    return scaled
+
+
+def mean_filled(values: Array, silos: Sequence[SiloIndices]) -> npt.NDArray[np.float32]:
+    """Replace NaN by the mean of the feature over the silo's training samples, or by 0 without one.
+
+    Examples
+    --------
+    >>> silo = SiloIndices("a", np.array([0, 1]), np.array([2]), np.array([], dtype=int))
+    >>> mean_filled(np.array([[1.0, np.nan], [3.0, np.nan], [np.nan, 7.0]]), [silo])
+    array([[1., 0.],
+           [3., 0.],
+           [2., 7.]], dtype=float32)
+    """
+    filled = np.array(values, dtype=np.float32)
+    for silo in silos:
+        center, _ = _statistics(values[silo.train])
+        part = filled[silo.all]
+        filled[silo.all] = np.where(np.isnan(part), np.nan_to_num(center, nan=0.0), part)
+    return filled
+
+
+def _statistics(values: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return each feature's mean and deviation, NaN and infinite where there is none."""
+    rows = values.reshape(-1, values.shape[-1]).astype(np.float64)
+    measured = ~np.isnan(rows)
+    count = measured.sum(axis=0)
+    center = np.full(rows.shape[1], np.nan)
+    np.divide(np.where(measured, rows, 0).sum(axis=0), count, out=center, where=count > 0)
+    square = np.where(measured, rows - center, 0) ** 2
+    deviation = np.sqrt(square.sum(axis=0) / np.maximum(count, 1))
+    lowest = np.min(rows, axis=0, where=measured, initial=np.inf)
+    highest = np.max(rows, axis=0, where=measured, initial=-np.inf)
+    # Asking whether values differ, since rounding gives constants a tiny deviation.
+    differs = (lowest < highest) & (deviation > 0)
+    return center, np.where(differs, deviation, np.inf)

@@ -1,0 +1,153 @@
+"""Training from the command line."""
+
+import csv
+import json
+import sys
+
+import pytest
+
+from fedegoists.cli import main
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.delenv("FEDEGOISTS_DATA", raising=False)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedegoists", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return call
+
+
+QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
+
+
+def test_train_writes_metrics_and_summary(run, tmp_path):
+    code, out, err = run(
+        *QUICK, "--out", "result", "--competition", "0.3", "--coalitions", "cliques"
+    )
+    assert (code, err) == (0, "")
+    assert "fedavg+ft" in out
+    with (tmp_path / "result/metrics.csv").open() as file:
+        metrics = list(csv.DictReader(file))
+    assert list(metrics[0]) == [
+        "seed",
+        "method",
+        "participant",
+        "round",
+        "split",
+        "metric",
+        "value",
+    ]
+    assert {row["seed"] for row in metrics} == {"0", "1"}
+    assert {row["method"] for row in metrics} == {"local", "fedavg", "fedavg+ft"}
+    assert {row["participant"] for row in metrics} == {f"v{k}" for k in range(1, 9)}
+    assert {row["split"] for row in metrics} == {"validation", "test"}
+    with (tmp_path / "result/summary.csv").open() as file:
+        summary = list(csv.DictReader(file))
+    assert list(summary[0]) == ["method", "participant", "metric", "mean", "std", "n"]
+    local = [r for r in summary if r["method"] == "local" and r["metric"] == "mse"]
+    assert [r["participant"] for r in local] == [*(f"v{k}" for k in range(1, 9)), "all"]
+    assert {r["n"] for r in local} == {"2"}
+    # The summary is the test value at the round that validation chose, averaged over seeds.
+    chosen = []
+    for seed in ("0", "1"):
+        own = [
+            r
+            for r in metrics
+            if (r["seed"], r["method"], r["participant"], r["metric"])
+            == (seed, "local", "v3", "mse")
+        ]
+        best = min((r for r in own if r["split"] == "validation"), key=lambda r: float(r["value"]))
+        (test,) = (r for r in own if r["split"] == "test" and r["round"] == best["round"])
+        chosen.append(float(test["value"]))
+    (row,) = (r for r in local if r["participant"] == "v3")
+    assert float(row["mean"]) == pytest.approx(sum(chosen) / 2, rel=1e-5)
+
+
+def test_the_same_command_gives_the_same_bytes(run, tmp_path):
+    for folder in ("one", "two"):
+        assert run(*QUICK, "--out", folder, "--methods", "fedavg")[0] == 0
+    assert (tmp_path / "one/metrics.csv").read_bytes() == (
+        tmp_path / "two/metrics.csv"
+    ).read_bytes()
+
+
+def test_results_are_not_overwritten_unasked(run):
+    assert run(*QUICK, "--out", "r", "--methods", "local")[0] == 0
+    code, _, err = run(*QUICK, "--out", "r", "--methods", "local")
+    assert code == 2
+    assert "holds results already; use --resume or another folder" in err
+    assert run(*QUICK, "--out", "r", "--methods", "local", "--resume")[0] == 0
+    code, _, err = run(*QUICK, "--out", "r", "--methods", "fedavg", "--resume")
+    assert code == 2
+    assert "written for other settings" in err
+
+
+def test_coalitions_from_a_file(run, tmp_path):
+    rows = "".join(f"v{k},{'x' if k < 5 else 'y'}\n" for k in range(1, 9))
+    (tmp_path / "groups.csv").write_text("participant,coalition\n" + rows)
+    assert run(*QUICK, "--out", "a", "--methods", "fedavg", "--coalitions", "groups.csv")[0] == 0
+    (tmp_path / "rivals.csv").write_text("a,b\nv1,v2\n")
+    code, _, err = run(
+        *QUICK, "--out", "b", "--coalitions", "groups.csv", "--competition", "rivals.csv"
+    )
+    assert code == 2
+    assert "'v1' and 'v2' compete but share a coalition" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--methods", "fedsgd"), "unknown method 'fedsgd'; methods are local, fedavg, fedavg+ft"),
+        (("--methods", "local+ft"), "unknown method 'local+ft'"),
+        (("--competition", "1.5"), "probability of competition is 1.5"),
+        (("--set", "rho"), "expected KEY=VALUE"),
+        (("--set", "colour=red"), "colour"),
+        (("--device", "cuda:99"), "GPU"),
+    ],
+)
+def test_bad_options_are_named(run, arguments, message):
+    code, _, err = run(*QUICK, "--out", "r", *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_missing_data_says_what_to_do(run):
+    code, _, err = run("train", "--data", "cifar10", "--out", "r")
+    assert code == 2
+    assert "FEDEGOISTS_DATA" in err
+
+
+def test_tensorboard(run, tmp_path):
+    assert run(*QUICK, "--out", "r", "--methods", "local", "--tensorboard")[0] == 0
+    assert list((tmp_path / "r/tensorboard").glob("events.*"))
+
+
+def test_data_list_and_show(run, tmp_path):
+    code, out, _ = run("data", "list")
+    assert code == 0
+    for name in ("synthetic-weak", "cifar100", "eicu-demo", "heart"):
+        assert name in out
+    code, out, _ = run("data", "show", "synthetic-weak")
+    assert code == 0
+    assert "1,800" in out
+    code, _, err = run("data", "show", "mnist")
+    assert code == 2
+    assert "mnist" in err
+
+
+def test_the_comparison_is_kept_beside_its_results(run, tmp_path):
+    run(*QUICK, "--out", "r", "--methods", "local")
+    kept = json.loads((tmp_path / "r/comparison.json").read_text())
+    assert kept["data"] == "synthetic-weak"
+    assert kept["seeds"] == [0, 1]

@@ -1,0 +1,154 @@
+"""CIFAR among silos: who gets which images, and where they come from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedegoists.errors import SettingsError
+from fedegoists.learning import datasets
+from fedegoists.learning.data import DataError, SiloedData
+from fedegoists.learning.datasets import cifar
+from fedegoists.learning.datasets.cifar import load_cifar
+from fedegoists.learning.datasets.location import DATA_VARIABLE
+from tests.learning.datasets.fake_cifar import FakeCifar
+from tests.learning.real_data import real_data
+
+FAKE = FakeCifar()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    FAKE.write(folder, "pictures")
+    return folder
+
+
+def same(one: SiloedData, other: SiloedData) -> bool:
+    return all(
+        np.array_equal(a.of(split), b.of(split))
+        for a, b in zip(one.silos, other.silos, strict=True)
+        for split in ("train", "validation", "test")
+    )
+
+
+class TestSmall:
+    def test_pathological_by_hand(self, data_dir: Path) -> None:
+        found = load_cifar(FAKE.release, data_dir=data_dir)
+        assert found.participants == tuple(f"v{i}" for i in range(10))
+        # 400 images among ten: 40 each, of which 4 to validate; 10 test images of each class.
+        assert set(found.sizes().values()) == {(36, 4, 20)}
+        for silo in found.silos:
+            labels = found.samples.targets[silo.train]
+            assert (np.unique(labels) // 5).tolist() == [0, 1]
+            assert set(np.bincount(labels)) == {0, 18}
+            assert set(found.samples.targets[silo.test]) == set(labels)
+            assert silo.train.max() < 400 <= silo.test.min()
+        assert found.notes[1] == "400 of 400 training images are used"
+
+    def test_dirichlet(self, data_dir: Path) -> None:
+        found = load_cifar(
+            FAKE.release, data_dir=data_dir, partition="dirichlet", beta=0.1, participants=7
+        )
+        assert len(found.silos) == 7
+        assert sum(size.train + size.validation for size in found.sizes().values()) == 400
+        assert min(size.train + size.validation for size in found.sizes().values()) >= 10
+        train, test = found.label_counts("train"), found.label_counts("test")
+        # Nobody is tested on a class it has none of.
+        assert not np.any((test > 0) & (train + found.label_counts("validation") == 0))
+
+    def test_the_seed_decides(self, data_dir: Path) -> None:
+        one, again, other = (load_cifar(FAKE.release, data_dir=data_dir, seed=s) for s in (1, 1, 2))
+        assert same(one, again)
+        assert not same(one, other)
+
+    def test_pixels_are_shared_between_loads(self, data_dir: Path) -> None:
+        one, other = (load_cifar(FAKE.release, data_dir=data_dir, seed=s) for s in (1, 2))
+        assert np.shares_memory(one.samples.inputs[0], other.samples.inputs[0])
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"partition": "iid"}, "^partition is 'iid'; choose one of pathological, dirichlet$"),
+            ({"participants": 0}, "^participants is 0; give a whole number from 1 to 5000$"),
+            ({"partition": "dirichlet", "beta": 0}, "^beta is 0"),
+            ({"seed": -1}, "^seed is -1"),
+            ({"partition": "dirichlet", "participants": 41}, "400 samples are not enough for 41"),
+        ],
+    )
+    def test_options_out_of_range(
+        self, data_dir: Path, options: dict[str, object], message: str
+    ) -> None:
+        with pytest.raises(SettingsError, match=message):
+            load_cifar(FAKE.release, data_dir=data_dir, **options)  # type: ignore[arg-type]
+
+
+class TestDownload:
+    def test_asked_for_and_not_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+
+        def fetch(url: str, sha256: str, path: Path) -> None:
+            asked.append((url, sha256))
+            path.parent.mkdir()
+            path.write_bytes(FAKE.archive)
+
+        monkeypatch.setattr(cifar, "fetch", fetch)
+        found = load_cifar(FAKE.release, data_dir=tmp_path, download=True)
+        assert len(found.samples) == 500
+        assert asked == [(FAKE.release.url, FAKE.release.sha256)]
+        load_cifar(FAKE.release, data_dir=tmp_path, download=True, seed=1)
+        assert len(asked) == 1
+
+    def test_not_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cifar, "fetch", lambda *_: pytest.fail("fetched unasked"))
+        with pytest.raises(DataError, match=r"pass download=True to have it fetched$"):
+            load_cifar(FAKE.release, data_dir=tmp_path)
+
+
+class TestLocation:
+    def test_no_folder_at_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(DATA_VARIABLE, raising=False)
+        with pytest.raises(
+            DataError,
+            match=r"^cifar10: no folder with data was given; make one, put into its sub-folder "
+            r"'cifar10' cifar-10-python\.tar\.gz from https://www\.cs\.toronto\..*, and give it "
+            r"as data_dir or in the environment variable FEDEGOISTS_DATA$",
+        ):
+            datasets.load("cifar10")
+
+    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"^cifar100: the folder .*none does not exist; make"):
+            datasets.load("cifar100", data_dir=tmp_path / "none")
+
+    def test_the_variable_and_the_option_that_overrides_it(
+        self, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(DATA_VARIABLE, str(data_dir))
+        assert len(load_cifar(FAKE.release).samples) == 500
+        with pytest.raises(DataError, match=r"no images in"):
+            load_cifar(FAKE.release, data_dir=tmp_path)
+
+
+class TestRealImages:
+    @pytest.mark.parametrize(("name", "held"), [("cifar10", 2), ("cifar100", 20)])
+    def test_pathological(self, name: str, held: int) -> None:
+        found = datasets.load(name, data_dir=real_data(name))
+        assert set(found.sizes().values()) == {(4500, 500, 2000)}
+        assert set(np.count_nonzero(found.label_counts(), axis=1)) == {held}
+        assert len(np.unique(np.concatenate([silo.train for silo in found.silos]))) == 45000
+
+    @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+    @pytest.mark.parametrize(("beta", "participants"), [(0.5, 10), (0.01, 100)])
+    def test_dirichlet(self, name: str, beta: float, participants: int) -> None:
+        found = datasets.load(
+            name,
+            data_dir=real_data(name),
+            partition="dirichlet",
+            beta=beta,
+            participants=participants,
+        )
+        sizes = found.sizes().values()
+        assert sum(size.train + size.validation for size in sizes) == 50000
+        assert min(size.train + size.validation for size in sizes) >= 10
+        assert min(size.validation for size in sizes) >= 1
+        assert min(size.test for size in sizes) >= 100

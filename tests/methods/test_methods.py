@@ -1,0 +1,259 @@
+"""What every registered method must hold, and FedAvg's first rounds by hand."""
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedegoists.errors import FileError, PartitionError
+from fedegoists.federation import Failure, SimulatedFederation, TrainSettings
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.methods import METHODS, FedAvg, Local, run
+from fedegoists.methods.method import State, mixing_matrix
+from tests.silos import Line, federation, initial, silos
+
+QUICK = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
+
+
+def rounds(method, silos_, coalitions, count=2, start=None):
+    state = method.start(initial("mlp", len(silos_.participants)) if start is None else start)
+    for _ in range(count):
+        state, report = method.round(silos_, coalitions, state, seed=5)
+    return state, report
+
+
+# FedAvg by hand --------------------------------------------------------------------------------
+
+
+def test_two_rounds_of_fedavg_worked_out_in_numpy():
+    """Two silos of 6 and 3 samples, a linear model, full batches, one step a round."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(13, 2)), rng.normal(size=13)
+    data = SiloedData(
+        "line",
+        "regression",
+        Samples((x.astype(np.float32),), y.astype(np.float32)),
+        (
+            SiloIndices("a", np.arange(6), np.array([9]), np.array([10])),
+            SiloIndices("b", np.arange(6, 9), np.array([11]), np.array([12])),
+        ),
+        None,
+        "",
+        (),
+    )
+    design = np.hstack([x, np.ones((13, 1))])
+    w = np.array([0.3, -0.2, 0.1])
+    for _ in range(2):
+        own = []
+        for rows in (slice(0, 6), slice(6, 9)):
+            d, t = design[rows], y[rows]
+            own.append(w - 0.1 * 2 * d.T @ (d @ w - t) / len(t))
+        w = (6 * own[0] + 3 * own[1]) / 9
+    method = FedAvg(TrainSettings(steps=1, batch_size=64, learning_rate=0.1))
+    for execution in ("looped", "stacked"):
+        both = SimulatedFederation(data, Line(2), execution=execution)
+        start = torch.tensor([[0.3, -0.2, 0.1]] * 2)
+        state, report = rounds(method, both, [["a", "b"]], start=start)
+        np.testing.assert_allclose(state.parameters, [w, w], rtol=1e-5)
+        assert state.round == 2
+        assert report.sample_passes == {"a": 6, "b": 3}
+        assert report.bytes_sent == report.bytes_received == {"a": 12, "b": 12}
+
+
+def test_personal_parameters_are_not_averaged():
+    silos_ = federation("mlp")
+    shared, _ = rounds(FedAvg(QUICK), silos_, [["s0", "s1", "s2"]], 1)
+    kept, report = rounds(FedAvg(QUICK, personal=("output.",)), silos_, [["s0", "s1", "s2"]], 1)
+    own, _ = rounds(Local(QUICK), silos_, [["s0", "s1", "s2"]], 1)
+    mask = silos_.schema.mask(["output."])
+    torch.testing.assert_close(kept.parameters[:, mask], own.parameters[:, mask])
+    torch.testing.assert_close(kept.parameters[:, ~mask], shared.parameters[:, ~mask])
+    assert report.bytes_sent["s0"] == 4 * int((~mask).sum())
+
+
+def test_mixing_matrix():
+    mixed = mixing_matrix([["a", "c"], ["b"]], ["a", "b", "c"], {"a": 1, "b": 5, "c": 3})
+    assert mixed.tolist() == [[0.25, 0, 0.75], [0, 1, 0], [0.25, 0, 0.75]]
+    failed = mixing_matrix([["a", "c"], ["b"]], ["a", "b", "c"], {"a": 2})
+    assert failed.tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
+    with pytest.raises(PartitionError, match="not a partition"):
+        mixing_matrix([["a"]], ["a", "b"], {})
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
+@settings(deadline=None)
+def test_mixing_rows_sum_to_one_and_stay_inside_coalitions(labels, data):
+    names = [f"p{k}" for k in range(len(labels))]
+    groups = [[n for n, x in zip(names, labels, strict=True) if x == k] for k in set(labels)]
+    weights = {n: data.draw(st.integers(0, 5)) for n in names}
+    matrix = mixing_matrix(groups, names, weights)
+    np.testing.assert_allclose(matrix.sum(1), 1, rtol=1e-6)
+    for i, one in enumerate(labels):
+        for j, other in enumerate(labels):
+            assert one == other or matrix[i, j] == 0
+
+
+# Every method ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+@given(st.lists(st.integers(0, 2), min_size=4, max_size=4), st.integers(0, 3))
+@settings(max_examples=15, deadline=None)
+def test_nothing_crosses_a_coalition_border(name, labels, changed):
+    """Change one silo's data: everybody outside its coalition has the same bytes as before."""
+    sizes = (60, 50, 70, 80)
+    data = silos("mlp", sizes=sizes)
+    inputs = data.samples.inputs[0].copy()
+    inputs[data.silos[changed].train] *= -1.5
+    other = SiloedData(
+        data.name, data.task, Samples((inputs,), data.samples.targets), data.silos, None, "", ()
+    )
+    groups = [[f"s{k}" for k in range(4) if labels[k] == x] for x in set(labels)]
+    method = METHODS[name](settings=QUICK)
+    for execution in ("looped", "stacked"):
+        one, _ = rounds(method, federation("mlp", data, execution=execution), groups)
+        two, _ = rounds(method, federation("mlp", other, execution=execution), groups)
+        for k in range(4):
+            if labels[k] != labels[changed]:
+                assert torch.equal(one.parameters[k], two.parameters[k])
+        assert not torch.equal(one.parameters[changed], two.parameters[changed])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_alone_is_local(name):
+    """With momentum that starts anew each round, a coalition of one is Local for a round."""
+    method = METHODS[name](settings=QUICK)
+    everybody_alone = [["s0"], ["s1"], ["s2"]]
+    own, _ = rounds(Local(QUICK), federation("mlp"), everybody_alone, 1)
+    same, _ = rounds(method, federation("mlp"), everybody_alone, 1)
+    torch.testing.assert_close(own.parameters, same.parameters)
+    plain = TrainSettings(steps=3, batch_size=32, momentum=0.0)
+    own, _ = rounds(Local(plain), federation("mlp"), everybody_alone, 4)
+    same, _ = rounds(METHODS[name](settings=plain), federation("mlp"), everybody_alone, 4)
+    torch.testing.assert_close(own.parameters, same.parameters)
+
+
+class Unreliable:
+    """A federation in which some silos never answer, or answer with what is no number."""
+
+    def __init__(self, inner, silent=(), broken=()):
+        self.inner, self.silent, self.broken = inner, silent, broken
+        self.participants, self.schema, self.task = inner.participants, inner.schema, inner.task
+
+    def call(self, operation, payloads, timeout=None):
+        asked = {n: p for n, p in payloads.items() if n not in self.silent}
+        replies = self.inner.call(operation, asked, timeout)
+        for name in self.broken:
+            if operation == "train" and name in replies:
+                replies[name] = Failure(name, "not finite", "parameters")
+        return replies
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_who_fails_is_reported_and_the_rest_is_unaffected(name):
+    method = METHODS[name](settings=QUICK)
+    silos_ = federation("mlp", silos("mlp", sizes=(60, 50, 70, 80)))
+    groups = [["s0", "s1"], ["s2"], ["s3"]]
+    unreliable = Unreliable(silos_, silent=("s1",), broken=("s2",))
+    outcome = run(method, unreliable, groups, initial("mlp", 4), rounds=3, seed=5)
+    assert outcome.state.round == 3
+    reasons = {(f.participant, f.reason) for _, f in outcome.failures}
+    assert reasons == {("s1", "timeout"), ("s2", "not finite")}
+    assert torch.isfinite(outcome.state.parameters).all()
+    healthy = run(method, silos_, groups, initial("mlp", 4), rounds=3, seed=5)
+    assert torch.equal(outcome.state.parameters[3], healthy.state.parameters[3])
+
+
+# Running, choosing, resuming -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_stopped_run_continues_to_the_same_bytes(name, tmp_path):
+    method = METHODS[name](settings=QUICK)
+    groups = [["s0", "s1"], ["s2"]]
+    start = initial("mlp")
+    whole = run(method, federation("mlp"), groups, start, rounds=5, seed=5)
+    path = tmp_path / "state.safetensors"
+    run(method, federation("mlp"), groups, start, rounds=2, seed=5, checkpoint=path)
+    resumed = run(method, federation("mlp"), groups, start, rounds=5, seed=5, checkpoint=path)
+    assert torch.equal(whole.state.parameters, resumed.state.parameters)
+    assert torch.equal(whole.best, resumed.best)
+    assert whole.rows == resumed.rows
+    assert whole.spent == resumed.spent
+    assert (whole.best_round, whole.best_score) == (resumed.best_round, resumed.best_score)
+
+
+def test_the_step_is_chosen_on_validation_data():
+    """A learning rate that is far too large: the start remains the best step, also on test data."""
+    wild = TrainSettings(steps=3, batch_size=32, learning_rate=3.0, momentum=0.0)
+    outcome = run(
+        Local(wild), federation("mlp"), [["s0", "s1", "s2"]], initial("mlp"), rounds=2, seed=1
+    )
+    validation = {
+        (row.participant, row.round): row.value
+        for row in outcome.rows
+        if row.split == "validation" and row.metric == "mse"
+    }
+    for k, name in enumerate(("s0", "s1", "s2")):
+        scores = [validation.get((name, r), math.inf) for r in range(3)]
+        assert outcome.best_round[k] == int(np.argmin(scores))
+    assert torch.equal(outcome.best[0], initial("mlp")[0])
+
+
+def test_a_foreign_or_damaged_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "state.safetensors"
+    args = ([["s0", "s1", "s2"]], initial("mlp"))
+    run(Local(QUICK), federation("mlp"), *args, rounds=1, seed=1, checkpoint=path)
+    with pytest.raises(FileError, match="a checkpoint of another run"):
+        run(FedAvg(QUICK), federation("mlp"), *args, rounds=1, seed=1, checkpoint=path)
+    path.write_bytes(b"garbage")
+    with pytest.raises(FileError, match="not a checkpoint"):
+        run(Local(QUICK), federation("mlp"), *args, rounds=1, seed=1, checkpoint=path)
+
+
+def test_state_is_a_value():
+    start = initial("mlp")
+    before = start.clone()
+    state = Local(QUICK).start(start)
+    assert isinstance(state, State)
+    rounds(FedAvg(QUICK), federation("mlp"), [["s0", "s1", "s2"]], 2, start)
+    assert torch.equal(start, before)
+
+
+@pytest.mark.slow
+def test_kill_9_at_a_random_moment_and_resume(tmp_path):
+    """The command line, killed without warning, ends with the same files as if it never was."""
+    command = [
+        str(Path(sys.executable).with_name("fedegoists")),
+        *("train", "--data", "synthetic-weak", "--seeds", "1", "--steps", "600"),
+        *("--methods", "local,fedavg+ft", "--out"),
+    ]
+    environment = {**os.environ, "COLUMNS": "100"}
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    rng = random.Random(1)
+    for _ in range(3):
+        running = subprocess.Popen(
+            [*command, str(tmp_path / "killed"), "--resume"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        time.sleep(rng.uniform(2.5, 6))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    subprocess.run(
+        [*command, str(tmp_path / "killed"), "--resume"], check=True, capture_output=True
+    )
+    for name in ("metrics.csv", "summary.csv"):
+        whole = (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "killed" / name).read_bytes() == whole

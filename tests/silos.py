@@ -1,0 +1,68 @@
+"""Small silos for tests of training."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedegoists.federation import SimulatedFederation
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.learning.models import build_model
+from fedegoists.learning.parameters import ParameterSchema
+
+MODELS: dict[str, dict[str, Any]] = {
+    "mlp": {"features": 20},
+    "cifar10-cnn": {},
+    "cifar100-cnn": {},
+    "icu-transformer": {"hourly": 6, "static": 3, "hours": 5},
+}
+SIZES = (110, 60, 90)
+
+
+def silos(model: str, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> SiloedData:
+    """Random samples of the kind a model takes; the second silo has fewer than a batch."""
+    rng = np.random.default_rng(seed)
+    n = sum(sizes)
+    classes: int | None = None
+    if model == "mlp":
+        inputs: tuple[np.ndarray, ...] = (rng.normal(size=(n, 20)).astype(np.float32),)
+        task, targets = "regression", rng.normal(size=n).astype(np.float32)
+    elif model == "icu-transformer":
+        hourly = rng.normal(size=(n, 5, 6)).astype(np.float32)
+        hourly[rng.random(hourly.shape) < 0.4] = np.nan
+        inputs = (hourly, rng.normal(size=(n, 3)).astype(np.float32))
+        task, targets, classes = "binary", rng.integers(0, 2, n), 2
+    else:
+        inputs = (rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8),)
+        classes = 100 if model == "cifar100-cnn" else 10
+        task, targets = "classification", rng.integers(0, classes, n)
+    parts, start = [], 0
+    for k, size in enumerate(sizes):
+        own = np.arange(start, start + size)
+        parts.append(SiloIndices(f"s{k}", own[:-30], own[-30:-15], own[-15:]))
+        start += size
+    return SiloedData(model, task, Samples(inputs, targets), tuple(parts), classes, "random", ())
+
+
+def federation(model: str, data: Any = None, **options: Any) -> SimulatedFederation:
+    return SimulatedFederation(
+        silos(model) if data is None else data, build_model(model, 0, **MODELS[model]), **options
+    )
+
+
+def initial(model: str, count: int = 3, seed: int = 1) -> Tensor:
+    module = build_model(model, seed, **MODELS[model])
+    vector = ParameterSchema.of(module).flatten(dict(module.named_parameters()))
+    return torch.stack([vector] * count)
+
+
+class Line(nn.Module):
+    """y = w · x + b, for computations by hand."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(features, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(x)
