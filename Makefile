@@ -43,7 +43,7 @@ bench: $(VENV)/stamp-dev ## Run the benchmarks; results go to benchmarks/results
 		echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
 docs: $(VENV)/stamp-dev ## Build the documentation into site/
-	@$(BIN)/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html"
 
 clean: ## Remove the virtual environment and everything built

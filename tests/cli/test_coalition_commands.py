@@ -355,3 +355,53 @@ def test_importing_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", [("explain", "North"), ("what-if",), ("draw", "x.png")])
+def test_a_changed_certificate_is_not_relied_on(run, folder, certificate, command):
+    path = folder / certificate
+    path.write_text(path.read_text().replace("0.4", "0.5"))
+    name, *rest = command
+    code, _, err = run(name, certificate, *rest)
+    assert code == 2
+    assert "not to be relied on" in err
+
+
+def test_files_cannot_send_control_sequences_to_the_terminal(run, folder, certificate):
+    path = folder / certificate
+    path.write_text(path.read_text().replace('"seed"', '"\\u001b]0;pwned\\u0007"'))
+    code, _, err = run("verify", certificate)
+    assert code == 2
+    assert "\x1b" not in err
+    assert "\x07" not in err
+
+
+def test_a_newcomer_with_an_entry_twice_is_refused(run, folder, certificate):
+    (folder / "new.json").write_text('{"name": "C", "gives": {"North": 1}, "gives": {}}')
+    code, _, err = run("what-if", certificate, "--joins", "new.json")
+    assert code == 2
+    assert "twice" in err
+
+
+def test_a_large_consortium_is_shown_at_once(run, folder):
+    """A thousand in one coalition; looking names up one by one would take half a minute."""
+    rows = "".join(f"v{i},v{(i + 1) % 1000},1\n" for i in range(1000))
+    (folder / "benefit.csv").write_text("source,target,weight\n" + rows)
+    (folder / "competition.csv").write_text("a,b\n")
+    code, out, _ = run("form", "benefit.csv", "competition.csv", "--method", "stable")
+    assert code == 0
+    assert "v999" in out
+
+
+def test_output_to_a_full_disk_is_said(folder):
+    command = Path(sys.executable).with_name("fedegoists")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [command, "form", "benefit.csv", "competition.csv"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr

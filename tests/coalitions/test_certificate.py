@@ -179,3 +179,29 @@ def test_files(tmp_path):
     assert Certificate.load(tmp_path / "new" / "certificate.json") == certificate
     with pytest.raises(FileError, match="no such file"):
         Certificate.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("position", "change"),
+    [
+        (0, {"value": 1.0}),
+        (2, {"witnesses": ["nothing"]}),
+        (2, {"status": "refuted"}),
+        (3, {"status": "refuted"}),
+        (4, {"status": "not proven"}),
+        (4, {"value": -1.0}),
+    ],
+)
+def test_claims_that_contradict_themselves_are_refused(position, change):
+    claims = json.loads(certificate_text())["claims"]
+    claims[position].update(change)
+    with pytest.raises(CertificateError, match="the claim"):
+        forged(claims=claims)
+
+
+def test_a_byte_order_mark_is_a_changed_file(tmp_path):
+    path = tmp_path / "certificate.json"
+    path.write_bytes(b"\xef\xbb\xbf" + certificate_text().encode())
+    certificate = Certificate.load(path)
+    assert certificate.changed == ("a byte-order mark was put in front",)
+    assert not certificate.check().ok

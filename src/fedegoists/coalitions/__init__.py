@@ -1,12 +1,12 @@
 """The decision who trains with whom, its proof and its explanation."""
 
 from fedegoists.coalitions.certificate import Certificate, CertificateCheck
+from fedegoists.coalitions.changes import Newcomer, WhatIf, what_if
 from fedegoists.coalitions.drawing import draw
-from fedegoists.coalitions.explain import Explanation, explain
+from fedegoists.coalitions.explanation import Explanation, explain
 from fedegoists.coalitions.formation import METHODS, Formation, Merge, Method, form
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.usage import usage_graph
-from fedegoists.coalitions.what_if import Newcomer, WhatIf, what_if
 
 __all__ = [
     "METHODS",

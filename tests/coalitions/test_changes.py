@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, Newcomer, form, verify, what_if
 from fedegoists.coalitions import METHODS
-from fedegoists.coalitions.what_if import moved_between
+from fedegoists.coalitions.changes import moved_between
 from fedegoists.errors import FedEgoistsError, GraphError, SettingsError
 from tests.instances import (
     best_welfare,
@@ -170,3 +170,17 @@ def test_errors():
         what_if(formation, joins=[Newcomer("x", gives={"v0": -1.0})])
     with pytest.raises(FedEgoistsError, match="cannot compete with itself"):
         what_if(formation, add=[("v0", "v0")])
+
+
+def test_no_change_is_no_change_even_where_the_search_could_do_better():
+    formation = form(*random_graphs(40, 0.3, 0.15, seed=2), "stable")
+    result = what_if(formation)
+    assert result.after is formation
+    assert result.moved == ()
+
+
+def test_what_may_be_due_to_the_search_is_said():
+    formation = form(*random_graphs(40, 0.3, 0.15, seed=2))
+    assert not formation.optimal
+    assert "may be due to the search" in str(what_if(formation, leaves=["v3"]))
+    assert "may be due to the search" not in str(what_if(complete(4), leaves=["v3"]))

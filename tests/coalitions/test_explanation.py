@@ -143,3 +143,17 @@ def test_alternatives_are_what_the_definitions_say(method, instance):
         assert first.welfare_change == pytest.approx(difference, abs=1e-12)
         if formation.optimal:
             assert " although " not in found.sentence
+
+
+def test_what_rounding_leaves_of_equal_sums_is_no_gain():
+    """0.1 + 0.4 is not exactly 0.3 + 0.2 for a computer, but it is for a manager."""
+    found = explain(consortium("ab0.4 ba0.1 ca0.3 ac0.2", "bc", "ac b"), "a", "b")
+    assert found.alternatives[1].welfare_change == 0
+    assert "a pairing up with b instead would not raise the total benefit" in str(found)
+
+
+def test_names_are_found_however_they_are_typed():
+    names = ["Zürich", "Bern"]
+    benefit = BenefitGraph([[0, 1], [1, 0]], names)
+    formation = form(benefit, CompetitionGraph([], names))
+    assert explain(formation, "Zu\u0308rich", "Bern").together
