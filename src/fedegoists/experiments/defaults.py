@@ -32,8 +32,9 @@ def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
     elif hourly:
         model, total, rate, decay, tune = "icu-transformer", steps or 400, 0.01, 1e-4, 100
     else:
-        model, total, rate, decay, tune = "mlp", steps or 1000, 0.01, 0.0, 200
-    each = 20
+        model, total, rate, decay, tune = "mlp", steps or 2000, 0.01, 0.0, 200
+    # The momentum starts anew in every round of an averaging method, so rounds must not be short.
+    each = 50 if images else 20
     if total < 1:
         raise SettingsError(f"{total} training steps; expected at least 1")
     rounds = max(1, round(total / each))
