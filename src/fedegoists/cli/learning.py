@@ -85,7 +85,13 @@ def show_command(
 
 
 def train_command(
-    data: Annotated[str, typer.Option(help="A data set; see `fedegoists data list`.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="A data set (see `fedegoists data list`), or a folder with one file for each "
+            "organisation and a schema.toml."
+        ),
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")],
     methods: Annotated[
         str, typer.Option(help="Methods, with commas between them; +ft adds fine-tuning.")

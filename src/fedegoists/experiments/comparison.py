@@ -24,7 +24,7 @@ from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.datasets import load
+from fedegoists.learning.datasets import load, load_own
 from fedegoists.learning.models import build_model
 from fedegoists.methods import METHODS, Local, Method, Outcome, run
 from fedegoists.methods.run import Observer
@@ -44,7 +44,8 @@ class Comparison:
     Attributes
     ----------
     data : str
-        A data set's name, see `fedegoists.learning.datasets.available`.
+        A data set's name, see `fedegoists.learning.datasets.available`, or a folder with one's own
+        silos, see `fedegoists.learning.datasets.load_own`.
     methods : tuple of str
         Names of `fedegoists.methods.METHODS`; ``+ft`` behind one adds fine-tuning on own data.
     coalitions : str
@@ -103,10 +104,7 @@ def compare(
     """
     out = Path(out)
     _claim(out, comparison, resume)
-    trials = {
-        str(seed): load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
-        for seed in comparison.seeds
-    }
+    trials = {str(seed): _loaded(comparison, data_dir, seed) for seed in comparison.seeds}
     first = next(iter(trials.values()))
     settings = defaults_for(first, comparison.steps)
     options = model_options(first)
@@ -150,6 +148,15 @@ def compare(
         ]
     )
     return wanted
+
+
+def _loaded(
+    comparison: Comparison, data_dir: str | os.PathLike[str] | None, seed: int
+) -> SiloedData:
+    """Load a data set by name, or one's own silos from a folder with a schema.toml."""
+    if Path(comparison.data).is_dir():
+        return load_own(comparison.data, seed=seed, **comparison.options)
+    return load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
 
 
 def _claim(out: Path, comparison: Comparison, resume: bool) -> None:

@@ -232,14 +232,18 @@ def _one_batch(silo: Silo, split: str, batch_size: int | None, seed: int) -> Ten
     return positions[batch_plan(len(positions), batch_size, 1, seed)[0].to(positions.device)]
 
 
-def _loss_of(model: nn.Module, schema: ParameterSchema, task: Task):  # type: ignore[no-untyped-def]
+def _loss_of(  # type: ignore[no-untyped-def]
+    model: nn.Module, schema: ParameterSchema, task: Task, *, bf16: bool = False
+):
     def loss(
         vector: Tensor,
         inputs: tuple[Tensor, ...],
         targets: Tensor,
         weights: Tensor | None = None,
     ) -> Tensor:
-        return task.loss(functional_call(model, schema.unflatten(vector), inputs), targets, weights)
+        with torch.autocast(vector.device.type, torch.bfloat16, enabled=bf16):
+            outputs = functional_call(model, schema.unflatten(vector), inputs)
+        return task.loss(outputs.float(), targets, weights)
 
     return loss
 
@@ -283,19 +287,30 @@ def _padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
 class StackedTrainer:
     """Trains all silos at once: one pass of `vmap` a step, replayed as a CUDA graph on a GPU.
 
+    `bf16` computes activations with 16 bits; `graphs` can be switched off to see what they bring.
+
     Batches are gathered on the device from the one shared copy of the samples; nothing returns to
     the host before the round is over.
     """
 
     def __init__(
-        self, model: nn.Module, schema: ParameterSchema, task: Task, silos: Sequence[Silo]
+        self,
+        model: nn.Module,
+        schema: ParameterSchema,
+        task: Task,
+        silos: Sequence[Silo],
+        *,
+        bf16: bool = False,
+        graphs: bool = True,
     ) -> None:
+        self.graphs = graphs
         self.schema = schema
         self.silos = silos
         self.pool = silos[0]
         self.positions = [silo.splits["train"] for silo in silos]
-        self.gradients = vmap(grad_and_value(_loss_of(model, schema, task)), in_dims=(0, 0, 0, 0))
-        self.unweighted = vmap(grad_and_value(_loss_of(model, schema, task)), in_dims=(0, 0, 0))
+        loss = _loss_of(model, schema, task, bf16=bf16)
+        self.gradients = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
+        self.unweighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
         self._graph: torch.cuda.CUDAGraph | None = None
         self._captured: object = None
 
@@ -339,7 +354,7 @@ class StackedTrainer:
             state["weights"] = weights.to(device)
         if draws is not None:
             state["draws"] = draws
-        if device.type == "cuda":
+        if device.type == "cuda" and self.graphs:
             state = self._replayed(state, settings)
         else:
             for _ in range(settings.steps):

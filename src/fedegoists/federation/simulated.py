@@ -37,6 +37,10 @@ class SimulatedFederation:
     execution : {"auto", "looped", "stacked"}
         One silo after the other, or all in one pass. ``auto`` stacks on a GPU, and on the CPU where
         the network is small: convolutions are faster one silo at a time there.
+    bf16 : bool
+        Whether stacked training computes activations with 16 bits: faster, less exact.
+    graphs : bool
+        Whether stacked training on a GPU replays CUDA graphs; without them it is slower.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class SimulatedFederation:
         *,
         device: str = "cpu",
         execution: Execution = "auto",
+        bf16: bool = False,
+        graphs: bool = True,
     ) -> None:
         trials = {"": data} if isinstance(data, SiloedData) else dict(data)
         if not trials:
@@ -60,6 +66,7 @@ class SimulatedFederation:
         self._stacked = execution == "stacked" or (
             execution == "auto" and (self._device.type == "cuda" or self._schema.size < 20_000)
         )
+        self._bf16, self._graphs = bf16, graphs
         self._trainers: dict[tuple[str, ...], StackedTrainer] = {}
 
     @property
@@ -178,7 +185,14 @@ class SimulatedFederation:
             }
         if names not in self._trainers:
             self._trainers.clear()  # a captured graph holds memory
-            self._trainers[names] = StackedTrainer(self._model, self._schema, self._task, silos)
+            self._trainers[names] = StackedTrainer(
+                self._model,
+                self._schema,
+                self._task,
+                silos,
+                bf16=self._bf16,
+                graphs=self._graphs,
+            )
         trainer = self._trainers[names]
         if operation == "loss_and_gradient":
             losses, gradients = operations.loss_and_gradient_stacked(
