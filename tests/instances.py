@@ -6,18 +6,23 @@ from collections.abc import Iterator
 import numpy as np
 from hypothesis import strategies as st
 
+from benchmarks.measure import random_consortium as random_graphs
 from fedegoists import BenefitGraph, CompetitionGraph
+
+__all__ = [
+    "as_positions",
+    "best_welfare",
+    "graphs",
+    "is_valid",
+    "mergeable",
+    "partitions",
+    "random_graphs",
+    "utility",
+    "welfare",
+]
 
 Graphs = tuple[BenefitGraph, CompetitionGraph]
 Partition = list[list[int]]
-
-
-def random_graphs(n: int, density: float, competition: float, seed: int) -> Graphs:
-    rng = np.random.default_rng(seed)
-    weights = np.where(rng.random((n, n)) < density, rng.random((n, n)), 0.0)
-    np.fill_diagonal(weights, 0.0)
-    rivals = np.triu(rng.random((n, n)) < competition, 1)
-    return BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
 
 
 @st.composite

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fedegoists.cli import main
-
 BENEFIT = """source,target,weight
 North,South,0.4
 South,North,0.1
@@ -23,28 +21,12 @@ COMPETITION = "a,b\nSouth,East\n"
 FILES = {"certificate.json", "coalitions.csv", "usage.csv", "coalitions.png", "coalitions.svg"}
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def folder(run, tmp_path):
+    """The folder the commands run in, with two files."""
     (tmp_path / "benefit.csv").write_text(BENEFIT)
     (tmp_path / "competition.csv").write_text(COMPETITION)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
     return tmp_path
-
-
-@pytest.fixture
-def run(folder, monkeypatch, capsys):
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedegoists", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return call
 
 
 @pytest.fixture

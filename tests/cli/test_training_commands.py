@@ -2,31 +2,8 @@
 
 import csv
 import json
-import sys
 
 import pytest
-
-from fedegoists.cli import main
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.delenv("FEDEGOISTS_DATA", raising=False)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedegoists", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return call
-
 
 QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
 
@@ -151,3 +128,22 @@ def test_the_comparison_is_kept_beside_its_results(run, tmp_path):
     kept = json.loads((tmp_path / "r/comparison.json").read_text())
     assert kept["data"] == "synthetic-weak"
     assert kept["seeds"] == [0, 1]
+
+
+def test_ones_own_silos(run, tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "schema.toml").write_text(
+        'features = ["x"]\ntarget = "y"\ntask = "binary"\nclasses = ["0", "1"]\n'
+    )
+    for name in ("north", "south"):
+        rows = "".join(f"{k % 7 + (k % 2)},{k % 2}\n" for k in range(40))
+        (folder / f"{name}.csv").write_text("x,y\n" + rows)
+    arguments = ("train", "--data", "own", "--seeds", "2", "--steps", "20", "--out")
+    assert run(*arguments, "a")[0] == 0
+    (folder / "south.csv").write_text("x,y\n" + "1,0\n" * 20 + "many,1\n" * 20)
+    code, _, err = run(*arguments, "b")
+    assert code == 2
+    for part in ("south", "line 22", "'x'", "many"):
+        assert part in err
+    assert not (tmp_path / "b" / "metrics.csv").exists()

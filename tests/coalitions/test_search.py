@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.bench_adversarial import ladder
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
 from fedegoists.coalitions.cliques import clique_cover
 from fedegoists.coalitions.contraction import Budget, BudgetSpentError, Contraction, bits
@@ -76,31 +77,10 @@ def test_sustained_drops_chains_from_their_ends():
     assert list(bits(sustained(z, z.nodes))) == [4, 5]
 
 
-def ladder(length: int, seed: int) -> tuple[BenefitGraph, CompetitionGraph]:
-    """A long chain of choices that forbid one another: path avoiding forbidden pairs.
-
-    A single s starts a ring of stages with two singles each, every one of a stage benefiting both
-    of the next; the last stage benefits s. Random pairs of singles from different stages compete.
-    """
-    rng = np.random.default_rng(seed)
-    n = 1 + 2 * length
-    stages = [[0], *([1 + 2 * k, 2 + 2 * k] for k in range(length)), [0]]
-    edges = [(a, b, 1.0) for one, other in itertools.pairwise(stages) for a in one for b in other]
-    pairs = [
-        (a, b)
-        for one, other in itertools.combinations(stages[1:-1], 2)
-        for a in one
-        for b in other
-        if rng.random() < 0.33
-    ]
-    names = [f"v{i}" for i in range(n)]
-    return BenefitGraph.from_edges(edges, names), CompetitionGraph(pairs, names)
-
-
 @pytest.mark.parametrize("length", [4, 6])
 @pytest.mark.parametrize("seed", range(6))
 def test_alternating_paths_with_forbidden_pairs(length, seed):
-    instance = ladder(length, seed)
+    instance = ladder(length, 0.33, seed)
     formation = form(*instance, "stable")
     found = verify(*instance, formation.coalitions, budget=None)
     assert found.ok
@@ -110,7 +90,7 @@ def test_alternating_paths_with_forbidden_pairs(length, seed):
 @pytest.mark.parametrize("method", ["stable", "published", "best"])
 def test_long_alternating_paths_are_answered_honestly(length, method):
     """Whatever is claimed is confirmed by the checker, or it is said that it is not proven."""
-    instance = ladder(length, seed=length)
+    instance = ladder(length, 0.33, seed=length)
     formation = form(*instance, method, time_limit=0.5)
     found = verify(*instance, formation.coalitions, budget=2_000)
     assert not found.free_riders
@@ -123,7 +103,7 @@ def test_long_alternating_paths_are_answered_honestly(length, method):
 
 
 def test_a_spent_budget_is_not_an_answer():
-    z = Contraction(*ladder(10, seed=1))
+    z = Contraction(*ladder(10, 0.33, seed=1))
     with pytest.raises(BudgetSpentError):
         joinable_with(z, 0, z.nodes, Budget(1))
     _, proven = stabilise(z, steps_per_single=0)
