@@ -99,6 +99,16 @@ def test_bad_options_are_named(run, arguments, message):
     assert message in err
 
 
+def test_personal_parameters(run, tmp_path):
+    assert run(*QUICK, "--out", "r", "--methods", "fedavg", "--personal", "output.")[0] == 0
+    rows = (tmp_path / "r/summary.csv").read_text().splitlines()
+    (sent,) = (row.split(",") for row in rows if ",bytes_sent," in row)
+    assert float(sent[3]) == 2 * 4 * 2_100  # two rounds without the last layer's 101 parameters
+    code, _, err = run(*QUICK, "--out", "s", "--methods", "fedavg", "--personal", "head.")
+    assert code == 2
+    assert "no parameter starts with 'head.'" in err
+
+
 def test_missing_data_says_what_to_do(run):
     code, _, err = run("train", "--data", "cifar10", "--out", "r")
     assert code == 2

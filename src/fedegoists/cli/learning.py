@@ -107,6 +107,14 @@ def train_command(
         int | None, typer.Option(min=1, help="Training steps; a default that suits the data.")
     ] = None,
     settings: SetOption = None,
+    personal: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Parameters whose names start so are never averaged, such as output. "
+            "May be repeated.",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
     data_dir: DataDirOption = None,
     resume: Annotated[
@@ -132,6 +140,7 @@ def train_command(
         seeds=tuple(range(seeds)),
         steps=steps,
         options=_options(settings),
+        personal=tuple(personal or ()),
         device=device,
     )
     with Progress(

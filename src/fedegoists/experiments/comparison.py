@@ -60,6 +60,8 @@ class Comparison:
         Training steps in all; a default that suits the data if left out.
     options : mapping
         For the data set, such as ``partition`` and ``beta``.
+    personal : tuple of str
+        Parameters whose names start so are never averaged, such as ``output.``.
     """
 
     data: str
@@ -69,6 +71,7 @@ class Comparison:
     seeds: tuple[int, ...] = (0,)
     steps: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    personal: tuple[str, ...] = ()
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -115,7 +118,11 @@ def compare(
     coalitions = _coalitions(comparison, trials)
     outcomes: dict[str, Outcome] = {}
     for name in sorted({method.removesuffix("+ft") for method in comparison.methods}):
-        method: Method = METHODS[name](settings=settings.train)
+        method: Method = (
+            Local(settings.train)
+            if name == "local"
+            else METHODS[name](settings.train, personal=comparison.personal)
+        )
         outcomes[name] = run(
             method,
             federation,
