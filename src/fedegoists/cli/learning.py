@@ -104,7 +104,10 @@ def train_command(
     ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many trials, seeds 0 and up.")] = 5,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Training steps; a default that suits the data.")
+        int | None,
+        typer.Option(
+            min=1, help="Training steps, rounded up to whole rounds; a default that suits the data."
+        ),
     ] = None,
     settings: SetOption = None,
     personal: Annotated[
@@ -176,6 +179,8 @@ class _ProgressBars:
 
 
 def _mean_validation(outcome: "Outcome") -> str:
+    if not outcome.rows:
+        return ""
     last = outcome.rows[-1]
     values = [
         row.value
@@ -195,8 +200,7 @@ def _tensorboard(folder: Path) -> Any:
     writer = SummaryWriter(str(folder))
 
     def observe(method: str, done: int, total: int, outcome: "Outcome") -> None:
-        last = outcome.rows[-1]
-        if last.round == done:
+        if outcome.rows and outcome.rows[-1].round == done:
             for row in outcome.rows:
                 if row.round == done:
                     tag = f"{method}/{row.split} {row.metric}/{row.participant}"
@@ -244,6 +248,8 @@ def _options(settings: list[str] | None) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise SettingsError(f"--set {text!r}: expected KEY=VALUE")
+        if key.strip() in ("name", "seed", "data_dir"):
+            raise SettingsError(f"--set {text!r}: {key.strip()} is not an option of a data set")
         options[key.strip()] = _value(value.strip())
     return options
 

@@ -1,6 +1,7 @@
 """Methods side by side on one data set: several trials at once, metrics and a summary as CSV."""
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -24,10 +25,11 @@ from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.datasets import load, load_own
+from fedegoists.learning.datasets import available, load, load_own
 from fedegoists.learning.models import build_model
 from fedegoists.methods import METHODS, Local, Method, Outcome, run
 from fedegoists.methods.run import Observer
+from fedegoists.version import __version__
 
 __all__ = ["Comparison", "compare"]
 
@@ -106,7 +108,6 @@ def compare(
     dict of Outcome by method
     """
     out = Path(out)
-    _claim(out, comparison, resume)
     trials = {str(seed): _loaded(comparison, data_dir, seed) for seed in comparison.seeds}
     first = next(iter(trials.values()))
     settings = defaults_for(first, comparison.steps)
@@ -116,6 +117,8 @@ def compare(
     )
     initial = _initial(federation, settings, options, comparison.seeds)
     coalitions = _coalitions(comparison, trials)
+    # Only now: a command that failed so far leaves nothing behind.
+    _claim(out, comparison, trials, coalitions, resume)
     outcomes: dict[str, Outcome] = {}
     for name in sorted({method.removesuffix("+ft") for method in comparison.methods}):
         method: Method = (
@@ -143,6 +146,7 @@ def compare(
                 rounds=settings.tune_rounds,
                 seed=1,
                 evaluate_every=settings.evaluate_every,
+                may_keep_start=True,
                 checkpoint=out / "checkpoint" / f"{name}+ft.safetensors",
                 observers=observers,
             )
@@ -161,20 +165,57 @@ def _loaded(
     comparison: Comparison, data_dir: str | os.PathLike[str] | None, seed: int
 ) -> SiloedData:
     """Load a data set by name, or one's own silos from a folder with a schema.toml."""
-    if Path(comparison.data).is_dir():
-        return load_own(comparison.data, seed=seed, **comparison.options)
-    return load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
+    known = {info.name for info in available()}
+    if comparison.data not in known and Path(comparison.data).is_dir():
+        if comparison.options:
+            raise SettingsError("one's own silos have no options; the schema.toml describes them")
+        data = load_own(comparison.data, seed=seed)
+    else:
+        data = load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
+    if EVERYBODY in data.participants:
+        raise SettingsError(f"no organisation can be called {EVERYBODY!r}, which stands for all")
+    first = data.samples.inputs[0]
+    if first.ndim == 2 and first.dtype.kind == "f" and np.isnan(first).any():
+        raise SettingsError(
+            f"{data.name}: its network cannot handle missing values; have them filled in"
+        )
+    return data
 
 
-def _claim(out: Path, comparison: Comparison, resume: bool) -> None:
-    """Take a folder for a comparison; one that holds another comparison is left alone."""
-    fingerprint = json.dumps(asdict(comparison), sort_keys=True, indent=1) + "\n"
+def _claim(
+    out: Path,
+    comparison: Comparison,
+    trials: Mapping[str, SiloedData],
+    coalitions: Sequence[Sequence[str]],
+    resume: bool,
+) -> None:
+    """Take a folder for a comparison; one that holds another comparison is left alone.
+
+    What is compared includes the samples and the coalitions themselves, not only the names of the
+    files they came from: these may have changed since.
+    """
+    content = hashlib.sha256(repr(coalitions).encode())
+    seen: set[int] = set()
+    for trial in trials.values():
+        for array in (*trial.samples.inputs, trial.samples.targets):
+            if array.__array_interface__["data"][0] not in seen:
+                seen.add(array.__array_interface__["data"][0])
+                content.update(np.ascontiguousarray(array).data)
+        for silo in trial.silos:
+            content.update(
+                np.concatenate([silo.train, [-1], silo.validation, [-1], silo.test]).data
+            )
+    about = {**asdict(comparison), "sha256": content.hexdigest(), "fedegoists": __version__}
+    fingerprint = json.dumps(about, sort_keys=True, indent=1) + "\n"
     path = out / "comparison.json"
     if path.exists():
         if not resume:
             raise FileError(f"{out} holds results already; use --resume or another folder")
         if read_text(path) != fingerprint:
-            raise FileError(f"{path}: written for other settings; resume with those it names")
+            raise FileError(
+                f"{path}: written for other settings, data or coalitions than these; resume with "
+                "what it names, or use another folder"
+            )
     write_bytes(path, fingerprint.encode())
 
 
@@ -256,38 +297,51 @@ def _summary(
     rows: list[tuple[object, ...]] = []
     metric = federation.task.metric
     for method, outcome in wanted.items():
-        chosen = dict(zip(federation.participants, outcome.best_round, strict=True))
+        chosen = {
+            name: number
+            for name, number, score in zip(
+                federation.participants, outcome.best_round, outcome.best_score, strict=True
+            )
+            if score[0] > -math.inf  # who was never validated has no result
+        }
         values: dict[str, dict[str, float]] = {
             name.split("/", 1)[1]: {} for name in federation.participants
         }
         for row in outcome.rows:
-            if (row.split, row.metric, row.round) == ("test", metric, chosen[row.participant]):
+            if (row.split, row.metric, row.round) == (
+                "test",
+                metric,
+                chosen.get(row.participant),
+            ):
                 seed, participant = row.participant.split("/", 1)
                 values[participant][seed] = row.value
         rows += [
             (method, participant, metric, *_statistics(list(by_seed.values())))
             for participant, by_seed in values.items()
         ]
-        seeds = {seed for by_seed in values.values() for seed in by_seed}
+        # A mean over everybody only where everybody has a value, or it would not be comparable.
+        complete = set.intersection(*(set(by_seed) for by_seed in values.values()))
         means = [
-            statistics.fmean([by_seed[s] for by_seed in values.values() if s in by_seed])
-            for s in sorted(seeds, key=int)
+            statistics.fmean([by_seed[seed] for by_seed in values.values()])
+            for seed in sorted(complete, key=int)
         ]
         rows.append((method, EVERYBODY, metric, *_statistics(means)))
-        rows += _costs(method, outcomes)
+        rows += _costs(method, outcomes, federation.participants)
     return rows
 
 
-def _costs(method: str, outcomes: Mapping[str, Outcome]) -> list[tuple[object, ...]]:
+def _costs(
+    method: str, outcomes: Mapping[str, Outcome], participants: Sequence[str]
+) -> list[tuple[object, ...]]:
     """Return what a participant spent on average; fine-tuning counts on top of its method."""
     runs = [outcomes[name] for name in {method, method.removesuffix("+ft")}]
     rows: list[tuple[object, ...]] = []
     for kind in ("sample_passes", "bytes_sent", "bytes_received"):
-        totals: dict[str, float] = {}
+        totals: dict[str, float] = dict.fromkeys(participants, 0.0)
         for outcome in runs:
             for name, amount in outcome.spent.get(kind, {}).items():
-                totals[name] = totals.get(name, 0) + amount
-        rows.append((method, EVERYBODY, kind, *_statistics(list(totals.values()) or [0.0])))
+                totals[name] += amount
+        rows.append((method, EVERYBODY, kind, *_statistics(list(totals.values()))))
     return rows
 
 

@@ -23,25 +23,29 @@ class Defaults:
 
 
 def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
-    """Return settings for a data set; `steps` changes how long methods train before tuning."""
+    """Return settings for a data set; `steps`, rounded up to whole rounds, is before tuning."""
     images = data.samples.inputs[0].ndim == 4
     hourly = data.samples.inputs[0].ndim == 3
     if images:
         model = "cifar100-cnn" if data.classes == 100 else "cifar10-cnn"
-        total, rate, decay, tune = steps or 4000, 0.02, 5e-4, 400
+        total, rate, decay, tune = 4000, 0.02, 5e-4, 400
     elif hourly:
-        model, total, rate, decay, tune = "icu-transformer", steps or 400, 0.01, 1e-4, 100
+        model, total, rate, decay, tune = "icu-transformer", 400, 0.01, 1e-4, 100
     else:
-        model, total, rate, decay, tune = "mlp", steps or 2000, 0.01, 0.0, 200
+        model, total, rate, decay, tune = "mlp", 2000, 0.01, 0.0, 200
     # The momentum starts anew in every round of an averaging method, so rounds must not be short.
     each = 50 if images else 20
-    if total < 1:
-        raise SettingsError(f"{total} training steps; expected at least 1")
-    rounds = max(1, round(total / each))
+    if steps is not None:
+        if steps < 1:
+            raise SettingsError(f"{steps} training steps; expected at least 1")
+        total = steps
+    tuning = each
+    each = min(each, total)
+    rounds = -(-total // each)
     return Defaults(
         model=model,
         train=TrainSettings(
-            steps=min(each, total),
+            steps=each,
             learning_rate=rate,
             weight_decay=decay,
             total_steps=rounds * each,
@@ -49,13 +53,13 @@ def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
         ),
         rounds=rounds,
         tune=TrainSettings(
-            steps=each,
+            steps=tuning,
             learning_rate=rate / 2,
             weight_decay=decay,
             total_steps=tune,
             augment=images,
         ),
-        tune_rounds=tune // each,
+        tune_rounds=tune // tuning,
         evaluate_every=max(1, rounds // 20),
     )
 

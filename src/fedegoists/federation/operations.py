@@ -279,6 +279,9 @@ def _padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
     matrix = torch.zeros(len(rows), max(lengths), dtype=torch.int64, device=rows[0].device)
     weights = torch.zeros(matrix.shape, device=rows[0].device)
     for k, row in enumerate(rows):
+        # Padding repeats the silo's own first sample: with another silo's, a broken number there
+        # would reach this one in spite of its weight of zero.
+        matrix[k] = row[0]
         matrix[k, : len(row)] = row
         weights[k, : len(row)] = 1 / len(row)
     return matrix, weights
@@ -333,7 +336,9 @@ class StackedTrainer:
         plan = torch.zeros(settings.steps, len(rows), width, dtype=torch.int64)
         weights = torch.zeros(len(rows), width)
         for k, row in enumerate(rows):
-            plan[:, k, : row.shape[1]] = self.positions[k].cpu()[row]
+            own = self.positions[k].cpu()
+            plan[:, k] = own[0]  # padding, as in `_padded`
+            plan[:, k, : row.shape[1]] = own[row]
             weights[k, : row.shape[1]] = 1 / row.shape[1]
         even = all(row.shape[1] == width for row in rows)
         draws = None

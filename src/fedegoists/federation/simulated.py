@@ -274,19 +274,25 @@ def _checked_device(device: str) -> torch.device:
         found = torch.device(device)
     except RuntimeError:
         raise SettingsError(f"unknown device {device!r}; use cpu, cuda or cuda:1") from None
+    if found.type not in ("cpu", "cuda"):
+        raise SettingsError(f"device {device!r} is not supported; use cpu, cuda or cuda:1")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise SettingsError("there is no usable GPU here; use --device cpu")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise SettingsError(f"there are {torch.cuda.device_count()} GPUs here, none is {device!r}")
     return found
 
 
 def _silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict[str, Silo]:
     """Return all silos over one pool; samples that several trials share are kept once."""
-    pools: dict[int, int] = {}
+    pools: dict[tuple[int, ...], int] = {}
     parts: list[SiloedData] = []
     offsets: list[int] = []
     total = 0
     for trial in trials.values():
-        key = id(trial.samples)
+        # Trials made from the same arrays have samples of their own around them.
+        arrays = (*trial.samples.inputs, trial.samples.targets)
+        key = tuple(array.__array_interface__["data"][0] for array in arrays)
         if key not in pools:
             pools[key] = total
             total += len(trial.samples.targets)

@@ -45,9 +45,7 @@ class FedAvg:
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
         """Train everybody, then w_i ← Σ_j (n_j / Σ n) w_j over i's coalition."""
-        rows, _, report, samples = train_everybody(
-            federation, state, self.settings, seed, keep_momentum=False
-        )
+        rows, report, samples = train_everybody(federation, state, self.settings, seed)
         mixing = mixing_matrix(coalitions, federation.participants, samples).to(rows.device)
         mixed = mixing @ rows
         if self.personal:

@@ -29,9 +29,6 @@ class Local:
         state: State,
         seed: int,
     ) -> tuple[State, RoundReport]:
-        """Train everybody for a round; the momentum runs on, as if there were no rounds."""
-        rows, momentum, report, _ = train_everybody(
-            federation, state, self.settings, seed, keep_momentum=True
-        )
-        assert momentum is not None
-        return State(state.round + 1, {"parameters": rows, "momentum": momentum}), report
+        """Train everybody for a round, exactly as in a coalition of one."""
+        rows, report, _ = train_everybody(federation, state, self.settings, seed)
+        return State(state.round + 1, {"parameters": rows}), report

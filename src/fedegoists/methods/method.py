@@ -102,36 +102,25 @@ def mixing_matrix(
 
 
 def train_everybody(
-    federation: Federation,
-    state: State,
-    settings: TrainSettings,
-    seed: int,
-    *,
-    keep_momentum: bool,
-) -> tuple[Tensor, Tensor | None, RoundReport, Mapping[str, float]]:
+    federation: Federation, state: State, settings: TrainSettings, seed: int
+) -> tuple[Tensor, RoundReport, Mapping[str, float]]:
     """Have every silo train from its row; who fails keeps its row.
 
-    Returns the new rows, the new momentum if it is kept, what happened, and the number of training
-    samples of everybody who answered.
+    Returns the new rows, what happened, and the number of training samples of everybody who
+    answered. The momentum starts at zero in every round.
     """
     participants = federation.participants
-    momentum = state.tensors.get("momentum")
     payloads = {
         name: {
             "parameters": state.parameters[k],
             "settings": settings,
             "seed": f"{seed}/{state.round}",
             "first_step": state.round * settings.steps,
-            "keep_momentum": keep_momentum,
-            **({} if momentum is None else {"momentum": momentum[k]}),
         }
         for k, name in enumerate(participants)
     }
     replies = federation.call("train", payloads)
     rows = state.parameters.clone()
-    speeds = None
-    if keep_momentum:
-        speeds = torch.zeros_like(rows) if momentum is None else momentum.clone()
     losses, passes, samples, failures = {}, {}, {}, []
     for k, name in enumerate(participants):
         reply = replies.get(name, Failure(name, "timeout"))
@@ -139,12 +128,10 @@ def train_everybody(
             failures.append(reply)
             continue
         rows[k] = reply["parameters"]
-        if speeds is not None:
-            speeds[k] = reply["momentum"]
         losses[name] = reply["loss"]
         passes[name] = reply["sample_passes"]
         samples[name] = float(reply["samples"])
-    return rows, speeds, RoundReport(losses, tuple(failures), passes), samples
+    return rows, RoundReport(losses, tuple(failures), passes), samples
 
 
 def with_traffic(report: RoundReport, participants: Sequence[str], size: int) -> RoundReport:

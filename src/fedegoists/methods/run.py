@@ -41,7 +41,8 @@ class Outcome:
     best : Tensor
         The parameters of the step each participant would choose by its validation data.
     best_round, best_score : list
-        Which round that was, and its validation score.
+        Which round that was, and its validation score and negative loss; minus infinity as long as
+        a participant was never validated.
     rows : list of Row
         Everything measured.
     failures : list of (round, Failure)
@@ -53,7 +54,7 @@ class Outcome:
     state: State
     best: Tensor
     best_round: list[int]
-    best_score: list[float]
+    best_score: list[tuple[float, float]]
     rows: list[Row] = field(default_factory=list)
     failures: list[tuple[int, Failure]] = field(default_factory=list)
     spent: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -72,6 +73,7 @@ def run(
     rounds: int,
     seed: int,
     evaluate_every: int = 1,
+    may_keep_start: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     observers: tuple[Observer, ...] = (),
 ) -> Outcome:
@@ -83,6 +85,8 @@ def run(
         The parameters to start from, one row per participant.
     evaluate_every : int
         Rounds between evaluations; the start and the last round are always evaluated.
+    may_keep_start : bool
+        Whether the parameters to start from are a step that may be chosen, as in fine-tuning.
     checkpoint : path, optional
         Where to keep the state after every evaluation. If the file exists, the run continues from
         it, to the same result as if it had never stopped.
@@ -90,15 +94,15 @@ def run(
     outcome = _loaded(checkpoint, method.name, federation)
     if outcome is None:
         count = len(federation.participants)
-        worst = -math.inf
+        worst = (-math.inf, -math.inf)
         outcome = Outcome(method.start(initial), initial.clone(), [0] * count, [worst] * count)
-        _evaluate(federation, outcome)
+        _evaluate(federation, outcome, choose=may_keep_start)
     while outcome.state.round < rounds:
         state, report = method.round(federation, coalitions, outcome.state, seed)
         outcome.state = state
         _account(outcome, report)
         if state.round % evaluate_every == 0 or state.round == rounds:
-            _evaluate(federation, outcome)
+            _evaluate(federation, outcome, choose=True)
             if checkpoint is not None:
                 _save(checkpoint, method.name, outcome)
         for observer in observers:
@@ -118,7 +122,7 @@ def _account(outcome: Outcome, report: RoundReport) -> None:
             totals[name] = totals.get(name, 0) + amount
 
 
-def _evaluate(federation: Federation, outcome: Outcome) -> None:
+def _evaluate(federation: Federation, outcome: Outcome, *, choose: bool) -> None:
     """Measure everybody's model on validation and test data; only validation decides."""
     sign = 1 if federation.task.higher_is_better else -1
     state = outcome.state
@@ -139,11 +143,12 @@ def _evaluate(federation: Federation, outcome: Outcome) -> None:
                 Row(name, state.round, split, "loss", reply["loss"]),
                 Row(name, state.round, split, federation.task.metric, reply["score"]),
             ]
-            if split == "validation":
-                # Without a defined score, as AUC with one class only, the loss decides.
-                score = sign * reply["score"] if math.isfinite(reply["score"]) else -reply["loss"]
-                if score > outcome.best_score[k]:
-                    outcome.best_score[k] = score
+            if split == "validation" and choose:
+                # Equal scores, as small validation sets have often, are told apart by the loss; it
+                # also decides where there is no score, as AUC with one class only.
+                score = sign * reply["score"] if math.isfinite(reply["score"]) else 0.0
+                if (score, -reply["loss"]) > outcome.best_score[k]:
+                    outcome.best_score[k] = (score, -reply["loss"])
                     outcome.best_round[k] = state.round
                     outcome.best[k] = state.parameters[k]
 
@@ -193,7 +198,7 @@ def _loaded(
         State(about["round"], state),
         tensors["best"].to(device),
         about["best_round"],
-        about["best_score"],
+        [(score, loss) for score, loss in about["best_score"]],
         [Row(*row) for row in about["rows"]],
         [(r, Failure(*parts)) for r, *parts in about["failures"]],
         about["spent"],
