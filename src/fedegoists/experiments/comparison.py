@@ -1,8 +1,6 @@
 """Methods side by side on one data set: several trials at once, metrics and a summary as CSV."""
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
@@ -24,6 +22,7 @@ from fedegoists.experiments.defaults import Defaults, defaults_for, model_option
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.datasets import available, load, load_own
 from fedegoists.learning.models import build_model
@@ -154,8 +153,8 @@ def compare(
     summary = _summary(wanted, outcomes, federation)
     write_all(
         [
-            (out / "metrics.csv", _csv(METRIC_COLUMNS, _metric_rows(wanted))),
-            (out / "summary.csv", _csv(SUMMARY_COLUMNS, summary)),
+            (out / "metrics.csv", csv_bytes(METRIC_COLUMNS, _metric_rows(wanted))),
+            (out / "summary.csv", csv_bytes(SUMMARY_COLUMNS, summary)),
         ]
     )
     return wanted
@@ -352,11 +351,3 @@ def _statistics(values: Sequence[float]) -> tuple[str, str, int]:
         return "nan", "nan", 0
     spread = statistics.stdev(finite) if len(finite) > 1 else 0.0
     return f"{statistics.fmean(finite):.6g}", f"{spread:.6g}", len(finite)
-
-
-def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue().encode()

@@ -198,7 +198,7 @@ def _number(value: object) -> float:
     raise TypeError
 
 
-def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
+def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """Return a CSV file's content with Unix line ends."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
