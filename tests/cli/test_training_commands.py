@@ -28,7 +28,7 @@ def test_train_writes_metrics_and_summary(run, tmp_path):
     assert {row["seed"] for row in metrics} == {"0", "1"}
     assert {row["method"] for row in metrics} == {"local", "fedavg", "fedavg+ft"}
     assert {row["participant"] for row in metrics} == {f"v{k}" for k in range(1, 9)}
-    assert {row["split"] for row in metrics} == {"validation", "test"}
+    assert {row["split"] for row in metrics} == {"validation", "test", "train"}
     with (tmp_path / "result/summary.csv").open() as file:
         summary = list(csv.DictReader(file))
     assert list(summary[0]) == ["method", "participant", "metric", "mean", "std", "n"]

@@ -1,42 +1,64 @@
 """The simulated federation: the same numbers looped and stacked, and failures as values."""
 
+import threading
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Failure, TrainSettings
-from fedegoists.federation.federation import accepted
-from fedegoists.federation.operations import batch_plan, learning_rates, stream_seed
+from fedegoists.federation import Failure, LocalTerms, TrainSettings, WithTimeout
+from fedegoists.federation.batches import batch_at, batch_plan, stream_seed
+from fedegoists.federation.operations import learning_rates
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
-from fedegoists.learning.parameters import ParameterSchema
 from tests.silos import MODELS, SIZES, federation, initial, silos
 
 SETTINGS = TrainSettings(steps=4, batch_size=48, learning_rate=0.05, weight_decay=1e-3)
 
 
-def call(model, execution, operation, **payload):
+def terms(kind, model, silo):
+    """Local terms of a kind; their strengths and vectors differ between silos."""
+    vector = initial(model, 1, seed=10 + silo)[0]
+    return {
+        "proximal": LocalTerms(anchor=vector, pull=0.1 * (silo + 1), correction=0.01 * vector),
+        "moving": LocalTerms(anchor=vector, pull=2.0, inner_steps=2, anchor_rate=0.1),
+        "cosine": LocalTerms(towards=vector, attraction=0.5 + silo),
+    }[kind]
+
+
+def call(model, execution, operation, rows=0, **payload):
     silos_ = federation(model, execution=execution)
-    start = initial(model)
-    return silos_.call(
-        operation,
-        {n: {"parameters": start[k], **payload} for k, n in enumerate(silos_.participants)},
-    )
+    payloads = {}
+    for k, name in enumerate(silos_.participants):
+        start = initial(model, 1, seed=k)[0]
+        if rows:  # the second silo is asked about fewer models than the others
+            start = torch.cat([initial(model, 1, seed=r) for r in range(rows - (k == 1))])
+        payloads[name] = {"parameters": start, **payload}
+        if "terms" in payload:
+            payloads[name]["terms"] = terms(payload["terms"], model, k)
+    return silos_.call(operation, payloads)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     ("operation", "payload"),
     [
-        ("train", {"settings": SETTINGS, "seed": 3, "keep_momentum": True}),
+        ("train", {"settings": SETTINGS, "seed": 3}),
+        ("train", {"settings": SETTINGS, "seed": 3, "terms": "proximal"}),
+        ("train", {"settings": SETTINGS, "seed": 3, "terms": "moving"}),
+        ("train", {"settings": SETTINGS, "seed": 3, "terms": "cosine"}),
         ("loss_and_gradient", {"batch_size": 32, "seed": 3}),
+        ("loss_and_gradient", {"batch_size": 32, "seed": 3, "step": 2, "rows": 3}),
         ("loss_and_gradient", {"split": "validation"}),
         ("evaluate", {"split": "test"}),
     ],
 )
 def test_looped_equals_stacked_on_every_model(model, operation, payload):
-    if operation == "train" and model.startswith("cifar"):
-        payload = {**payload, "settings": TrainSettings(**{**vars(SETTINGS), "augment": True})}
+    if model.startswith("cifar") and operation == "train":
+        payload = {**payload, "settings": replace(SETTINGS, augment=True)}
+    if model.startswith("cifar") and "rows" in payload:
+        payload = {**payload, "augment": True}
     looped = call(model, "looped", operation, **payload)
     stacked = call(model, "stacked", operation, **payload)
     assert looped.keys() == stacked.keys() == {"s0", "s1", "s2"}
@@ -80,42 +102,29 @@ def test_training_is_momentum_descent_worked_out_in_numpy():
     for execution in ("looped", "stacked"):
         silo = SimulatedFederation(data, Line(2), execution=execution)
         payload = {"parameters": torch.tensor(start).float(), "settings": settings}
-        reply = silo.call("train", {"a": {**payload, "keep_momentum": True}})["a"]
+        reply = silo.call("train", {"a": payload})["a"]
         np.testing.assert_allclose(reply["parameters"], w, rtol=1e-5)
-        np.testing.assert_allclose(reply["momentum"], v, rtol=1e-5)
         assert reply["samples"] == 8
         assert reply["sample_passes"] == 16
-
-
-def test_training_in_two_halves_with_momentum_is_training_at_once():
-    settings = TrainSettings(steps=6, batch_size=200, total_steps=6)
-    half = TrainSettings(steps=3, batch_size=200, total_steps=6)
-    silo = federation("mlp")
-    start = initial("mlp")[0]
-    whole = silo.call("train", {"s0": {"parameters": start, "settings": settings}})["s0"]
-    payload = {"settings": half, "keep_momentum": True}
-    first = silo.call("train", {"s0": {**payload, "parameters": start}})["s0"]
-    second = silo.call(
-        "train",
-        {
-            "s0": {
-                **payload,
-                "parameters": first["parameters"],
-                "momentum": first["momentum"],
-                "first_step": 3,
-            }
-        },
-    )["s0"]
-    torch.testing.assert_close(second["parameters"], whole["parameters"], rtol=1e-5, atol=1e-6)
 
 
 def test_batches_pass_over_all_samples_before_repeating():
     plan = batch_plan(10, 4, 5, seed=1)
     order = plan.flatten().tolist()
     assert sorted(order[:10]) == sorted(order[10:]) == list(range(10))
-    assert torch.equal(plan, batch_plan(10, 4, 5, seed=1))
-    assert not torch.equal(plan, batch_plan(10, 4, 5, seed=2))
+    assert np.array_equal(plan, batch_plan(10, 4, 5, seed=1))
+    assert not np.array_equal(plan, batch_plan(10, 4, 5, seed=2))
     assert batch_plan(3, 64, 2, seed=0).shape == (2, 3)
+    repeated = batch_plan(10, 4, 5, seed=1, repeat=2)
+    assert np.array_equal(repeated, np.repeat(plan, 2, axis=0)[:5])
+
+
+def test_single_batches_pass_over_all_samples_too():
+    batches = [batch_at(10, 3, step, seed=1).tolist() for step in range(6)]
+    for part in (batches[:3], batches[3:]):
+        assert len({sample for batch in part for sample in batch}) == 9
+    assert batches[0] == batch_at(10, 3, 0, seed=1).tolist() != batches[3]
+    assert batch_at(4, None, 7, seed=1).tolist() == batch_at(4, 9, 7, 1).tolist() == [0, 1, 2, 3]
 
 
 def test_the_learning_rate_falls_along_a_cosine():
@@ -161,23 +170,125 @@ def test_a_silo_with_broken_numbers_fails_alone(broken_silo):
             torch.testing.assert_close(replies[name]["parameters"], whole[name]["parameters"])
 
 
-def test_a_slow_silo_is_a_failure():
-    replies = federation("mlp").call(
-        "train", {"s0": {"parameters": initial("mlp")[0], "settings": SETTINGS}}, timeout=0.0
-    )
-    assert replies == {"s0": Failure("s0", "timeout", "0 s")}
+def asked(names=("s0", "s1", "s2")):
+    return {n: {"parameters": initial("mlp")[0], "settings": SETTINGS} for n in names}
 
 
-def test_replies_of_the_wrong_shape_are_refused():
-    schema = ParameterSchema(("w",), ((3,),))
-    reply = {"parameters": torch.zeros(3), "loss": 0.5}
-    assert accepted("a", reply, schema) is reply
-    failure = accepted("a", {"parameters": torch.zeros(2)}, schema)
-    assert isinstance(failure, Failure)
-    assert failure.reason == "wrong shape"
-    failure = accepted("a", {"loss": float("nan")}, schema)
-    assert isinstance(failure, Failure)
-    assert str(failure) == "a: not finite (loss)"
+def never(operation, reply):
+    threading.Event().wait()
+
+
+def no_numbers(operation, reply):
+    return {k: v * np.nan if isinstance(v, torch.Tensor) else v for k, v in reply.items()}
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_a_silo_that_never_answers_is_left_out_after_the_timeout(execution):
+    silent = federation("mlp", execution=execution, behaviours={"s1": never})
+    replies = silent.call("train", asked(), timeout=0.05)
+    assert replies["s1"] == Failure("s1", "timeout", "0.05 s")
+    healthy = federation("mlp", execution=execution).call("train", asked())
+    for name in ("s0", "s2"):
+        assert torch.equal(replies[name]["parameters"], healthy[name]["parameters"])
+    patient = WithTimeout(silent, 0.05)
+    assert patient.call("train", asked(["s1"])) == {"s1": Failure("s1", "timeout", "0.05 s")}
+    with pytest.raises(SettingsError, match="a timeout of 0"):
+        WithTimeout(silent, 0)
+
+
+def failing(operation, reply):
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason", "detail"),
+    [
+        (no_numbers, "not finite", "parameters"),
+        (lambda _, reply: {**reply, "parameters": torch.zeros(2)}, "wrong shape", "(2,) where"),
+        (lambda _, reply: {**reply, "parameters": "me"}, "wrong shape", "str where"),
+        (lambda _, reply: {**reply, "loss": float("inf")}, "not finite", "loss"),
+        (lambda _, reply: {**reply, "samples": -5}, "error", "samples is -5"),
+        (lambda _, reply: {**reply, "samples": 1e9}, "error", "samples is 1000000000.0"),
+        (lambda _, reply: {"loss": 1.0}, "error", "no parameters in the reply to train"),
+        (lambda _, reply: "hello", "error", "a str instead of a reply"),
+        (failing, "error", "OSError: disk full"),
+    ],
+)
+def test_answers_that_cannot_be_used_are_failures(behaviour, reason, detail):
+    replies = federation("mlp", behaviours={"s1": behaviour}).call("train", asked())
+    assert isinstance(replies["s1"], Failure)
+    assert (replies["s1"].reason, detail in replies["s1"].detail) == (reason, True)
+    assert "parameters" in replies["s0"]
+
+
+def test_gradients_must_come_for_every_model_asked_about():
+    payload = {"s0": {"parameters": initial("mlp", 2)}}
+    cut = federation("mlp", behaviours={"s0": lambda _, r: {**r, "loss": r["loss"][:1]}})
+    assert cut.call("loss_and_gradient", payload)["s0"] == Failure("s0", "wrong shape", "1 losses")
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_a_payload_that_cannot_be_used_fails_alone(execution):
+    payloads = asked()
+    payloads["s1"] = {**payloads["s1"], "parameters": torch.zeros(7)}
+    replies = federation("mlp", execution=execution).call("train", payloads)
+    assert isinstance(replies["s1"], Failure)
+    assert "(7,) parameters where" in replies["s1"].detail
+    assert "parameters" in replies["s0"]
+
+
+# Personal parameters ---------------------------------------------------------------------------
+
+PERSONAL = {"personal": ("output.",), "slot": "mine"}
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_personal_parameters_never_leave_a_silo(execution):
+    silos_ = federation("mlp", execution=execution)
+    mask = silos_.schema.mask(["output."])
+    payloads = {name: {**payload, **PERSONAL} for name, payload in asked().items()}
+    shown = silos_.call("train", payloads)["s0"]["parameters"]
+    whole = federation("mlp", execution=execution).call("train", asked())["s0"]["parameters"]
+    assert torch.equal(shown[~mask], whole[~mask])
+    assert not shown[mask].any()
+    assert torch.equal(silos_.personal_model("s0", shown, ("output.",), "mine"), whole)
+    # The silo uses its own values in the next call, whatever is sent in their place.
+    again = {**payloads["s0"], "parameters": torch.where(mask, 99.0, shown)}
+    other = federation("mlp", execution=execution)
+    following = other.call("train", {"s0": {"parameters": whole, "settings": SETTINGS}})["s0"]
+    reply = silos_.call("train", {"s0": again})["s0"]
+    torch.testing.assert_close(reply["parameters"][~mask], following["parameters"][~mask])
+    gradient = silos_.call("loss_and_gradient", {"s0": {**again, "batch_size": 8}})["s0"][
+        "gradient"
+    ]
+    assert not gradient[mask].any()
+    assert gradient[~mask].any()
+
+
+def test_a_personal_step_is_taken_inside_the_silo():
+    silos_ = federation("mlp")
+    mask = silos_.schema.mask(["output."])
+    start = initial("mlp")[0]
+    gradient = silos_.call("loss_and_gradient", {"s0": {"parameters": start}})["s0"]["gradient"]
+    payload = {"parameters": start[None], "personal_rate": 0.1, **PERSONAL}
+    silos_.call("loss_and_gradient", {"s0": payload})
+    moved = silos_.personal_model("s0", start, ("output.",), "mine")
+    torch.testing.assert_close(moved[mask], (start - 0.1 * gradient)[mask])
+    assert torch.equal(moved[~mask], start[~mask])
+
+
+def test_slots_are_copied_and_emptied_and_survive_a_checkpoint():
+    silos_ = federation("mlp")
+    start = initial("mlp")[0]
+    silos_.call("train", {"s0": {"parameters": start, "settings": SETTINGS, **PERSONAL}})
+    silos_.call("keep", {"s0": {"slot": "best", "source": "mine"}})
+    silos_.call("keep", {"s0": {"slot": "mine"}})
+    assert torch.equal(silos_.personal_model("s0", start, ("output.",), "mine"), start)
+    best = silos_.personal_model("s0", start, ("output.",), "best")
+    assert not torch.equal(best, start)
+    other = federation("mlp")
+    other.restore(silos_.memory())
+    assert torch.equal(other.personal_model("s0", start, ("output.",), "best"), best)
 
 
 def test_several_trials_are_one_federation_and_share_samples():
@@ -204,9 +315,26 @@ def test_a_trial_gives_the_same_numbers_alone_and_beside_others():
 
 def test_describe():
     reply = federation("cifar10-cnn").call("describe", {"s0": {}})["s0"]
-    assert (reply["train_samples"], reply["validation_samples"]) == (80, 15)
+    assert reply["samples"] == {"train": 80, "validation": 15, "test": 15}
     assert sum(reply["labels"]) == 80
     assert len(reply["labels"]) == 10
+    assert "direction" not in reply
+    assert "labels" not in federation("mlp").call("describe", {"s0": {}})["s0"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_direction_is_the_top_singular_vector_of_samples_and_labels(model):
+    data = silos(model)
+    rows = data.silos[0].train
+    x = [np.nan_to_num(part[rows]).astype(float) for part in data.samples.inputs]
+    if x[0].ndim == 4:
+        x = [np.moveaxis(x[0] / 127.5 - 1, -1, 1)]
+    y = data.samples.targets[rows]
+    labels = y[:, None] if data.classes is None else np.eye(data.classes)[y]
+    columns = np.hstack([*(part.reshape(len(rows), -1) for part in x), labels]).T
+    expected = np.linalg.svd(columns, full_matrices=False)[0][:, 0]
+    reply = federation(model, data).call("describe", {"s0": {"direction": True}})["s0"]
+    assert abs(float(reply["direction"].double().numpy() @ expected)) == pytest.approx(1, abs=2e-2)
 
 
 def test_errors():
@@ -215,6 +343,8 @@ def test_errors():
         silo.call("steal", {"s0": {}})
     with pytest.raises(SettingsError, match="'x' is not in this federation"):
         silo.call("train", {"x": {}})
+    with pytest.raises(SettingsError, match="'x' is not in this federation"):
+        federation("mlp", behaviours={"x": never})
     with pytest.raises(SettingsError, match="unknown device 'abacus'"):
         federation("mlp", device="abacus")
     if not torch.cuda.is_available():

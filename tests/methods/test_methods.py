@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,17 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists.errors import FileError, PartitionError
-from fedegoists.federation import Failure, SimulatedFederation, TrainSettings
+from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.methods import METHODS, FedAvg, Local, run
-from fedegoists.methods.method import State, mixing_matrix
+from fedegoists.methods.method import mixing_matrix
 from tests.silos import Line, federation, initial, silos
 
 QUICK = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
 
 
 def rounds(method, silos_, coalitions, count=2, start=None):
-    state = method.start(initial("mlp", len(silos_.participants)) if start is None else start)
+    start = initial("mlp", len(silos_.participants)) if start is None else start
+    state = method.start(silos_, coalitions, start, seed=5)
     for _ in range(count):
         state, report = method.round(silos_, coalitions, state, seed=5)
     return state, report
@@ -76,8 +78,10 @@ def test_personal_parameters_are_not_averaged():
     kept, report = rounds(FedAvg(QUICK, personal=("output.",)), silos_, [["s0", "s1", "s2"]], 1)
     own, _ = rounds(Local(QUICK), silos_, [["s0", "s1", "s2"]], 1)
     mask = silos_.schema.mask(["output."])
-    torch.testing.assert_close(kept.parameters[:, mask], own.parameters[:, mask])
     torch.testing.assert_close(kept.parameters[:, ~mask], shared.parameters[:, ~mask])
+    for k, name in enumerate(silos_.participants):
+        whole = silos_.personal_model(name, kept.parameters[k], ("output.",), "fedavg")
+        torch.testing.assert_close(whole[mask], own.parameters[k, mask])
     assert report.bytes_sent["s0"] == 4 * int((~mask).sum())
 
 
@@ -138,35 +142,35 @@ def test_alone_is_local(name):
     torch.testing.assert_close(own.parameters, same.parameters)
 
 
-class Unreliable:
-    """A federation in which some silos never answer, or answer with what is no number."""
-
-    def __init__(self, inner, silent=(), broken=()):
-        self.inner, self.silent, self.broken = inner, silent, broken
-        self.participants, self.schema, self.task = inner.participants, inner.schema, inner.task
-
-    def call(self, operation, payloads, timeout=None):
-        asked = {n: p for n, p in payloads.items() if n not in self.silent}
-        replies = self.inner.call(operation, asked, timeout)
-        for name in self.broken:
-            if operation == "train" and name in replies:
-                replies[name] = Failure(name, "not finite", "parameters")
-        return replies
+def never(operation, reply):
+    threading.Event().wait()
 
 
+def no_numbers(operation, reply):
+    return {k: v * math.nan if isinstance(v, torch.Tensor) else v for k, v in reply.items()}
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
 @pytest.mark.parametrize("name", METHODS)
-def test_who_fails_is_reported_and_the_rest_is_unaffected(name):
+def test_who_fails_is_reported_and_the_rest_is_unaffected(name, execution):
+    """One silo never answers and another has no numbers; a third coalition does not notice."""
     method = METHODS[name](settings=QUICK)
-    silos_ = federation("mlp", silos("mlp", sizes=(60, 50, 70, 80)))
-    groups = [["s0", "s1"], ["s2"], ["s3"]]
-    unreliable = Unreliable(silos_, silent=("s1",), broken=("s2",))
-    outcome = run(method, unreliable, groups, initial("mlp", 4), rounds=3, seed=5)
-    assert outcome.state.round == 3
+    data = silos("mlp", sizes=(60, 50, 70, 80, 60))
+    groups = [["s0", "s1"], ["s2"], ["s3", "s4"]]
+    unreliable = federation(
+        "mlp", data, execution=execution, behaviours={"s1": never, "s2": no_numbers}
+    )
+    start = initial("mlp", 5)
+    outcome = run(method, unreliable, groups, start, rounds=2, seed=5, timeout=0.02)
+    assert outcome.state.round == 2
     reasons = {(f.participant, f.reason) for _, f in outcome.failures}
     assert reasons == {("s1", "timeout"), ("s2", "not finite")}
     assert torch.isfinite(outcome.state.parameters).all()
-    healthy = run(method, silos_, groups, initial("mlp", 4), rounds=3, seed=5)
-    assert torch.equal(outcome.state.parameters[3], healthy.state.parameters[3])
+    healthy = run(
+        method, federation("mlp", data, execution=execution), groups, start, rounds=2, seed=5
+    )
+    assert torch.equal(outcome.state.parameters[3:], healthy.state.parameters[3:])
+    assert not torch.equal(outcome.state.parameters[0], start[0])  # its partner goes on
 
 
 # Running, choosing, resuming -------------------------------------------------------------------
@@ -218,10 +222,9 @@ def test_a_foreign_or_damaged_checkpoint_is_refused(tmp_path):
 def test_state_is_a_value():
     start = initial("mlp")
     before = start.clone()
-    state = Local(QUICK).start(start)
-    assert isinstance(state, State)
-    rounds(FedAvg(QUICK), federation("mlp"), [["s0", "s1", "s2"]], 2, start)
-    assert torch.equal(start, before)
+    for method in METHODS.values():
+        rounds(method(QUICK), federation("mlp"), [["s0", "s1", "s2"]], 2, start)
+        assert torch.equal(start, before), method.key
 
 
 @pytest.mark.slow

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import math
 import os
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,28 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedegoists.coalitions import form
-from fedegoists.coalitions.principles import check_partition
-from fedegoists.coalitions.tables import read_coalitions
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.experiments.decisions import Decisions, decide
 from fedegoists.experiments.defaults import Defaults, defaults_for, model_options
+from fedegoists.experiments.summary import EVERYBODY, metrics_csv, summary_csv
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.datasets import available, load, load_own
-from fedegoists.learning.models import build_model
+from fedegoists.learning.models import OUTPUT_LAYER, build_model
 from fedegoists.methods import METHODS, Local, Method, Outcome, run
-from fedegoists.methods.run import Observer
+from fedegoists.methods.run import Observer, best_slot
 from fedegoists.version import __version__
 
 __all__ = ["Comparison", "compare"]
-
-METRIC_COLUMNS = ("seed", "method", "participant", "round", "split", "metric", "value")
-SUMMARY_COLUMNS = ("method", "participant", "metric", "mean", "std", "n")
-EVERYBODY = "all"
-"""The participant's name in rows that average over all of them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +40,13 @@ class Comparison:
     methods : tuple of str
         Names of `fedegoists.methods.METHODS`; ``+ft`` behind one adds fine-tuning on own data.
     coalitions : str
-        ``all`` together, ``none`` (everybody alone), ``cliques`` of independent participants, or a
-        CSV file with ``participant,coalition``.
+        ``all`` together, ``none`` (everybody alone), a CSV file with ``participant,coalition``, or
+        a way to form them: ``published``, ``stable`` or ``best`` for everybody, or ``cliques``, as
+        the paper compares: FedEgoists in published coalitions, all others in cliques of independent
+        participants.
+    benefit : str
+        A CSV file with ``source,target,weight``: who benefits whom, for forming coalitions and for
+        FedEgoists. Without it everybody benefits everybody.
     competition : str
         A CSV file with ``a,b``, or the probability with which any two compete, drawn anew for each
         seed; empty for no competition.
@@ -62,17 +57,24 @@ class Comparison:
     options : mapping
         For the data set, such as ``partition`` and ``beta``.
     personal : tuple of str
-        Parameters whose names start so are never averaged, such as ``output.``.
+        Parameters whose names start so never leave a silo, such as ``output.``.
+    method_settings : mapping of str to mapping
+        Settings of methods other than their defaults, such as ``{"fedprox": {"mu": 0.1}}``.
+    timeout : float, optional
+        How many seconds a silo has to answer.
     """
 
     data: str
     methods: tuple[str, ...] = ("local", "fedavg", "fedavg+ft")
     coalitions: str = "all"
+    benefit: str = ""
     competition: str = ""
     seeds: tuple[int, ...] = (0,)
     steps: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     personal: tuple[str, ...] = ()
+    method_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    timeout: float | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -81,6 +83,16 @@ class Comparison:
             if base not in METHODS or (name != base and base == "local"):
                 known = [m + ft for m in METHODS for ft in ("", "+ft") if m != "local" or not ft]
                 raise SettingsError(f"unknown method {name!r}; methods are {', '.join(known)}")
+        for name, given in self.method_settings.items():
+            bases = {method.removesuffix("+ft") for method in self.methods}
+            if name not in bases:
+                raise SettingsError(f"settings for {name!r}, which is not among the methods")
+            declared = [setting.name for setting in METHODS[name].declared()]
+            for key in given:
+                if key not in declared:
+                    raise SettingsError(
+                        f"{name} has no setting {key!r}; it has {', '.join(declared) or 'none'}"
+                    )
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise SettingsError("name at least one method, and none twice")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -115,16 +127,13 @@ def compare(
         trials, build_model(settings.model, 0, **options), device=comparison.device
     )
     initial = _initial(federation, settings, options, comparison.seeds)
-    coalitions = _coalitions(comparison, trials)
+    decisions = decide(comparison, trials)
     # Only now: a command that failed so far leaves nothing behind.
-    _claim(out, comparison, trials, coalitions, resume)
+    _claim(out, comparison, trials, decisions, resume)
     outcomes: dict[str, Outcome] = {}
-    for name in sorted({method.removesuffix("+ft") for method in comparison.methods}):
-        method: Method = (
-            Local(settings.train)
-            if name == "local"
-            else METHODS[name](settings.train, personal=comparison.personal)
-        )
+    for name in dict.fromkeys(method.removesuffix("+ft") for method in comparison.methods):
+        method = _method(name, comparison, settings, decisions, federation)
+        coalitions = decisions.final if name == "fedegoists" else decisions.baseline
         outcomes[name] = run(
             method,
             federation,
@@ -133,12 +142,13 @@ def compare(
             rounds=settings.rounds,
             seed=0,
             evaluate_every=settings.evaluate_every,
+            timeout=comparison.timeout,
             checkpoint=out / "checkpoint" / f"{name}.safetensors",
             observers=observers,
         )
         if f"{name}+ft" in comparison.methods:
             outcomes[f"{name}+ft"] = run(
-                Local(settings=settings.tune, name=f"{name}+ft"),
+                Local(settings.tune, method.personal, alias=f"{name}+ft"),
                 federation,
                 coalitions,
                 outcomes[name].best,
@@ -146,18 +156,37 @@ def compare(
                 seed=1,
                 evaluate_every=settings.evaluate_every,
                 may_keep_start=True,
+                begin_with=best_slot(method),
+                timeout=comparison.timeout,
                 checkpoint=out / "checkpoint" / f"{name}+ft.safetensors",
                 observers=observers,
             )
     wanted = {name: outcomes[name] for name in comparison.methods}
-    summary = _summary(wanted, outcomes, federation)
     write_all(
         [
-            (out / "metrics.csv", csv_bytes(METRIC_COLUMNS, _metric_rows(wanted))),
-            (out / "summary.csv", csv_bytes(SUMMARY_COLUMNS, summary)),
+            (out / "metrics.csv", metrics_csv(wanted, outcomes)),
+            (out / "summary.csv", summary_csv(wanted, outcomes, federation)),
         ]
     )
     return wanted
+
+
+def _method(
+    name: str,
+    comparison: Comparison,
+    settings: Defaults,
+    decisions: Decisions,
+    federation: SimulatedFederation,
+) -> Method:
+    """Return a method with its settings; Local alone has nothing that could leave a silo."""
+    own: dict[str, Any] = dict(comparison.method_settings.get(name, {}))
+    personal = () if name == "local" else comparison.personal
+    if name == "fedegoists":
+        own["benefit"] = decisions.benefit
+        if not personal and federation.task.name == "classification":
+            personal = (OUTPUT_LAYER,)  # as published for CIFAR
+    method: Method = METHODS[name](settings.train, personal, **own)
+    return method
 
 
 def _loaded(
@@ -185,7 +214,7 @@ def _claim(
     out: Path,
     comparison: Comparison,
     trials: Mapping[str, SiloedData],
-    coalitions: Sequence[Sequence[str]],
+    decisions: Decisions,
     resume: bool,
 ) -> None:
     """Take a folder for a comparison; one that holds another comparison is left alone.
@@ -193,7 +222,7 @@ def _claim(
     What is compared includes the samples and the coalitions themselves, not only the names of the
     files they came from: these may have changed since.
     """
-    content = hashlib.sha256(repr(coalitions).encode())
+    content = hashlib.sha256(repr(decisions).encode())
     seen: set[int] = set()
     for trial in trials.values():
         for array in (*trial.samples.inputs, trial.samples.targets):
@@ -233,121 +262,3 @@ def _initial(
     }
     rows = [models[name.split("/", 1)[0]] for name in federation.participants]
     return torch.stack(rows).to(federation.device)
-
-
-def _coalitions(comparison: Comparison, trials: Mapping[str, SiloedData]) -> list[tuple[str, ...]]:
-    """Return the coalitions of all trials, with the names the federation uses."""
-    result = []
-    for label, trial in trials.items():
-        names = trial.participants
-        competition = _competition(comparison.competition, names, int(label))
-        if comparison.coalitions == "all":
-            groups: Sequence[Sequence[str]] = [names]
-        elif comparison.coalitions == "none":
-            groups = [[name] for name in names]
-        elif comparison.coalitions == "cliques":
-            everybody_helps = np.ones((len(names), len(names))) - np.eye(len(names))
-            groups = form(BenefitGraph(everybody_helps, names), competition, "cliques").coalitions
-        else:
-            groups = read_coalitions(comparison.coalitions)
-        groups = check_partition(groups, names)
-        for group in groups:
-            rivals = [p for p in competition.pairs if set(p) <= set(group)]
-            if rivals:
-                raise SettingsError(
-                    f"{rivals[0][0]!r} and {rivals[0][1]!r} compete but share a coalition; "
-                    "use --coalitions cliques"
-                )
-        result += [tuple(f"{label}/{name}" for name in group) for group in groups]
-    return result
-
-
-def _competition(text: str, names: Sequence[str], seed: int) -> CompetitionGraph:
-    if not text:
-        return CompetitionGraph([], names)
-    try:
-        probability = float(text)
-    except ValueError:
-        return CompetitionGraph.from_csv(text, names)
-    if not 0 <= probability <= 1:
-        raise SettingsError(f"the probability of competition is {text}; expected 0 to 1")
-    draws = np.random.default_rng([seed, 2]).random((len(names), len(names)))
-    rivals = np.triu(draws < probability, 1)
-    return CompetitionGraph.from_numpy(rivals | rivals.T, names)
-
-
-def _metric_rows(outcomes: Mapping[str, Outcome]) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
-    for method, outcome in outcomes.items():
-        for row in outcome.rows:
-            seed, participant = row.participant.split("/", 1)
-            rows.append(
-                (seed, method, participant, row.round, row.split, row.metric, repr(row.value))
-            )
-    return rows
-
-
-def _summary(
-    wanted: Mapping[str, Outcome],
-    outcomes: Mapping[str, Outcome],
-    federation: SimulatedFederation,
-) -> list[tuple[object, ...]]:
-    """Average over seeds the test metric of the step that validation chose, and what it cost."""
-    rows: list[tuple[object, ...]] = []
-    metric = federation.task.metric
-    for method, outcome in wanted.items():
-        chosen = {
-            name: number
-            for name, number, score in zip(
-                federation.participants, outcome.best_round, outcome.best_score, strict=True
-            )
-            if score[0] > -math.inf  # who was never validated has no result
-        }
-        values: dict[str, dict[str, float]] = {
-            name.split("/", 1)[1]: {} for name in federation.participants
-        }
-        for row in outcome.rows:
-            if (row.split, row.metric, row.round) == (
-                "test",
-                metric,
-                chosen.get(row.participant),
-            ):
-                seed, participant = row.participant.split("/", 1)
-                values[participant][seed] = row.value
-        rows += [
-            (method, participant, metric, *_statistics(list(by_seed.values())))
-            for participant, by_seed in values.items()
-        ]
-        # A mean over everybody only where everybody has a value, or it would not be comparable.
-        complete = set.intersection(*(set(by_seed) for by_seed in values.values()))
-        means = [
-            statistics.fmean([by_seed[seed] for by_seed in values.values()])
-            for seed in sorted(complete, key=int)
-        ]
-        rows.append((method, EVERYBODY, metric, *_statistics(means)))
-        rows += _costs(method, outcomes, federation.participants)
-    return rows
-
-
-def _costs(
-    method: str, outcomes: Mapping[str, Outcome], participants: Sequence[str]
-) -> list[tuple[object, ...]]:
-    """Return what a participant spent on average; fine-tuning counts on top of its method."""
-    runs = [outcomes[name] for name in {method, method.removesuffix("+ft")}]
-    rows: list[tuple[object, ...]] = []
-    for kind in ("sample_passes", "bytes_sent", "bytes_received"):
-        totals: dict[str, float] = dict.fromkeys(participants, 0.0)
-        for outcome in runs:
-            for name, amount in outcome.spent.get(kind, {}).items():
-                totals[name] += amount
-        rows.append((method, EVERYBODY, kind, *_statistics(list(totals.values()))))
-    return rows
-
-
-def _statistics(values: Sequence[float]) -> tuple[str, str, int]:
-    """Return mean, sample standard deviation and number of the values that are defined."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return "nan", "nan", 0
-    spread = statistics.stdev(finite) if len(finite) > 1 else 0.0
-    return f"{statistics.fmean(finite):.6g}", f"{spread:.6g}", len(finite)

@@ -5,6 +5,7 @@ A method never knows where silos live. It is server-side code that calls
 machines owned by others.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,10 +13,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from fedegoists.errors import SettingsError
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
-__all__ = ["Failure", "Federation", "Payload", "Reply", "accepted"]
+__all__ = ["Failure", "Federation", "Payload", "Reply", "WithTimeout", "accepted"]
 
 Payload = Mapping[str, Any]
 Reply = dict[str, Any]
@@ -58,30 +60,87 @@ class Federation(Protocol):
     def task(self) -> Task:
         """What they train for."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where the server computes."""
+
     def call(
         self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None
     ) -> dict[str, Reply | Failure]:
         """Ask some participants, each with a payload of its own, to carry out an operation.
 
         Operations are those of `fedegoists.federation.operations`: ``train``,
-        ``loss_and_gradient``, ``evaluate`` and ``describe``. Who does not answer within `timeout`
-        seconds, or answers with something that cannot be used, is in the result with a `Failure`.
+        ``loss_and_gradient``, ``evaluate``, ``describe`` and ``keep``. Who does not answer within
+        `timeout` seconds, or answers with something that cannot be used, is in the result with a
+        `Failure`.
         """
 
+    def memory(self) -> dict[str, Tensor]:
+        """Return what silos in this process keep to themselves, for a checkpoint beside them."""
 
-def accepted(participant: str, reply: Reply, schema: ParameterSchema) -> Reply | Failure:
+    def restore(self, memory: Mapping[str, Tensor]) -> None:
+        """Give silos in this process back what they kept."""
+
+
+class WithTimeout:
+    """A federation in which no call waits longer than some seconds."""
+
+    def __init__(self, federation: Federation, seconds: float) -> None:
+        if not seconds > 0:
+            raise SettingsError(f"a timeout of {seconds} s; expected a positive number")
+        self._federation, self._seconds = federation, seconds
+        self.participants, self.schema = federation.participants, federation.schema
+        self.task, self.device = federation.task, federation.device
+        self.memory, self.restore = federation.memory, federation.restore
+
+    def call(
+        self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None
+    ) -> dict[str, Reply | Failure]:
+        """Ask some participants; see `Federation.call`."""
+        seconds = self._seconds if timeout is None else min(timeout, self._seconds)
+        return self._federation.call(operation, payloads, seconds)
+
+
+REPLIES = {
+    "train": ("parameters", "loss", "samples", "sample_passes"),
+    "loss_and_gradient": ("loss", "gradient", "samples"),
+    "evaluate": ("loss", "score", "samples"),
+    "describe": ("samples",),
+    "keep": (),
+}
+"""What must be in a reply to each operation."""
+
+
+def accepted(
+    operation: str, participant: str, reply: Any, shape: tuple[int, ...]
+) -> Reply | Failure:
     """Return a reply if it can be used, and otherwise the failure to report.
 
-    Every vector of parameters must have the schema's length and, like every number, be finite:
-    one silo's NaN must not reach the others.
+    Vectors of parameters and gradients must have the shape of the parameters that were sent and,
+    like every loss, be finite: one silo's NaN must not reach the others.
     """
+    if not isinstance(reply, dict):
+        return Failure(participant, "error", f"a {type(reply).__name__} instead of a reply")
+    for key in REPLIES[operation]:
+        if key not in reply:
+            return Failure(participant, "error", f"no {key} in the reply to {operation}")
     for key, value in reply.items():
-        if isinstance(value, Tensor):
-            if value.shape != (schema.size,):
-                expected = f"{key}: {tuple(value.shape)} where ({schema.size},) is expected"
+        if key in ("parameters", "gradient", "anchor"):
+            if not isinstance(value, Tensor) or value.shape != shape:
+                given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                expected = f"{key}: {given} where {tuple(shape)} is expected"
                 return Failure(participant, "wrong shape", expected)
             if not bool(torch.isfinite(value).all()):
                 return Failure(participant, "not finite", key)
-        elif isinstance(value, float) and key == "loss" and not abs(value) < float("inf"):
-            return Failure(participant, "not finite", key)
+        elif key == "loss":
+            losses = value if isinstance(value, list) else [value]
+            if not all(isinstance(x, float) and math.isfinite(x) for x in losses):
+                return Failure(participant, "not finite", key)
+            if isinstance(value, list) != (len(shape) == 2) or len(losses) != math.prod(shape[:-1]):
+                return Failure(participant, "wrong shape", f"{len(losses)} losses")
+        elif key in ("samples", "sample_passes") and operation != "describe":
+            if not isinstance(value, int) or value < 1:
+                return Failure(participant, "error", f"{key} is {value!r}")
+        elif key == "score" and not isinstance(value, float):
+            return Failure(participant, "error", f"{key} is {value!r}")
     return reply

@@ -1,8 +1,11 @@
 """All silos in this process, one at a time or stacked on one device."""
 
-import time
-from collections.abc import Iterator, Mapping
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,15 +14,21 @@ from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import operations
+from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.federation import Failure, Payload, Reply, accepted
-from fedegoists.federation.operations import Silo, StackedTrainer, TrainSettings
+from fedegoists.federation.memory import SiloMemory
+from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
+from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
-__all__ = ["SimulatedFederation"]
+__all__ = ["Behaviour", "SimulatedFederation"]
 
 Execution = Literal["auto", "looped", "stacked"]
+
+Behaviour = Callable[[str, Reply], Any]
+"""How a silo answers an operation, given the reply an honest and healthy one would give."""
 
 
 class SimulatedFederation:
@@ -41,6 +50,9 @@ class SimulatedFederation:
         Whether stacked training computes activations with 16 bits: faster, less exact.
     graphs : bool
         Whether stacked training on a GPU replays CUDA graphs; without them it is slower.
+    behaviours : mapping of str to Behaviour
+        Silos that answer in their own way, to see what faults and lies do to the others: late,
+        never, with what is no number, or with something invented.
     """
 
     def __init__(
@@ -52,6 +64,7 @@ class SimulatedFederation:
         execution: Execution = "auto",
         bf16: bool = False,
         graphs: bool = True,
+        behaviours: Mapping[str, Behaviour] | None = None,
     ) -> None:
         trials = {"": data} if isinstance(data, SiloedData) else dict(data)
         if not trials:
@@ -67,7 +80,12 @@ class SimulatedFederation:
             execution == "auto" and (self._device.type == "cuda" or self._schema.size < 20_000)
         )
         self._bf16, self._graphs = bf16, graphs
-        self._trainers: dict[tuple[str, ...], StackedTrainer] = {}
+        self._stacks: dict[tuple[str, ...], StackedSilos] = {}
+        self._memories = {name: SiloMemory(self._schema) for name in self._silos}
+        self._behaviours = dict(behaviours or {})
+        unknown = self._behaviours.keys() - self._silos.keys()
+        if unknown:
+            raise SettingsError(f"{min(unknown)!r} is not in this federation")
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -93,151 +111,271 @@ class SimulatedFederation:
         self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None
     ) -> dict[str, Reply | Failure]:
         """Ask some participants, each with a payload of its own; see `Federation.call`."""
-        known = {"train", "loss_and_gradient", "evaluate", "describe"}
-        if operation not in known:
-            raise SettingsError(f"unknown operation {operation!r}; operations are {sorted(known)}")
+        if operation not in OPERATIONS:
+            raise SettingsError(f"unknown operation {operation!r}; operations are {OPERATIONS}")
         for participant in payloads:
             if participant not in self._silos:
                 raise SettingsError(f"{participant!r} is not in this federation")
-        if not payloads:
-            return {}
-        if operation == "describe":
-            return {participant: self._describe(participant) for participant in payloads}
-        # Only calls that ask the same of everybody can be stacked.
-        alike = len({_same_for_all(payload) for payload in payloads.values()}) == 1
-        if self._stacked and alike and timeout is None:
-            # The networks stacked on a CPU are small: threads would only wait for one another.
-            with _threads(1 if self._device.type == "cpu" else torch.get_num_threads()):
-                replies = self._call_stacked(operation, payloads)
-        else:
-            replies = self._call_looped(operation, payloads, timeout)
+        replies: dict[str, Reply | Failure] = {}
+        # Only silos that are asked the same can be stacked.
+        groups: dict[object, dict[str, Payload]] = {}
+        for participant, payload in payloads.items():
+            try:
+                prepared = self._prepared(operation, participant, payload)
+            except SettingsError as error:
+                replies[participant] = Failure(participant, "error", str(error))
+                continue
+            alone = not self._stacked or operation in ("describe", "keep")
+            groups.setdefault(participant if alone else _alike(prepared), {})[participant] = (
+                prepared
+            )
+        for group in groups.values():
+            if self._stacked and operation not in ("describe", "keep"):
+                # The networks stacked on a CPU are small: threads would only wait for one another.
+                with _threads(1 if self._device.type == "cpu" else torch.get_num_threads()):
+                    replies |= self._call_stacked(operation, group)
+            else:
+                replies |= {name: self._call_one(operation, name, group[name]) for name in group}
+        for name in self._behaviours.keys() & replies.keys():
+            replies[name] = self._misbehaved(operation, name, replies[name], payloads, timeout)
         return {
-            participant: reply
+            name: reply
             if isinstance(reply, Failure)
-            else accepted(participant, reply, self._schema)
-            for participant, reply in replies.items()
+            else self._memories[name].withhold(reply, payloads[name])
+            for name in payloads
+            for reply in [replies[name]]
         }
 
-    def _describe(self, participant: str) -> Reply:
-        silo = self._silos[participant]
-        reply: Reply = {f"{split}_samples": len(rows) for split, rows in silo.splits.items()}
-        if self._task.name != "regression":
-            labels = silo.targets[silo.splits["train"]].long()
-            classes = int(silo.targets.max().item()) + 1
-            reply["labels"] = torch.bincount(labels, minlength=classes).tolist()
-        return reply
+    def memory(self) -> dict[str, Tensor]:
+        """Return what the silos keep to themselves, by participant and slot."""
+        return {
+            f"{name}\n{slot}": value
+            for name, memory in self._memories.items()
+            for slot, value in memory.slots.items()
+        }
 
-    def _call_looped(
-        self, operation: str, payloads: Mapping[str, Payload], timeout: float | None
-    ) -> dict[str, Reply | Failure]:
-        replies: dict[str, Reply | Failure] = {}
-        for participant, payload in payloads.items():
-            began = time.perf_counter()
-            try:
-                replies[participant] = self._one(operation, participant, payload)
-            except (RuntimeError, SettingsError) as error:
-                replies[participant] = Failure(participant, "error", str(error).split("\n")[0])
-            if timeout is not None and time.perf_counter() - began > timeout:
-                replies[participant] = Failure(participant, "timeout", f"{timeout:g} s")
-        return replies
+    def restore(self, memory: Mapping[str, Tensor]) -> None:
+        """Give the silos back what they kept."""
+        for one in self._memories.values():
+            one.slots.clear()
+        for key, value in memory.items():
+            name, slot = key.split("\n")
+            self._memories[name].slots[slot] = value.to(self._device)
+
+    def personal_model(
+        self, participant: str, parameters: Tensor, personal: tuple[str, ...], slot: str
+    ) -> Tensor:
+        """Return a whole model: shared parameters, and the silo's own from its memory.
+
+        Possible here because all silos are in this process; elsewhere only the silo can do it.
+        """
+        payload = {"personal": personal, "slot": slot}
+        return self._memories[participant].fill(parameters, payload)
+
+    def _prepared(self, operation: str, participant: str, payload: Payload) -> Payload:
+        """Check a payload's tensors and put the silo's personal parameters in their places."""
+        if operation in ("describe", "keep"):
+            return payload
+        memory = self._memories[participant]
+        parameters = memory.fill(self._checked(payload["parameters"]), payload)
+        if parameters.ndim > 1 and operation != "loss_and_gradient":
+            raise SettingsError(f"{operation} takes one vector of parameters")
+        prepared = {**payload, "parameters": parameters}
+        terms = payload.get("terms")
+        if terms is not None:
+            checked = {
+                key: self._checked(getattr(terms, key))
+                for key in ("anchor", "towards", "correction")
+                if getattr(terms, key) is not None
+            }
+            # What pulls at personal parameters is where they start.
+            for key in checked.keys() - {"correction"}:
+                checked[key] = memory.fill(checked[key], payload)
+            prepared["terms"] = replace(terms, **checked)
+        return prepared
+
+    def _checked(self, tensor: Tensor) -> Tensor:
+        if tensor.ndim not in (1, 2) or tensor.shape[-1] != self._schema.size:
+            raise SettingsError(
+                f"{tuple(tensor.shape)} parameters where ({self._schema.size},) are expected"
+            )
+        return tensor.to(self._device, torch.float32)
+
+    def _call_one(self, operation: str, participant: str, payload: Payload) -> Reply | Failure:
+        try:
+            reply = self._one(operation, participant, payload)
+        except (RuntimeError, SettingsError) as error:
+            return Failure(participant, "error", str(error).split("\n")[0])
+        return accepted(operation, participant, reply, _shape(payload))
 
     def _one(self, operation: str, participant: str, payload: Payload) -> Reply:
         silo = self._silos[participant]
-        parameters = self._checked(payload["parameters"])
-        seed = operations.stream_seed(payload.get("seed", 0), participant)
+        if operation == "describe":
+            about = operations.describe(silo, direction=payload.get("direction", False))
+            return {key: value for key, value in vars(about).items() if value is not None}
+        if operation == "keep":
+            self._memories[participant].keep(payload["slot"], payload.get("source"))
+            return {}
+        parameters = payload["parameters"]
         common = (self._model, self._schema, self._task, parameters, silo)
         if operation == "train":
-            momentum = payload.get("momentum")
-            trained, speed, loss = operations.train(
+            trained = operations.train(
                 *common,
                 payload["settings"],
-                seed=seed,
+                seed=_seed(payload, participant),
                 first_step=payload.get("first_step", 0),
-                momentum=None if momentum is None else self._checked(momentum),
+                terms=payload.get("terms"),
             )
-            return _train_reply(trained, speed, loss, silo, payload["settings"], payload)
+            return _train_reply(
+                trained.parameters, trained.anchor, trained.loss, silo, payload["settings"]
+            )
         if operation == "evaluate":
             loss, score, samples = operations.evaluate(*common, payload["split"])
             return {"loss": loss, "score": score, "samples": samples}
-        loss, gradient = operations.loss_and_gradient(
-            *common,
-            split=payload.get("split", "train"),
-            batch_size=payload.get("batch_size"),
-            seed=seed,
+        losses, gradients = operations.loss_and_gradient(
+            self._model,
+            self._schema,
+            self._task,
+            parameters.reshape(-1, self._schema.size),
+            silo,
+            **_batch_options(payload),
+            seed=_seed(payload, participant),
         )
-        return {"loss": loss, "gradient": gradient}
+        return self._gradient_reply(participant, payload, losses.tolist(), gradients)
+
+    def _gradient_reply(
+        self, participant: str, payload: Payload, losses: list[float], gradients: Tensor
+    ) -> Reply:
+        parameters = payload["parameters"]
+        if payload.get("personal") and "personal_rate" in payload:
+            row = payload.get("own_row", 0)
+            own = parameters.reshape(gradients.shape)[row]
+            self._memories[participant].step(own, gradients[row], payload)
+        size = len(self._silos[participant].splits[payload.get("split", "train")])
+        samples = min(payload.get("batch_size") or size, size)
+        if parameters.ndim == 1:
+            return {"loss": losses[0], "gradient": gradients[0], "samples": samples}
+        return {"loss": losses, "gradient": gradients, "samples": samples}
 
     def _call_stacked(
         self, operation: str, payloads: Mapping[str, Payload]
     ) -> dict[str, Reply | Failure]:
         names = tuple(payloads)
         first = next(iter(payloads.values()))
-        parameters = torch.stack([self._checked(p["parameters"]) for p in payloads.values()])
-        seeds = [operations.stream_seed(first.get("seed", 0), name) for name in names]
+        seeds = [_seed(payload, name) for name, payload in payloads.items()]
         silos = [self._silos[name] for name in names]
-        if operation == "evaluate":
-            results = operations.evaluate_stacked(
-                self._model, self._schema, self._task, parameters, silos, first["split"]
-            )
-            return {
-                name: {"loss": loss, "score": score, "samples": samples}
-                for name, (loss, score, samples) in zip(names, results, strict=True)
-            }
-        if names not in self._trainers:
-            self._trainers.clear()  # a captured graph holds memory
-            self._trainers[names] = StackedTrainer(
-                self._model,
-                self._schema,
-                self._task,
-                silos,
-                bf16=self._bf16,
-                graphs=self._graphs,
-            )
-        trainer = self._trainers[names]
+        stack = self._stack(names)
         if operation == "loss_and_gradient":
-            losses, gradients = operations.loss_and_gradient_stacked(
-                trainer,
-                parameters,
-                split=first.get("split", "train"),
-                batch_size=first.get("batch_size"),
-                seeds=seeds,
+            matrices = [p["parameters"].reshape(-1, self._schema.size) for p in payloads.values()]
+            losses, gradients = stack.loss_and_gradient(
+                matrices, **_batch_options(first), seeds=seeds
             )
+            finite = torch.isfinite(torch.cat(gradients)).all(1).tolist()
+            numbers = torch.cat(losses).tolist()
+            replies: dict[str, Reply | Failure] = {}
+            start = 0
+            for name, rows in zip(names, gradients, strict=True):
+                stop = start + len(rows)
+                own = numbers[start:stop]
+                replies[name] = (
+                    self._gradient_reply(name, payloads[name], own, rows)
+                    if all(finite[start:stop]) and all(map(math.isfinite, own))
+                    else Failure(name, "not finite", "gradient")
+                )
+                start = stop
+            return replies
+        parameters = torch.stack([p["parameters"] for p in payloads.values()])
+        if operation == "evaluate":
+            results = stack.evaluate(parameters, first["split"])
             return {
-                name: {"loss": loss, "gradient": gradient}
-                for name, loss, gradient in zip(names, losses.tolist(), gradients, strict=True)
+                name: accepted(operation, name, reply, _shape(first))
+                for name, (loss, score, samples) in zip(names, results, strict=True)
+                for reply in [{"loss": loss, "score": score, "samples": samples}]
             }
-        momentum = None
-        if first.get("momentum") is not None:
-            momentum = torch.stack([self._checked(p["momentum"]) for p in payloads.values()])
-        trained, speeds, means = trainer.train(
+        trained = stack.train(
             parameters,
             first["settings"],
             seeds=seeds,
             first_step=first.get("first_step", 0),
-            momentum=momentum,
+            terms=[p["terms"] for p in payloads.values()] if first.get("terms") else (),
         )
+        finite = torch.isfinite(trained.parameters).all(1).tolist()
         return {
-            name: _train_reply(vector, speed, loss, silo, first["settings"], first)
-            for name, vector, speed, loss, silo in zip(
-                names, trained, speeds, means.tolist(), silos, strict=True
+            name: _train_reply(
+                trained.parameters[k],
+                None if trained.anchor is None else trained.anchor[k],
+                loss,
+                silos[k],
+                first["settings"],
             )
+            if finite[k] and math.isfinite(loss)
+            else Failure(name, "not finite", "parameters")
+            for k, (name, loss) in enumerate(zip(names, trained.losses.tolist(), strict=True))
         }
 
-    def _checked(self, vector: Tensor) -> Tensor:
-        if vector.shape != (self._schema.size,):
-            raise SettingsError(
-                f"{tuple(vector.shape)} parameters where ({self._schema.size},) are expected"
+    def _stack(self, names: tuple[str, ...]) -> StackedSilos:
+        if names not in self._stacks:
+            if len(self._stacks) >= MOST_STACKS:
+                self._stacks.pop(next(iter(self._stacks)))
+            self._stacks[names] = StackedSilos(
+                self._model,
+                self._schema,
+                self._task,
+                [self._silos[name] for name in names],
+                bf16=self._bf16,
+                graphs=self._graphs,
             )
-        return vector.to(self._device, torch.float32)
+        return self._stacks[names]
+
+    def _misbehaved(
+        self,
+        operation: str,
+        participant: str,
+        reply: Reply | Failure,
+        payloads: Mapping[str, Payload],
+        timeout: float | None,
+    ) -> Reply | Failure:
+        """Let a silo answer in its own way, for as long as one waits for it."""
+        if isinstance(reply, Failure):
+            return reply
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        behaviour = self._behaviours[participant]
+
+        def answer() -> None:
+            try:
+                answers.put(behaviour(operation, reply))
+            except Exception as error:  # a silo may fail in any way
+                answers.put(Failure(participant, "error", f"{type(error).__name__}: {error}"))
+
+        threading.Thread(target=answer, daemon=True).start()
+        try:
+            given = answers.get(timeout=timeout)
+        except queue.Empty:
+            return Failure(participant, "timeout", f"{timeout:g} s")
+        if isinstance(given, Failure):
+            return given
+        return accepted(operation, participant, given, _shape(payloads[participant]))
+
+
+MOST_STACKS = 4
+"""Different sets of silos that stay ready to run at once."""
+
+
+def _shape(payload: Payload) -> tuple[int, ...]:
+    return tuple(payload["parameters"].shape) if "parameters" in payload else ()
+
+
+def _seed(payload: Payload, participant: str) -> int:
+    return stream_seed(payload.get("seed", 0), participant)
+
+
+def _batch_options(payload: Payload) -> dict[str, Any]:
+    keys = ("split", "batch_size", "step", "augment")
+    return {key: payload[key] for key in keys if key in payload}
 
 
 def _train_reply(
-    trained: Tensor,
-    speed: Tensor,
-    loss: float,
-    silo: Silo,
-    settings: TrainSettings,
-    payload: Payload,
+    trained: Tensor, anchor: Tensor | None, loss: float, silo: Silo, settings: TrainSettings
 ) -> Reply:
     size = len(silo.splits["train"])
     reply: Reply = {
@@ -246,8 +384,8 @@ def _train_reply(
         "samples": size,
         "sample_passes": settings.steps * min(settings.batch_size, size),
     }
-    if payload.get("keep_momentum"):
-        reply["momentum"] = speed
+    if anchor is not None:
+        reply["anchor"] = anchor
     return reply
 
 
@@ -261,9 +399,10 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _same_for_all(payload: Payload) -> tuple[Any, ...]:
+def _alike(payload: Payload) -> tuple[object, ...]:
+    """Return what must be equal for two silos to be stacked: all but their tensors."""
     return tuple(
-        (key, value is not None if isinstance(value, Tensor) else value)
+        (key, value.kind if isinstance(value, LocalTerms) else value)
         for key, value in sorted(payload.items())
         if key != "parameters"
     )
@@ -320,6 +459,7 @@ def _silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict[str, 
                         ("test", silo.test),
                     )
                 },
+                trial.classes,
             )
     return silos
 

@@ -4,55 +4,43 @@ McMahan, Moore, Ramage, Hampson and Agüera y Arcas, "Communication-Efficient Le
 Networks from Decentralized Data", AISTATS 2017, Algorithm 1.
 """
 
-from dataclasses import dataclass, field
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import ClassVar
 
 from fedegoists.federation.federation import Federation
-from fedegoists.federation.operations import TrainSettings
 from fedegoists.methods.method import (
     Coalitions,
+    MethodSettings,
+    Paper,
     RoundReport,
     State,
+    in_company,
     mixing_matrix,
-    train_everybody,
-    with_traffic,
+    train_silos,
 )
 
 __all__ = ["FedAvg"]
 
 
 @dataclass(frozen=True)
-class FedAvg:
-    """Average the models of each coalition after every round, in proportion to training samples.
+class FedAvg(MethodSettings):
+    """Average the models of each coalition after every round, in proportion to training samples."""
 
-    Attributes
-    ----------
-    personal : tuple of str
-        Parameters whose names start so are never averaged: each participant keeps its own.
-    """
-
-    settings: TrainSettings = field(default_factory=TrainSettings)
-    personal: tuple[str, ...] = ()
-    name: str = "fedavg"
-
-    def start(self, initial: Tensor) -> State:
-        """Return the state before the first round."""
-        return State(0, {"parameters": initial})
+    key: ClassVar[str] = "fedavg"
+    summary: ClassVar[str] = "train from a shared model, average by sample count"
+    paper: ClassVar[Paper] = Paper(
+        "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+        "McMahan, Moore, Ramage, Hampson, Agüera y Arcas",
+        "AISTATS 2017",
+    )
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
         """Train everybody, then w_i ← Σ_j (n_j / Σ n) w_j over i's coalition."""
-        rows, report, samples = train_everybody(federation, state, self.settings, seed)
-        mixing = mixing_matrix(coalitions, federation.participants, samples).to(rows.device)
-        mixed = mixing @ rows
-        if self.personal:
-            own = federation.schema.mask(self.personal).to(rows.device)
-            mixed = torch.where(own, rows, mixed)
-        shared = federation.schema.size
-        if self.personal:
-            shared -= int(federation.schema.mask(self.personal).sum())
-        report = with_traffic(report, federation.participants, shared)
-        return State(state.round + 1, {"parameters": mixed}), report
+        trained = train_silos(self, federation, state, seed)
+        mixing = mixing_matrix(coalitions, federation.participants, trained.samples)
+        report = trained.report.with_traffic(
+            in_company(coalitions, federation.participants), self.shared_size(federation)
+        )
+        return state.after(parameters=mixing.to(trained.rows.device) @ trained.rows), report

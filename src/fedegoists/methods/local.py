@@ -1,26 +1,33 @@
 """Local: every participant trains on its own data only."""
 
-from dataclasses import dataclass, field
-
-from torch import Tensor
+from dataclasses import dataclass
+from typing import ClassVar
 
 from fedegoists.federation.federation import Federation
-from fedegoists.federation.operations import TrainSettings
-from fedegoists.methods.method import Coalitions, RoundReport, State, train_everybody
+from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, train_silos
 
 __all__ = ["Local"]
 
 
 @dataclass(frozen=True)
-class Local:
-    """Train alone; the yardstick for every other method. Nothing is sent anywhere."""
+class Local(MethodSettings):
+    """Train alone; the yardstick for every other method. Nothing goes to another participant.
 
-    settings: TrainSettings = field(default_factory=TrainSettings)
-    name: str = "local"
+    Attributes
+    ----------
+    alias : str
+        Another name, where this is the fine-tuning of some other method's models.
+    """
 
-    def start(self, initial: Tensor) -> State:
-        """Return the state before the first round."""
-        return State(0, {"parameters": initial})
+    alias: str = ""
+
+    key: ClassVar[str] = "local"
+    summary: ClassVar[str] = "own data only"
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+        return self.alias or self.key
 
     def round(
         self,
@@ -30,5 +37,5 @@ class Local:
         seed: int,
     ) -> tuple[State, RoundReport]:
         """Train everybody for a round, exactly as in a coalition of one."""
-        rows, report, _ = train_everybody(federation, state, self.settings, seed)
-        return State(state.round + 1, {"parameters": rows}), report
+        trained = train_silos(self, federation, state, seed)
+        return state.after(parameters=trained.rows), trained.report

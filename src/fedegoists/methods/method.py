@@ -1,21 +1,34 @@
 """The shape all methods have: settings, a state that is handed in and out, and one round at a time.
 
-A method is server-side code over a federation. It keeps nothing between rounds but its state, whose
-tensors have one row per participant, so that a run can be stopped, stored and continued anywhere.
+A method is server-side code over a federation. It keeps nothing between rounds but its state, so
+that a run can be stopped, stored and continued anywhere.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from fedegoists.errors import PartitionError
+from fedegoists.errors import PartitionError, SettingsError
 from fedegoists.federation.federation import Failure, Federation
-from fedegoists.federation.operations import TrainSettings
+from fedegoists.federation.operations import LocalTerms, TrainSettings
 
-__all__ = ["Method", "RoundReport", "State", "mixing_matrix", "train_everybody"]
+__all__ = [
+    "Coalitions",
+    "Method",
+    "MethodSettings",
+    "Paper",
+    "RoundReport",
+    "State",
+    "Trained",
+    "in_company",
+    "mixing_matrix",
+    "setting",
+    "train_silos",
+]
 
 Coalitions = Sequence[Sequence[str]]
 
@@ -29,7 +42,8 @@ class State:
     round : int
         How many rounds are done.
     tensors : mapping of str to Tensor
-        Matrices with a row per participant; ``parameters`` holds the models to evaluate.
+        ``parameters`` holds the models to evaluate, one row per participant; initial values stand
+        where silos keep personal parameters to themselves.
     """
 
     round: int
@@ -40,16 +54,58 @@ class State:
         """The personal models, one row per participant."""
         return self.tensors["parameters"]
 
+    def after(self, **tensors: Tensor) -> "State":
+        """Return the state one round later with some tensors changed."""
+        return State(self.round + 1, {**self.tensors, **tensors})
+
 
 @dataclass(frozen=True)
 class RoundReport:
     """What happened in a round: losses, who failed, and what was spent by each participant."""
 
-    losses: Mapping[str, float]
+    losses: Mapping[str, float] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     sample_passes: Mapping[str, int] = field(default_factory=dict)
     bytes_sent: Mapping[str, int] = field(default_factory=dict)
     bytes_received: Mapping[str, int] = field(default_factory=dict)
+
+    def __or__(self, other: "RoundReport") -> "RoundReport":
+        """Return both reports as one: amounts are added, a failure is reported once."""
+        failed = {failure.participant for failure in self.failures}
+        added = tuple(f for f in other.failures if f.participant not in failed)
+        return RoundReport(
+            {**self.losses, **other.losses},
+            self.failures + added,
+            _added(self.sample_passes, other.sample_passes),
+            _added(self.bytes_sent, other.bytes_sent),
+            _added(self.bytes_received, other.bytes_received),
+        )
+
+    def with_traffic(
+        self, names: Iterable[str], numbers: int, *, sent: int = 1, received: int = 1
+    ) -> "RoundReport":
+        """Return a report in which `names` received and, if they answered, sent some vectors."""
+        size = 4 * numbers
+        names = list(names)
+        answered = [name for name in names if name in self.losses]
+        return replace(
+            self,
+            bytes_sent=_added(self.bytes_sent, dict.fromkeys(answered, sent * size)),
+            bytes_received=_added(self.bytes_received, dict.fromkeys(names, received * size)),
+        )
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a method comes from."""
+
+    title: str
+    authors: str
+    venue: str
 
 
 class Method(Protocol):
@@ -63,13 +119,97 @@ class Method(Protocol):
     def settings(self) -> TrainSettings:
         """How silos train locally."""
 
-    def start(self, initial: Tensor) -> State:
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """Parameters whose names start so never leave a silo."""
+
+    def start(
+        self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
+    ) -> State:
         """Return the state before the first round; `initial` has one row per participant."""
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
         """Carry out one round."""
+
+
+def setting(
+    default: Any, meaning: str, low: float = -math.inf, high: float = math.inf, kind: str = ""
+) -> Any:
+    """Declare a setting of a method: its published default, what it means, and its range."""
+    return field(
+        default=default, metadata={"meaning": meaning, "low": low, "high": high, "kind": kind}
+    )
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """What all methods can be given; a method adds its own settings.
+
+    Attributes
+    ----------
+    settings : TrainSettings
+        How silos train locally.
+    personal : tuple of str
+        Parameters whose names start so never leave a silo: each participant has its own.
+    """
+
+    settings: TrainSettings = field(default_factory=TrainSettings)
+    personal: tuple[str, ...] = ()
+
+    key: ClassVar[str]
+    summary: ClassVar[str]
+    paper: ClassVar[Paper | None] = None
+
+    @property
+    def name(self) -> str:
+        """The name in tables and on the command line."""
+        return self.key
+
+    def __post_init__(self) -> None:
+        for declared in self.declared():
+            value, low, high = getattr(self, declared.name), *_range(declared)
+            if isinstance(value, int | float) and not low <= value <= high:
+                raise SettingsError(
+                    f"{self.key}: {declared.name} is {value}; expected {low:g} to {high:g}"
+                )
+
+    @classmethod
+    def declared(cls) -> list[Any]:
+        """Return the method's own settings, with their metadata."""
+        return [declared for declared in fields(cls) if "meaning" in declared.metadata]
+
+    def start(
+        self,
+        federation: Federation,  # noqa: ARG002 - some methods ask silos first
+        coalitions: Coalitions,  # noqa: ARG002
+        initial: Tensor,
+        seed: int,  # noqa: ARG002
+    ) -> State:
+        """Return the state before the first round."""
+        return State(0, {"parameters": initial})
+
+    def shared_size(self, federation: Federation) -> int:
+        """Return how many numbers travel when a model does."""
+        size = federation.schema.size
+        return size - int(federation.schema.mask(self.personal).sum()) if self.personal else size
+
+
+def _range(declared: Any) -> tuple[float, float]:
+    return declared.metadata["low"], declared.metadata["high"]
+
+
+def in_company(coalitions: Coalitions, participants: Sequence[str]) -> list[str]:
+    """Return, in the federation's order, who is not alone in a coalition.
+
+    Whoever is alone trains locally, whatever the method.
+    """
+    covered = [name for group in coalitions for name in group]
+    if sorted(covered) != sorted(participants):
+        raise PartitionError("the coalitions are not a partition of the federation's participants")
+    accompanied = {name for group in coalitions if len(group) > 1 for name in group}
+    return [name for name in participants if name in accompanied]
 
 
 def mixing_matrix(
@@ -86,10 +226,8 @@ def mixing_matrix(
     >>> mixing_matrix([["a", "b"], ["c"]], ["a", "b", "c"], {"a": 1, "b": 3, "c": 1}).tolist()
     [[0.25, 0.75, 0.0], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
     """
+    in_company(coalitions, participants)
     position = {name: k for k, name in enumerate(participants)}
-    covered = [name for group in coalitions for name in group]
-    if sorted(covered) != sorted(participants):
-        raise PartitionError("the coalitions are not a partition of the federation's participants")
     matrix = torch.zeros(len(participants), len(participants), dtype=torch.float64)
     for group in coalitions:
         rows = torch.tensor([position[name] for name in group])
@@ -101,42 +239,89 @@ def mixing_matrix(
     return matrix.float()
 
 
-def train_everybody(
-    federation: Federation, state: State, settings: TrainSettings, seed: int
-) -> tuple[Tensor, RoundReport, Mapping[str, float]]:
-    """Have every silo train from its row; who fails keeps its row.
+@dataclass(frozen=True)
+class Trained:
+    """What came back from training.
 
-    Returns the new rows, what happened, and the number of training samples of everybody who
-    answered. The momentum starts at zero in every round.
+    Attributes
+    ----------
+    rows : Tensor
+        One model per participant of the federation; who failed or was not asked keeps its row.
+    anchors : Tensor
+        The anchors of the local terms, in the same way, where they moved.
+    samples : dict
+        The number of training samples of everybody who answered.
+    report : RoundReport
+        Without traffic, which depends on the method.
+    """
+
+    rows: Tensor
+    anchors: Tensor
+    samples: dict[str, float]
+    report: RoundReport
+
+
+def train_silos(
+    method: Method,
+    federation: Federation,
+    state: State,
+    seed: int,
+    *,
+    names: Sequence[str] | None = None,
+    rows: Tensor | None = None,
+    settings: TrainSettings | None = None,
+    terms: Mapping[str, LocalTerms] | None = None,
+) -> Trained:
+    """Have silos train for a round, each from its row.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Who trains; everybody if left out.
+    rows : Tensor
+        Where each participant starts; the state's models if left out.
+    settings : TrainSettings
+        Those of the method if left out.
+    terms : mapping of str to LocalTerms
+        What is added to each silo's loss.
     """
     participants = federation.participants
-    payloads = {
+    names = participants if names is None else names
+    rows = state.parameters if rows is None else rows
+    settings = method.settings if settings is None else settings
+    position = {name: k for k, name in enumerate(participants)}
+    payloads: dict[str, dict[str, Any]] = {
         name: {
-            "parameters": state.parameters[k],
+            "parameters": rows[position[name]],
             "settings": settings,
             "seed": f"{seed}/{state.round}",
             "first_step": state.round * settings.steps,
+            **personal_part(method),
         }
-        for k, name in enumerate(participants)
+        for name in names
     }
+    if terms is not None:
+        for name in names:
+            payloads[name]["terms"] = terms[name]
     replies = federation.call("train", payloads)
-    rows = state.parameters.clone()
+    withheld = federation.schema.mask(method.personal).to(rows.device)
+    before, rows, anchors = rows, rows.clone(), rows.clone()
     losses, passes, samples, failures = {}, {}, {}, []
-    for k, name in enumerate(participants):
+    for name in names:
         reply = replies.get(name, Failure(name, "timeout"))
         if isinstance(reply, Failure):
             failures.append(reply)
             continue
-        rows[k] = reply["parameters"]
+        k = position[name]
+        rows[k] = torch.where(withheld, before[k], reply["parameters"])
+        if "anchor" in reply:
+            anchors[k] = torch.where(withheld, before[k], reply["anchor"])
         losses[name] = reply["loss"]
         passes[name] = reply["sample_passes"]
         samples[name] = float(reply["samples"])
-    return rows, RoundReport(losses, tuple(failures), passes), samples
+    return Trained(rows, anchors, samples, RoundReport(losses, tuple(failures), passes))
 
 
-def with_traffic(report: RoundReport, participants: Sequence[str], size: int) -> RoundReport:
-    """Return a report in which everybody received and sent one vector of `size` floats."""
-    answered = dict.fromkeys(report.losses, 4 * size)
-    return replace(
-        report, bytes_sent=answered, bytes_received=dict.fromkeys(participants, 4 * size)
-    )
+def personal_part(method: Method) -> dict[str, Any]:
+    """Return what a payload says about parameters that stay in the silo."""
+    return {"personal": method.personal, "slot": method.name} if method.personal else {}

@@ -1,0 +1,60 @@
+"""Which samples a step uses: a function of a seed, the same wherever a silo lives."""
+
+import hashlib
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+__all__ = ["augmentation_draws", "batch_at", "batch_plan", "stream_seed"]
+
+
+def stream_seed(*parts: object) -> int:
+    """Return a seed from words and numbers; the same everywhere, unlike Python's hash."""
+    text = "\0".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+def batch_plan(
+    size: int, batch_size: int, steps: int, seed: int, repeat: int = 1
+) -> npt.NDArray[np.int64]:
+    """Return which of `size` samples each step uses: one pass after the other in a new order.
+
+    With `repeat`, so many steps in a row use the same batch.
+
+    Examples
+    --------
+    >>> batch_plan(5, 2, 3, seed=0).shape
+    (3, 2)
+    """
+    batch = min(batch_size, size)
+    batches = -(-steps // repeat)
+    rng = np.random.default_rng(seed)
+    passes = -(-batch * batches // size)
+    order = np.concatenate([rng.permutation(size) for _ in range(passes)])
+    return np.repeat(order[: batches * batch].reshape(batches, batch), repeat, axis=0)[:steps]
+
+
+def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the batch of one step of many; without a batch size, all samples.
+
+    Every pass has a new order; what is left at its end and does not fill a batch is dropped.
+    """
+    if batch_size is None or batch_size >= size:
+        return np.arange(size)
+    number, place = divmod(step, size // batch_size)
+    return _order(size, seed, number)[place * batch_size : (place + 1) * batch_size]
+
+
+@lru_cache(maxsize=1024)
+def _order(size: int, seed: int, number: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng([seed, number]).permutation(size)
+
+
+def augmentation_draws(shape: tuple[int, ...], seed: int) -> Tensor:
+    """Return a flip (0 or 1) and two shifts (0 to 8) for each image."""
+    rng = np.random.default_rng(stream_seed(seed, "augment"))
+    flips = rng.integers(0, 2, (*shape, 1))
+    return torch.from_numpy(np.concatenate([flips, rng.integers(0, 9, (*shape, 2))], -1))

@@ -1,0 +1,81 @@
+"""What a silo keeps to itself between calls: its personal parameters.
+
+A payload with ``personal`` names parameters that never leave the silo. The silo puts its own values
+in their place before it computes anything, keeps what becomes of them under the payload's ``slot``,
+and sends zeros instead.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedegoists.federation.federation import Payload, Reply
+from fedegoists.learning.parameters import ParameterSchema
+
+__all__ = ["SiloMemory"]
+
+
+@lru_cache(maxsize=64)
+def _places(schema: ParameterSchema, prefixes: Sequence[str]) -> Tensor:
+    return schema.mask(prefixes).nonzero()[:, 0]
+
+
+class SiloMemory:
+    """One silo's personal parameters, by slot.
+
+    Examples
+    --------
+    >>> memory = SiloMemory(ParameterSchema(("body", "output"), ((2,), (1,))))
+    >>> payload = {"personal": ("output",), "slot": "fedper"}
+    >>> memory.withhold({"parameters": torch.tensor([1.0, 2.0, 3.0])}, payload)
+    {'parameters': tensor([1., 2., 0.])}
+    >>> memory.fill(torch.tensor([5.0, 5.0, 5.0]), payload)
+    tensor([5., 5., 3.])
+    """
+
+    def __init__(self, schema: ParameterSchema) -> None:
+        self._schema = schema
+        self.slots: dict[str, Tensor] = {}
+
+    def fill(self, parameters: Tensor, payload: Payload) -> Tensor:
+        """Return parameters with the silo's own values where the payload has personal ones."""
+        kept = self.slots.get(payload["slot"]) if payload.get("personal") else None
+        if kept is None:
+            return parameters
+        filled = parameters.clone()
+        filled[..., self._personal(payload, parameters)] = kept.to(parameters.device)
+        return filled
+
+    def withhold(self, reply: Reply, payload: Payload) -> Reply:
+        """Keep the personal part of what was trained, and return the reply without it."""
+        if not payload.get("personal"):
+            return reply
+        shown: dict[str, Any] = dict(reply)
+        for key, value in reply.items():
+            if isinstance(value, Tensor):
+                places = self._personal(payload, value)
+                if key == "parameters":
+                    self.slots[payload["slot"]] = value[places].clone()
+                shown[key] = value.clone()
+                shown[key][..., places] = 0.0
+        return shown
+
+    def step(self, parameters: Tensor, gradient: Tensor, payload: Payload) -> None:
+        """Take one step of descent with the personal part, at the payload's ``personal_rate``."""
+        places = self._personal(payload, gradient)
+        moved = parameters[places] - payload["personal_rate"] * gradient[places]
+        if bool(torch.isfinite(moved).all()):
+            self.slots[payload["slot"]] = moved
+
+    def keep(self, slot: str, source: str | None) -> None:
+        """Copy another slot to this one, or empty it."""
+        if source is not None and source in self.slots:
+            self.slots[slot] = self.slots[source]
+        elif source is None:
+            self.slots.pop(slot, None)
+
+    def _personal(self, payload: Payload, like: Tensor) -> Tensor:
+        return _places(self._schema, tuple(payload["personal"])).to(like.device)

@@ -1,0 +1,333 @@
+"""The operations of many silos at once: one pass of `vmap`, replayed as a CUDA graph on a GPU."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedegoists.federation.batches import augmentation_draws, batch_at, batch_plan, stream_seed
+from fedegoists.federation.operations import (
+    CHUNK,
+    TINY,
+    LocalTerms,
+    Silo,
+    TrainSettings,
+    augmented,
+    learning_rates,
+    loss_of,
+)
+from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.learning.task import Task
+
+__all__ = ["StackedSilos", "TrainedRows"]
+
+
+@dataclass(frozen=True)
+class TrainedRows:
+    """What training leaves, with one row, anchor and mean loss for each silo."""
+
+    parameters: Tensor
+    anchor: Tensor | None
+    losses: Tensor
+
+
+class StackedSilos:
+    """Some silos whose operations run at once.
+
+    Batches are gathered on the device from the one shared copy of the samples; nothing returns to
+    the host before a round is over.
+
+    Parameters
+    ----------
+    bf16 : bool
+        Whether to compute activations with 16 bits.
+    graphs : bool
+        Whether to replay CUDA graphs on a GPU.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        schema: ParameterSchema,
+        task: Task,
+        silos: Sequence[Silo],
+        *,
+        bf16: bool = False,
+        graphs: bool = True,
+    ) -> None:
+        self._model, self._schema, self._task, self._silos = model, schema, task, silos
+        self._graphs = graphs and silos[0].targets.device.type == "cuda"
+        # Batches are drawn on the host, so positions are needed there.
+        self._positions = {
+            split: [silo.splits[split].cpu().numpy() for silo in silos]
+            for split in ("train", "validation", "test")
+        }
+        loss = loss_of(model, schema, task, bf16=bf16)
+        self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
+        self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
+        self._captured: dict[object, _Captured] = {}
+
+    def train(
+        self,
+        parameters: Tensor,
+        settings: TrainSettings,
+        *,
+        seeds: Sequence[int],
+        first_step: int = 0,
+        terms: Sequence[LocalTerms] = (),
+    ) -> TrainedRows:
+        """Train every silo from its row."""
+        device = parameters.device
+        terms = terms or [LocalTerms()] * len(self._silos)
+        plans = [
+            own[batch_plan(len(own), settings.batch_size, settings.steps, seed, term.inner_steps)]
+            for own, seed, term in zip(self._positions["train"], seeds, terms, strict=True)
+        ]
+        plan, weights = _padded(plans)
+        state = {
+            "parameters": parameters.clone(),
+            "momentum": torch.zeros_like(parameters),
+            "losses": torch.zeros(len(plans), device=device),
+            "plan": plan.transpose(0, 1).contiguous().to(device),
+            "rates": torch.tensor(learning_rates(settings, first_step), device=device),
+            "step": torch.zeros(1, dtype=torch.int64, device=device),
+        }
+        if weights is not None:
+            state["weights"] = weights.to(device)
+        if settings.augment:
+            draws = torch.zeros(*state["plan"].shape, 3, dtype=torch.int64)
+            for k, (rows, seed) in enumerate(zip(plans, seeds, strict=True)):
+                draws[:, k, : rows.shape[1]] = augmentation_draws(rows.shape, seed)
+            state["draws"] = draws.to(device)
+        _add_terms(state, terms, settings.steps)
+        key = ("train", settings.steps, settings.momentum, settings.weight_decay)
+        state = self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
+        return TrainedRows(
+            state["parameters"], state.get("anchor"), state["losses"] / settings.steps
+        )
+
+    def _step(self, state: dict[str, Tensor], settings: TrainSettings) -> None:
+        """Take one step of every silo, in place."""
+        parameters, momentum, step = state["parameters"], state["momentum"], state["step"]
+        inputs, targets = self._silos[0].batch(state["plan"].index_select(0, step)[0])
+        if "draws" in state:
+            inputs = _augmented(inputs, state["draws"].index_select(0, step)[0])
+        gradients, losses = self._gradients(parameters, inputs, targets, state.get("weights"))
+        if settings.weight_decay:
+            gradients = gradients + settings.weight_decay * parameters
+        if "anchor" in state:
+            gradients = gradients + state["pull"] * (parameters - state["anchor"])
+        if "towards" in state:
+            gradients = gradients - state["attraction"] * _cosine_gradient(
+                parameters, state["towards"]
+            )
+        if "correction" in state:
+            gradients = gradients + state["correction"]
+        momentum.mul_(settings.momentum).add_(gradients)
+        parameters.sub_(state["rates"].index_select(0, step) * momentum)
+        if "anchor_rates" in state:
+            rate = state["anchor_rates"].index_select(0, step)
+            state["anchor"].sub_(rate * state["pull"] * (state["anchor"] - parameters))
+        state["losses"].add_(losses)
+        step.add_(1)
+
+    def loss_and_gradient(
+        self,
+        parameters: Sequence[Tensor],
+        *,
+        split: str = "train",
+        batch_size: int | None = None,
+        step: int = 0,
+        augment: bool = False,
+        seeds: Sequence[int],
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return losses and gradients of each silo at each row of its own matrix of parameters."""
+        counts = [len(rows) for rows in parameters]
+        batches = [
+            own[batch_at(len(own), batch_size, step, seed)]
+            for own, seed in zip(self._positions[split], seeds, strict=True)
+        ]
+        plan, weights = _padded([batch[None] for batch in batches])
+        device = parameters[0].device
+        rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(device)
+        together = torch.cat(list(parameters))
+        state = {
+            "parameters": together,
+            "plan": plan[:, 0].to(device)[rows],
+            "gradients": torch.empty_like(together),
+            "losses": torch.empty(len(together), device=device),
+        }
+        if weights is not None:
+            state["weights"] = weights.to(device)[rows]
+        if augment:
+            draws = torch.zeros(*plan[:, 0].shape, 3, dtype=torch.int64)
+            for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
+                draws[k, : len(batch)] = augmentation_draws(batch.shape, stream_seed(seed, step))
+            state["draws"] = draws.to(device)[rows]
+        state = self._repeated("loss_and_gradient", self._measure, state, 1)
+        return (
+            list(torch.split(state["losses"], counts)),
+            list(torch.split(state["gradients"], counts)),
+        )
+
+    def _measure(self, state: dict[str, Tensor]) -> None:
+        inputs, targets = self._silos[0].batch(state["plan"])
+        if "draws" in state:
+            inputs = _augmented(inputs, state["draws"])
+        gradients, losses = self._gradients(
+            state["parameters"], inputs, targets, state.get("weights")
+        )
+        state["gradients"].copy_(gradients)
+        state["losses"].copy_(losses)
+
+    def _gradients(
+        self,
+        parameters: Tensor,
+        inputs: tuple[Tensor, ...],
+        targets: Tensor,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        pair: tuple[Tensor, Tensor]
+        if weights is None:
+            pair = self._even(parameters, inputs, targets)
+        else:
+            pair = self._weighted(parameters, inputs, targets, weights)
+        return pair
+
+    @torch.no_grad()
+    def evaluate(self, parameters: Tensor, split: str) -> list[tuple[float, float, int]]:
+        """Return mean loss, metric and number of samples of every silo."""
+
+        def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+            out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
+            return out
+
+        rows = self._positions[split]
+        plan, _ = _padded([own[None] for own in rows])
+        positions = plan[:, 0].to(parameters.device)
+        parts = []
+        for chunk in torch.split(positions, max(CHUNK // 4, CHUNK * 10 // len(rows)), 1):
+            inputs, _ = self._silos[0].batch(chunk)
+            parts.append(vmap(outputs_of)(parameters, inputs))
+        outputs = torch.cat(parts, 1)
+        results = []
+        for k, silo in enumerate(self._silos):
+            output, target = outputs[k, : len(rows[k])], silo.targets[silo.splits[split]]
+            loss, score = self._task.loss(output, target).item(), self._task.score(output, target)
+            results.append((loss, score, len(rows[k])))
+        return results
+
+    def _repeated(
+        self,
+        kind: object,
+        function: Callable[[dict[str, Tensor]], None],
+        state: dict[str, Tensor],
+        times: int,
+    ) -> dict[str, Tensor]:
+        """Apply a function that works in place some times; on a GPU by replaying a capture."""
+        if not self._graphs:
+            for _ in range(times):
+                function(state)
+            return state
+        key = (kind, tuple((name, tuple(value.shape)) for name, value in state.items()))
+        if key not in self._captured:
+            if len(self._captured) >= MOST_CAPTURED:
+                self._captured.pop(next(iter(self._captured)))
+            self._captured[key] = _Captured(function, state)
+        return self._captured[key].replay(state, times)
+
+
+MOST_CAPTURED = 4
+"""Captured steps hold memory; a method uses three at most."""
+
+
+class _Captured:
+    """A function on named tensors, in place, captured once and replayed on others like them."""
+
+    def __init__(
+        self, function: Callable[[dict[str, Tensor]], None], state: dict[str, Tensor]
+    ) -> None:
+        self._static = {name: value.clone() for name, value in state.items()}
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # warm up, as capturing demands
+            for _ in range(3):
+                self._copy(state)
+                function(self._static)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._graph = torch.cuda.CUDAGraph()
+        self._copy(state)
+        with torch.cuda.graph(self._graph):
+            function(self._static)
+
+    def _copy(self, state: dict[str, Tensor]) -> None:
+        for name, value in state.items():
+            self._static[name].copy_(value)
+
+    def replay(self, state: dict[str, Tensor], times: int) -> dict[str, Tensor]:
+        self._copy(state)
+        for _ in range(times):
+            self._graph.replay()
+        return {name: value.clone() for name, value in self._static.items()}
+
+
+def _add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int) -> None:
+    """Add what terms of one kind need to the tensors of training."""
+    like = state["parameters"]
+
+    def column(values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
+
+    first = terms[0]
+    if first.anchor is not None:
+        state["anchor"] = torch.stack([t.anchor for t in terms if t.anchor is not None]).to(like)
+        state["pull"] = column([t.pull for t in terms])
+        if first.anchor_rate:
+            rates = [
+                first.anchor_rate * ((step + 1) % first.inner_steps == 0) for step in range(steps)
+            ]
+            state["anchor_rates"] = column(rates)[:, 0]
+    if first.towards is not None:
+        state["towards"] = torch.stack([t.towards for t in terms if t.towards is not None]).to(like)
+        state["attraction"] = column([t.attraction for t in terms])
+    if first.correction is not None:
+        corrections = [t.correction for t in terms if t.correction is not None]
+        state["correction"] = torch.stack(corrections).to(like)
+
+
+def _augmented(inputs: tuple[Tensor, ...], draws: Tensor) -> tuple[Tensor, ...]:
+    """Flip and shift the images of every silo."""
+    images = inputs[0]
+    flat = augmented(images.flatten(0, 1), draws.flatten(0, 1))
+    return (flat.reshape(images.shape), *inputs[1:])
+
+
+def _cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
+    """Return the gradient of cos(w, t) for each row w: t/|w||t| − cos · w/|w|²."""
+    length = rows.norm(dim=1, keepdim=True).clamp_min(TINY)
+    other = targets.norm(dim=1, keepdim=True).clamp_min(TINY)
+    product = (rows * targets).sum(1, keepdim=True)
+    gradient: Tensor = targets / (length * other) - product / (length**3 * other) * rows
+    return gradient
+
+
+def _padded(plans: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, Tensor | None]:
+    """Return plans (steps × batch) as one tensor, and the weight of each entry of uneven batches.
+
+    Padding repeats a silo's own first sample: with another silo's, a broken number there would
+    reach this one in spite of its weight of zero.
+    """
+    widths = [plan.shape[1] for plan in plans]
+    if len(set(widths)) == 1:
+        return torch.from_numpy(np.stack(plans)), None
+    positions = np.empty((len(plans), plans[0].shape[0], max(widths)), dtype=np.int64)
+    weights = torch.zeros(len(plans), max(widths))
+    for k, plan in enumerate(plans):
+        positions[k] = plan[0, 0]
+        positions[k, :, : widths[k]] = plan
+        weights[k, : widths[k]] = 1 / widths[k]
+    return torch.from_numpy(positions), weights

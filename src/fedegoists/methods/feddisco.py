@@ -1,0 +1,113 @@
+"""FedDisco: average with less weight for silos whose labels are unevenly distributed.
+
+Ye, Xu, Wang, Xu, Chen and Wang, "FedDisco: Federated Learning with Discrepancy-Aware
+Collaboration", ICML 2023, equation 7.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedegoists.federation.federation import Failure, Federation
+from fedegoists.methods.method import (
+    Coalitions,
+    MethodSettings,
+    Paper,
+    RoundReport,
+    State,
+    in_company,
+    mixing_matrix,
+    setting,
+    train_silos,
+)
+
+__all__ = ["FedDisco"]
+
+
+@dataclass(frozen=True)
+class FedDisco(MethodSettings):
+    """Weights ∝ ReLU(n_k/N − a·d_k + b), with d_k the KL divergence of k's labels from uniform.
+
+    Where all weights are zero, data shares are used. A regression has no labels to count: then
+    d_k = 0 for everybody.
+    """
+
+    a: float = setting(0.5, "how much discrepancy lowers a weight", 0, math.inf)
+    b: float = setting(0.1, "what every weight gets in addition", 0, math.inf)
+
+    key: ClassVar[str] = "feddisco"
+    summary: ClassVar[str] = "FedAvg with weights lowered by label imbalance"
+    paper: ClassVar[Paper] = Paper(
+        "FedDisco: Federated Learning with Discrepancy-Aware Collaboration",
+        "Ye, Xu, Wang, Xu, Chen, Wang",
+        "ICML 2023",
+    )
+
+    def start(
+        self,
+        federation: Federation,
+        coalitions: Coalitions,  # noqa: ARG002 - silos are asked one by one
+        initial: Tensor,
+        seed: int,  # noqa: ARG002
+    ) -> State:
+        """Ask every silo for its label counts; who does not answer is taken as balanced."""
+        replies = federation.call("describe", {name: {} for name in federation.participants})
+        values = []
+        for name in federation.participants:
+            reply = replies.get(name, Failure(name, "timeout"))
+            counts = [] if isinstance(reply, Failure) else reply.get("labels", [])
+            values.append([divergence_from_uniform(counts)])
+        discrepancy = torch.tensor(values, device=initial.device)
+        return State(0, {"parameters": initial, "discrepancy": discrepancy})
+
+    def round(
+        self, federation: Federation, coalitions: Coalitions, state: State, seed: int
+    ) -> tuple[State, RoundReport]:
+        """Train as FedAvg does, then average with the weights of equation 7."""
+        participants = federation.participants
+        trained = train_silos(self, federation, state, seed)
+        values = state.tensors["discrepancy"][:, 0].tolist()
+        discrepancy = dict(zip(participants, values, strict=True))
+        weights: dict[str, float] = {}
+        for group in coalitions:
+            weights |= self.weights(group, trained.samples, discrepancy)
+        mixing = mixing_matrix(coalitions, participants, weights).to(trained.rows.device)
+        report = trained.report.with_traffic(
+            in_company(coalitions, participants), self.shared_size(federation)
+        )
+        return state.after(parameters=mixing @ trained.rows), report
+
+    def weights(
+        self,
+        group: Sequence[str],
+        samples: Mapping[str, float],
+        discrepancy: Mapping[str, float],
+    ) -> dict[str, float]:
+        """Return the weights of a coalition's members that answered, not yet normalised."""
+        present = [name for name in group if name in samples]
+        total = sum(samples[name] for name in present)
+        shares = {name: samples[name] / total for name in present}
+        raw = {
+            name: max(shares[name] - self.a * discrepancy[name] + self.b, 0.0) for name in present
+        }
+        return raw if sum(raw.values()) > 0 else shares
+
+
+def divergence_from_uniform(counts: Sequence[int]) -> float:
+    """Return the Kullback-Leibler divergence of label counts from equal ones.
+
+    Examples
+    --------
+    >>> divergence_from_uniform([5, 5])
+    0.0
+    >>> round(divergence_from_uniform([8, 0, 0, 0]), 4)  # log 4
+    1.3863
+    """
+    total = sum(counts)
+    if not total:
+        return 0.0
+    return sum(c / total * math.log(c / total * len(counts)) for c in counts if c)

@@ -1,0 +1,57 @@
+"""FedProx: FedAvg whose silos are held near the shared model while they train.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks",
+MLSys 2020, Algorithm 2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedegoists.federation.federation import Federation
+from fedegoists.federation.operations import LocalTerms
+from fedegoists.methods.method import (
+    Coalitions,
+    MethodSettings,
+    Paper,
+    RoundReport,
+    State,
+    in_company,
+    mixing_matrix,
+    setting,
+    train_silos,
+)
+
+__all__ = ["FedProx"]
+
+
+@dataclass(frozen=True)
+class FedProx(MethodSettings):
+    """Local loss ℓ(w) + μ/2 ‖w − w_shared‖²; the shared model stays the anchor for the round.
+
+    All local steps are taken; the paper's varying number of steps per silo (its γ) is not.
+    """
+
+    mu: float = setting(0.01, "μ, how strongly silos are held near the shared model", 0, math.inf)
+
+    key: ClassVar[str] = "fedprox"
+    summary: ClassVar[str] = "FedAvg with a pull towards the shared model"
+    paper: ClassVar[Paper] = Paper(
+        "Federated Optimization in Heterogeneous Networks",
+        "Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith",
+        "MLSys 2020",
+    )
+
+    def round(
+        self, federation: Federation, coalitions: Coalitions, state: State, seed: int
+    ) -> tuple[State, RoundReport]:
+        """Train with the proximal term, then average as FedAvg does."""
+        accompanied = in_company(coalitions, federation.participants)
+        terms = {
+            name: LocalTerms(anchor=row, pull=self.mu if name in accompanied else 0.0)
+            for name, row in zip(federation.participants, state.parameters, strict=True)
+        }
+        trained = train_silos(self, federation, state, seed, terms=terms)
+        mixing = mixing_matrix(coalitions, federation.participants, trained.samples)
+        report = trained.report.with_traffic(accompanied, self.shared_size(federation))
+        return state.after(parameters=mixing.to(trained.rows.device) @ trained.rows), report
