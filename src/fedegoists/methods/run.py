@@ -217,8 +217,9 @@ def _save(
         "failures": [[r, f.participant, f.reason, f.detail] for r, f in outcome.failures],
         "spent": outcome.spent,
     }
-    contiguous = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    write_bytes(path, save(contiguous, {"fedegoists": json.dumps(about)}))
+    # Copies, since a file cannot hold two names for one tensor.
+    copies = {key: value.detach().cpu().clone() for key, value in tensors.items()}
+    write_bytes(path, save(copies, {"fedegoists": json.dumps(about)}))
 
 
 def _loaded(
