@@ -102,7 +102,7 @@ def test_bad_options_are_named(run, arguments, message):
 def test_personal_parameters(run, tmp_path):
     assert run(*QUICK, "--out", "r", "--methods", "fedavg", "--personal", "output.")[0] == 0
     rows = (tmp_path / "r/summary.csv").read_text().splitlines()
-    (sent,) = (row.split(",") for row in rows if ",bytes_sent," in row)
+    (sent,) = (row.split(",") for row in rows if ",all,bytes_sent," in row)
     assert float(sent[3]) == 2 * 4 * 2_100  # two rounds without the last layer's 101 parameters
     code, _, err = run(*QUICK, "--out", "s", "--methods", "fedavg", "--personal", "head.")
     assert code == 2

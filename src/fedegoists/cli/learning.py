@@ -1,5 +1,7 @@
-"""The commands about training: data, train."""
+"""The commands about training: data, methods, train."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +38,7 @@ def register(app: typer.Typer) -> None:
     data.command("list")(list_command)
     data.command("show")(show_command)
     app.add_typer(data, name="data")
+    app.command("methods")(methods_command)
     app.command("train")(train_command)
 
 
@@ -53,7 +56,13 @@ def list_command() -> None:
 
 
 def show_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A data set, or a folder with one file for each organisation and a schema.toml.",
+        ),
+    ],
     settings: SetOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Which division among silos.")] = 0,
     data_dir: DataDirOption = None,
@@ -84,6 +93,27 @@ def show_command(
         line(f"Written to {picture}")
 
 
+def methods_command() -> None:
+    """List the training methods with their papers and settings."""
+    with _training():
+        from fedegoists.methods import METHODS
+
+    table = Table(title="Methods", title_justify="left", title_style="bold")
+    for column in ("name", "what it does and where it comes from", "settings"):
+        table.add_column(column, overflow="fold")
+    for name, method in METHODS.items():
+        about = Text(method.summary)
+        if method.paper is not None:
+            paper = method.paper
+            about.append(f"\n{paper.authors}: {paper.title}, {paper.venue}", "dim")
+        settings = "\n".join(
+            f"{one.name}={one.default}: {one.metadata['meaning']}" for one in method.declared()
+        )
+        table.add_row(Text(name), about, Text(settings))
+    screen.print(table)
+    line("Any but local can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md.")
+
+
 def train_command(
     data: Annotated[
         str,
@@ -94,11 +124,34 @@ def train_command(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")],
     methods: Annotated[
-        str, typer.Option(help="Methods, with commas between them; +ft adds fine-tuning.")
+        str,
+        typer.Option(
+            help="Methods, with commas between them; +ft adds fine-tuning; all means all ten. "
+            "See `fedegoists methods`."
+        ),
     ] = "local,fedavg,fedavg+ft",
+    method_settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="METHOD.KEY=VALUE",
+            help="A setting of a method, such as fedprox.mu=0.1. May be repeated.",
+        ),
+    ] = None,
     coalitions: Annotated[
-        str, typer.Option(help="all, none, cliques, or a CSV with participant,coalition.")
+        str,
+        typer.Option(
+            help="all, none, published, stable, best, a CSV with participant,coalition, or cliques,"
+            " as the paper compares: FedEgoists in published coalitions, all others in cliques."
+        ),
     ] = "all",
+    benefit: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="A CSV with source,target,weight: who benefits whom. Without it, everybody.",
+        ),
+    ] = "",
     competition: Annotated[
         str, typer.Option(help="A CSV with a,b, or the probability that any two compete.")
     ] = "",
@@ -114,8 +167,14 @@ def train_command(
         list[str] | None,
         typer.Option(
             metavar="PREFIX",
-            help="Parameters whose names start so are never averaged, such as output. "
+            help="Parameters whose names start so never leave a silo, such as output. "
             "May be repeated.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="How long a silo has to answer before a round goes on without."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
@@ -128,22 +187,24 @@ def train_command(
     ] = False,
 ) -> None:
     """Train with several methods, side by side, over several trials."""
-    try:
+    with _training():
         from fedegoists.experiments import Comparison, compare
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"training needs {error.name}: pip install 'fedegoists[train]'"
-        ) from None
+        from fedegoists.methods import METHODS
 
+    named = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = dict.fromkeys(one for name in named for one in (METHODS if name == "all" else [name]))
     comparison = Comparison(
         data=data,
-        methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
+        methods=tuple(chosen),
+        method_settings=_method_settings(method_settings),
         coalitions=coalitions,
+        benefit=benefit,
         competition=competition,
         seeds=tuple(range(seeds)),
         steps=steps,
         options=_options(settings),
         personal=tuple(personal or ()),
+        timeout=timeout,
         device=device,
     )
     with Progress(
@@ -162,6 +223,28 @@ def train_command(
             comparison, out, data_dir=data_dir, resume=resume, observers=tuple(observers)
         )
     _show(out, outcomes)
+
+
+@contextmanager
+def _training() -> Iterator[None]:
+    """Name the extra that is missing where an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"training needs {error.name}: pip install 'fedegoists[train]'"
+        ) from None
+
+
+def _method_settings(given: list[str] | None) -> dict[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for text in given or ():
+        target, equals, value = text.partition("=")
+        method, dot, key = target.strip().partition(".")
+        if not equals or not dot or not key:
+            raise SettingsError(f"--with {text!r}: expected METHOD.KEY=VALUE")
+        settings.setdefault(method, {})[key] = _value(value.strip())
+    return settings
 
 
 class _ProgressBars:
@@ -214,26 +297,29 @@ def _tensorboard(folder: Path) -> Any:
 def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
     import csv
 
+    from fedegoists.experiments.summary import COSTS, EVERYBODY
+
     with (out / "summary.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    costs = ("sample_passes", "bytes_sent", "bytes_received")
-    metric = next(row["metric"] for row in rows if row["metric"] not in costs)
-    table = Table(title=f"Test {metric}: mean ± std over seeds", title_justify="left")
-    table.add_column("participant")
-    for method in outcomes:
-        table.add_column(method, justify="right")
+    metric = next(row["metric"] for row in rows if row["metric"] not in COSTS)
+    table = Table(
+        title=f"Test {metric}: mean ± std over seeds, and what it cost", title_justify="left"
+    )
+    table.add_column("method")
     participants = list(dict.fromkeys(row["participant"] for row in rows))
-    for participant in [p for p in participants if p != "all"] + ["all"]:
-        cells = []
-        for method in outcomes:
-            found = [
-                row
-                for row in rows
-                if (row["participant"], row["method"], row["metric"])
-                == (participant, method, metric)
-            ]
-            cells.append(f"{float(found[0]['mean']):.4f} ± {float(found[0]['std']):.4f}")
-        table.add_row(Text(participant), *cells)
+    shown = participants if len(participants) * len(outcomes) <= 40 else [EVERYBODY]
+    for column in (*shown, "sample passes", "MB sent", "MB received"):
+        table.add_column(column, justify="right")
+    found = {(row["method"], row["participant"], row["metric"]): row for row in rows}
+    for method in outcomes:
+        cells = [found[method, participant, metric] for participant in shown]
+        costs = [float(found[method, EVERYBODY, cost]["mean"]) for cost in COSTS]
+        table.add_row(
+            Text(method),
+            *(f"{float(cell['mean']):.4f} ± {float(cell['std']):.4f}" for cell in cells),
+            f"{costs[0]:,.0f}",
+            *(f"{cost / 1e6:,.1f}" for cost in costs[1:]),
+        )
     screen.print(table)
     for method, outcome in outcomes.items():
         failed = sorted({str(failure) for _, failure in outcome.failures})

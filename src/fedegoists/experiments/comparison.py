@@ -19,7 +19,7 @@ from fedegoists.experiments.summary import EVERYBODY, metrics_csv, summary_csv
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.datasets import available, load, load_own
+from fedegoists.learning.datasets import load
 from fedegoists.learning.models import OUTPUT_LAYER, build_model
 from fedegoists.methods import METHODS, Local, Method, Outcome, run
 from fedegoists.methods.run import Observer, best_slot
@@ -192,14 +192,7 @@ def _method(
 def _loaded(
     comparison: Comparison, data_dir: str | os.PathLike[str] | None, seed: int
 ) -> SiloedData:
-    """Load a data set by name, or one's own silos from a folder with a schema.toml."""
-    known = {info.name for info in available()}
-    if comparison.data not in known and Path(comparison.data).is_dir():
-        if comparison.options:
-            raise SettingsError("one's own silos have no options; the schema.toml describes them")
-        data = load_own(comparison.data, seed=seed)
-    else:
-        data = load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
+    data = load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
     if EVERYBODY in data.participants:
         raise SettingsError(f"no organisation can be called {EVERYBODY!r}, which stands for all")
     first = data.samples.inputs[0]

@@ -9,6 +9,7 @@ import difflib
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fedegoists.errors import SettingsError
@@ -55,7 +56,7 @@ def load(
     Parameters
     ----------
     name : str
-        One of those that `available` lists.
+        One of those that `available` lists, or a folder with one's own silos, see `load_own`.
     data_dir : path, optional
         The folder with the files of real data sets; by default that of ``FEDEGOISTS_DATA``.
     seed : int
@@ -76,6 +77,10 @@ def load(
     >>> data.participants
     ('v1', 'v2', 'v3', 'v4', 'v5', 'v6', 'v7', 'v8')
     """
+    if isinstance(name, str) and name not in _LOADERS and Path(name).is_dir():
+        if options:
+            raise SettingsError("one's own silos have no options; the schema.toml describes them")
+        return load_own(name, seed=seed)
     if not isinstance(name, str) or name not in _LOADERS:
         raise SettingsError(f"unknown data set {shown(name)}; {_hint(name, _LOADERS, 'data sets')}")
     info, loader = _LOADERS[name]
