@@ -20,10 +20,10 @@ from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 
 
-def silos(count: int, each: int) -> SiloedData:
+def silos(count: int, each: int, validation: int = 1) -> SiloedData:
     """Return silos with random images of CIFAR's shape."""
     rng = np.random.default_rng(0)
-    own = each + 2  # and one sample each to validate and test
+    own = each + validation + 1  # and one sample to test
     samples = Samples(
         (rng.integers(0, 256, (count * own, 32, 32, 3), dtype=np.uint8),),
         rng.integers(0, 10, count * own),
@@ -36,8 +36,8 @@ def silos(count: int, each: int) -> SiloedData:
             SiloIndices(
                 f"v{k}",
                 np.arange(k * own, k * own + each),
-                np.array([k * own + each]),
-                np.array([k * own + each + 1]),
+                np.arange(k * own + each, (k + 1) * own - 1),
+                np.array([(k + 1) * own - 1]),
             )
             for k in range(count)
         ),
