@@ -4,9 +4,9 @@
     python -m benchmarks.bench_methods --device cuda
 
 On the CPU: 10 silos × 500 CIFAR-shaped samples in two coalitions of five, batch 64, 8 local steps a
-round, one thread, processor time. On a GPU: five trials of ten silos of 4,500 samples, all stacked, 50 steps. A
-method's extra time is explained by the gradients it must compute (`passes`, relative to FedAvg's)
-and by what the server does with them.
+round, one thread, processor time. On a GPU: five trials of ten silos of 4,500 samples, all stacked,
+50 steps. A method's extra time is explained by the gradients it must compute (passes relative to
+FedAvg's) and by what the server does with them.
 """
 
 import argparse

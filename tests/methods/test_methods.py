@@ -142,6 +142,25 @@ def test_alone_is_local(name):
     torch.testing.assert_close(own.parameters, same.parameters)
 
 
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("model", ["mlp", "cifar10-cnn"])
+def test_looped_equals_stacked(name, model):
+    """Two rounds in company and alone, with personal output layers for the images."""
+    personal = ("output.",) if model == "cifar10-cnn" else ()
+    method = METHODS[name](settings=QUICK, personal=personal)
+    groups = [["s0", "s2"], ["s1"]]
+    looped, one = rounds(
+        method, federation(model, execution="looped"), groups, start=initial(model)
+    )
+    stacked, other = rounds(
+        method, federation(model, execution="stacked"), groups, start=initial(model)
+    )
+    for key, value in looped.tensors.items():
+        torch.testing.assert_close(value, stacked.tensors[key], rtol=1e-3, atol=5e-4)
+    assert one.sample_passes == other.sample_passes
+    assert (one.bytes_sent, one.bytes_received) == (other.bytes_sent, other.bytes_received)
+
+
 def never(operation, reply):
     threading.Event().wait()
 

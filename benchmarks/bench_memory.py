@@ -1,0 +1,86 @@
+"""Peak memory: a hundred silos of CIFAR's size beside a copy per silo, and the synthetic data.
+
+    python -m benchmarks.bench_memory
+
+Every case runs in a process of its own, so that its peak is its own.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+
+from benchmarks.bench_training import silos
+from benchmarks.measure import report
+from fedegoists.experiments import Comparison, compare
+from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.learning.models import build_model
+from fedegoists.learning.parameters import ParameterSchema
+
+
+def shared() -> None:
+    """Train a step with 100 silos over one pool of 60,000 images."""
+    model = build_model("cifar10-cnn", 0)
+    start = ParameterSchema.of(model).flatten(dict(model.named_parameters()))
+    federation = SimulatedFederation(silos(100, 540, validation=59), model)
+    settings = TrainSettings(steps=1)
+    payload = {"parameters": start, "settings": settings}
+    federation.call("train", dict.fromkeys(federation.participants, payload))
+
+
+def copied() -> None:
+    """Make tensors of numbers for each silo instead, as one would write it."""
+    data = silos(100, 540, validation=59)
+    own = []
+    for silo in data.silos:
+        rows = np.concatenate([silo.train, silo.validation, silo.test])
+        images = torch.from_numpy(data.samples.inputs[0][rows]).permute(0, 3, 1, 2)
+        own.append(images.float() / 127.5 - 1)
+    for images in own:
+        build_model("cifar10-cnn", 0)(images[:64]).sum().backward()
+
+
+def synthetic() -> None:
+    """Compare Local, FedAvg and its fine-tuning on synthetic data with five seeds."""
+    with tempfile.TemporaryDirectory() as folder:
+        compare(Comparison("synthetic-weak", seeds=(0, 1, 2, 3, 4), steps=100), f"{folder}/out")
+
+
+def nothing() -> None:
+    """Do nothing but import."""
+
+
+CASES = {case.__name__: case for case in (nothing, shared, copied, synthetic)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", choices=CASES)
+    case = parser.parse_args().case
+    if case:
+        CASES[case]()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        return
+    command = [sys.executable, "-m", "benchmarks.bench_memory", "--case"]
+    peaks = {
+        name: int(subprocess.check_output([*command, name], text=True).split()[-1])
+        for name in CASES
+    }
+    rows = [
+        (
+            name,
+            (function.__doc__ or "").split(".")[0],
+            peaks[name],
+            f"{peaks[name] / peaks['copied']:.2f}",
+        )
+        for name, function in CASES.items()
+    ]
+    report("memory", "Peak memory on the CPU", ("case", "what", "MB", "/ copied"), rows)
+
+
+if __name__ == "__main__":
+    main()

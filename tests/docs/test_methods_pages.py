@@ -1,0 +1,51 @@
+"""The pages about methods say what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedegoists.methods import METHODS
+from fedegoists.methods.method import MethodSettings
+from tests.methods.test_methods import QUICK
+from tests.silos import federation, initial
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def section(name):
+    page = (DOCS / "reference-methods.md").read_text(encoding="utf-8")
+    found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.S | re.M)
+    assert found, f"docs/reference-methods.md has no section for {name}"
+    return found[1]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_section_with_its_paper_and_settings(name):
+    text = section(name)
+    if METHODS[name].paper is not None:
+        assert METHODS[name].paper.title in " ".join(text.split())
+    for declared in METHODS[name].declared():
+        meaning = declared.metadata["meaning"]
+        assert f"| `{declared.name}` | {declared.default} | {meaning} |" in text
+
+
+def test_the_eleventh_method_of_the_page_works():
+    """The file in the how-to is a method: alone it is Local, in company it takes the median."""
+    page = (DOCS / "how-to-add-a-method.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    names: dict = {"__name__": "fedmedian"}
+    exec(compile(code, "how-to-add-a-method.md", "exec"), names)
+    method = names["FedMedian"](QUICK)
+    assert isinstance(method, MethodSettings)
+    silos_ = federation("mlp")
+    start = initial("mlp")
+    apart, _ = method.round(
+        silos_, [["s0"], ["s1"], ["s2"]], method.start(silos_, [], start, 0), seed=1
+    )
+    groups = [["s0", "s1", "s2"]]
+    together, report = method.round(silos_, groups, method.start(silos_, groups, start, 0), seed=1)
+    median = apart.parameters.median(0).values
+    torch.testing.assert_close(together.parameters, median.expand(3, -1))
+    assert report.bytes_sent.keys() == {"s0", "s1", "s2"}
