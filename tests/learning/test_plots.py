@@ -88,7 +88,7 @@ def test_another_split() -> None:
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a regression has no classes to count"):
         draw_label_distribution(load_synthetic(WEAK))
-    with pytest.raises(SettingsError, match=r"a\.jpg: cannot draw to a file that ends in 'jpg'"):
+    with pytest.raises(SettingsError, match=r"a\.jpg: cannot draw to a file that ends in .jpg"):
         draw_label_distribution(some_data(1, 2), tmp_path / "a.jpg")
     assert not list(tmp_path.iterdir())
 

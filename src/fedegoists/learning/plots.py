@@ -1,18 +1,14 @@
 """Pictures of silo data."""
 
-import io
 import os
-import threading
-import warnings
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedegoists.coalitions.drawing.labels import short_labels
-from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.files import write_bytes
 from fedegoists.learning.data import Indices, SiloedData, Split
+from fedegoists.plotting import QUIET_COLOR, TEXT_COLOR, format_of, plotting, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,16 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_label_distribution"]
 
-PICTURE_FORMATS = ("png", "svg", "pdf")
 MOST_NUMBERED = 20
 """With more classes than this, cells are too narrow for their counts."""
 MOST_NAMED = 60
 """With more silos than this, only some are named."""
 DPI = 150
-BLUE, TEXT_COLOR, QUIET_COLOR = "#2B5C8A", "#1F2937", "#5B6470"
-
-# matplotlib's settings and Python's warning filters belong to the whole process.
-_RENDERING = threading.Lock()
+BLUE = "#2B5C8A"
 
 
 def draw_label_distribution(
@@ -78,44 +70,19 @@ def draw_label_distribution(
     >>> data = SiloedData("tiny", "classification", samples, (silo,), 2, "", ())
     >>> figure = draw_label_distribution(data)
     """
-    suffix = None if path is None else _suffix(path)
+    picture_format = None if path is None else format_of(path)
     counts = data.label_counts(split)
-    try:
-        import matplotlib.style
+    with plotting():
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError(
-            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
-        ) from None
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "fedegoists"}
-    with _RENDERING, matplotlib.style.context(["default", settings]), warnings.catch_warnings():
-        # Names in a script that no installed font has show as boxes.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+
         figure = Figure(dpi=DPI, layout="constrained")
         FigureCanvasAgg(figure)
         _fill(figure, counts, data, split, title)
-        content = None if suffix is None else _saved(figure, suffix)
+        content = None if picture_format is None else saved(figure, picture_format)
     if path is not None and content is not None:
         write_bytes(path, content)
     return figure
-
-
-def _suffix(path: str | os.PathLike[str]) -> str:
-    suffix = Path(path).suffix.casefold().removeprefix(".")
-    if suffix not in PICTURE_FORMATS:
-        raise SettingsError(
-            f"{os.fspath(path)}: cannot draw to a file that ends in {suffix or 'nothing'!r}; "
-            f"allowed are {', '.join(f'.{known}' for known in PICTURE_FORMATS)}"
-        )
-    return suffix
-
-
-def _saved(figure: "Figure", suffix: str) -> bytes:
-    content = io.BytesIO()
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(content, format=suffix, metadata=undated.get(suffix, {}))
-    return content.getvalue()
 
 
 def _fill(

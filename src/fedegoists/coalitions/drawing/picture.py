@@ -1,14 +1,9 @@
 """Drawing a formation: who trains with whom, who benefits whom, and who competes with whom."""
 
-import io
 import os
 import textwrap
-import threading
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -17,17 +12,24 @@ import numpy.typing as npt
 from fedegoists.coalitions.drawing.labels import in_two_lines, short_labels, text_size
 from fedegoists.coalitions.drawing.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
 from fedegoists.coalitions.formation import Formation
-from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.errors import SettingsError
 from fedegoists.files import write_bytes
+from fedegoists.plotting import (
+    QUIET_COLOR,
+    TEXT_COLOR,
+    PictureFormat,
+    format_of,
+    plotting,
+    saved,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["PictureFormat", "draw", "render"]
+__all__ = ["draw", "render"]
 
-PictureFormat = Literal["png", "svg", "pdf"]
 Array = npt.NDArray[np.float64]
 
 MOST_ACROSS = 60
@@ -45,20 +47,10 @@ COALITION_COLORS = ("#332288", "#44AA99", "#999933", "#88CCEE", "#AA4499", "#117
 RIVAL_COLOR, ACROSS_COLOR = "#C1121F", "#DADDE2"
 SMALL_BENEFIT, LARGE_BENEFIT = (0.77, 0.79, 0.82), (0.12, 0.16, 0.22)
 ALONE_COLOR, ALONE_FILL = "#8A8F98", "#FAFAFA"
-TEXT_COLOR, QUIET_COLOR = "#1F2937", "#5B6470"
 
 LABEL_SIZE, CAPTION_SIZE, LEGEND_SIZE, TITLE_SIZE = 8.0, 7.0, 7.5, 13.0
 MARGIN, SMALLEST_WIDTH = 0.35, 7.5
 DPI, MOST_PIXELS = 160, 40e6
-
-# Glyphs that matplotlib's own font lacks are looked up in these, where installed.
-FALLBACK_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "Microsoft YaHei"),
-    *("PingFang SC", "Hiragino Sans GB", "SimHei", "WenQuanYi Micro Hei", "Arial Unicode MS"),
-)
-
-# matplotlib's settings and Python's warning filters belong to the whole process.
-_RENDERING = threading.Lock()
 
 
 def draw(
@@ -103,10 +95,10 @@ def draw(
     >>> benefit = BenefitGraph([[0, 2], [1, 0]], ["North", "South"])
     >>> figure = draw(form(benefit, CompetitionGraph([], ["North", "South"])), title="Two banks")
     """
-    picture_format = None if path is None else _format_of(path)
-    with _plotting():
+    picture_format = None if path is None else format_of(path)
+    with plotting():
         figure = _figure(formation, title, show_across)
-        content = None if picture_format is None else _saved(figure, picture_format)
+        content = None if picture_format is None else saved(figure, picture_format)
     if path is not None and content is not None:
         write_bytes(path, content)
     return figure
@@ -123,51 +115,8 @@ def render(
     if picture_format not in get_args(PictureFormat):
         formats = ", ".join(get_args(PictureFormat))
         raise SettingsError(f"unknown picture format {picture_format!r}; formats are {formats}")
-    with _plotting():
-        return _saved(_figure(formation, title, show_across), picture_format)
-
-
-def _format_of(path: str | os.PathLike[str]) -> PictureFormat:
-    suffix = Path(path).suffix
-    for picture_format in get_args(PictureFormat):
-        if suffix.casefold() == f".{picture_format}":
-            found: PictureFormat = picture_format
-            return found
-    raise SettingsError(
-        f"{os.fspath(path)}: cannot draw to a file "
-        f"{f'that ends in {suffix}' if suffix else 'without a suffix'}; "
-        f"allowed are {', '.join(f'.{known}' for known in get_args(PictureFormat))}"
-    )
-
-
-@contextmanager
-def _plotting() -> Iterator[None]:
-    """Have matplotlib draw the same picture whatever its user has configured."""
-    try:
-        import matplotlib.style
-        from matplotlib.font_manager import fontManager
-    except ImportError:
-        raise MissingDependencyError(
-            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
-        ) from None
-    installed = set(fontManager.get_font_names())
-    settings = {
-        "font.family": ["DejaVu Sans", *(font for font in FALLBACK_FONTS if font in installed)],
-        "svg.fonttype": "none",
-        "svg.hashsalt": "fedegoists",
-    }
-    with _RENDERING, matplotlib.style.context(["default", settings]), warnings.catch_warnings():
-        # A name in a script that no installed font has shows as boxes in PNG and PDF; who looks
-        # at an SVG has fonts of their own.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
-        yield
-
-
-def _saved(figure: "Figure", picture_format: PictureFormat) -> bytes:
-    content = io.BytesIO()
-    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[picture_format]
-    figure.savefig(content, format=picture_format, dpi=figure.dpi, metadata=undated)
-    return content.getvalue()
+    with plotting():
+        return saved(_figure(formation, title, show_across), picture_format)
 
 
 def _figure(
