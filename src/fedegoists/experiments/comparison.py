@@ -3,26 +3,24 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from fedegoists.errors import FileError, SettingsError
-from fedegoists.experiments.decisions import Decisions, decide
-from fedegoists.experiments.defaults import Defaults, defaults_for, model_options
-from fedegoists.experiments.summary import EVERYBODY, metrics_csv, summary_csv
-from fedegoists.federation import SimulatedFederation
+from fedegoists.experiments.decisions import decide
+from fedegoists.experiments.summary import metrics_csv, summary_csv
+from fedegoists.experiments.training import (
+    Trials,
+    Wanted,
+    data_digest,
+    load_trainable,
+    train_methods,
+)
 from fedegoists.files import read_text, write_all, write_bytes
-from fedegoists.learning.data import SiloedData
-from fedegoists.learning.datasets import load
-from fedegoists.learning.models import OUTPUT_LAYER, build_model
-from fedegoists.methods import METHODS, Local, Method, Outcome, run
-from fedegoists.methods.run import Observer, best_slot
+from fedegoists.methods import Outcome
+from fedegoists.methods.run import Observer
 from fedegoists.version import __version__
 
 __all__ = ["Comparison", "compare"]
@@ -78,25 +76,14 @@ class Comparison:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in self.methods:
-            base = name.removesuffix("+ft")
-            if base not in METHODS or (name != base and base == "local"):
-                known = [m + ft for m in METHODS for ft in ("", "+ft") if m != "local" or not ft]
-                raise SettingsError(f"unknown method {name!r}; methods are {', '.join(known)}")
-        for name, given in self.method_settings.items():
-            bases = {method.removesuffix("+ft") for method in self.methods}
-            if name not in bases:
-                raise SettingsError(f"settings for {name!r}, which is not among the methods")
-            declared = [setting.name for setting in METHODS[name].declared()]
-            for key in given:
-                if key not in declared:
-                    raise SettingsError(
-                        f"{name} has no setting {key!r}; it has {', '.join(declared) or 'none'}"
-                    )
-        if not self.methods or len(set(self.methods)) < len(self.methods):
-            raise SettingsError("name at least one method, and none twice")
+        _ = self.wanted
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise SettingsError("name at least one seed, and none twice")
+
+    @property
+    def wanted(self) -> Wanted:
+        """The methods, with their settings."""
+        return Wanted(self.methods, self.method_settings, self.personal, self.timeout)
 
 
 def compare(
@@ -119,114 +106,39 @@ def compare(
     dict of Outcome by method
     """
     out = Path(out)
-    trials = {str(seed): _loaded(comparison, data_dir, seed) for seed in comparison.seeds}
-    first = next(iter(trials.values()))
-    settings = defaults_for(first, comparison.steps)
-    options = model_options(first)
-    federation = SimulatedFederation(
-        trials, build_model(settings.model, 0, **options), device=comparison.device
-    )
-    initial = _initial(federation, settings, options, comparison.seeds)
-    decisions = decide(comparison, trials)
+    data = {
+        seed: load_trainable(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
+        for seed in comparison.seeds
+    }
+    trials = Trials.simulated(data, steps=comparison.steps, device=comparison.device)
+    decisions = decide(comparison, data)
     # Only now: a command that failed so far leaves nothing behind.
-    _claim(out, comparison, trials, decisions, resume)
-    outcomes: dict[str, Outcome] = {}
-    for name in dict.fromkeys(method.removesuffix("+ft") for method in comparison.methods):
-        method = _method(name, comparison, settings, decisions, federation)
-        coalitions = decisions.final if name == "fedegoists" else decisions.baseline
-        outcomes[name] = run(
-            method,
-            federation,
-            coalitions,
-            initial,
-            rounds=settings.rounds,
-            seed=0,
-            evaluate_every=settings.evaluate_every,
-            timeout=comparison.timeout,
-            checkpoint=out / "checkpoint" / f"{name}.safetensors",
-            observers=observers,
-        )
-        if f"{name}+ft" in comparison.methods:
-            outcomes[f"{name}+ft"] = run(
-                Local(settings.tune, method.personal, alias=f"{name}+ft"),
-                federation,
-                coalitions,
-                outcomes[name].best,
-                rounds=settings.tune_rounds,
-                seed=1,
-                evaluate_every=settings.evaluate_every,
-                may_keep_start=True,
-                begin_with=best_slot(method),
-                timeout=comparison.timeout,
-                checkpoint=out / "checkpoint" / f"{name}+ft.safetensors",
-                observers=observers,
-            )
+    digest = hashlib.sha256(f"{decisions}{data_digest(*data.values())}".encode()).hexdigest()
+    _claim(out, comparison, digest, resume)
+    outcomes = train_methods(
+        comparison.wanted,
+        trials,
+        decisions,
+        lambda name: out / "checkpoint" / f"{name}.safetensors",
+        observers,
+    )
     wanted = {name: outcomes[name] for name in comparison.methods}
     write_all(
         [
             (out / "metrics.csv", metrics_csv(wanted, outcomes)),
-            (out / "summary.csv", summary_csv(wanted, outcomes, federation)),
+            (out / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
         ]
     )
     return wanted
 
 
-def _method(
-    name: str,
-    comparison: Comparison,
-    settings: Defaults,
-    decisions: Decisions,
-    federation: SimulatedFederation,
-) -> Method:
-    """Return a method with its settings; Local alone has nothing that could leave a silo."""
-    own: dict[str, Any] = dict(comparison.method_settings.get(name, {}))
-    personal = () if name == "local" else comparison.personal
-    if name == "fedegoists":
-        own["benefit"] = decisions.benefit
-        if not personal and federation.task.name == "classification":
-            personal = (OUTPUT_LAYER,)  # as published for CIFAR
-    method: Method = METHODS[name](settings.train, personal, **own)
-    return method
-
-
-def _loaded(
-    comparison: Comparison, data_dir: str | os.PathLike[str] | None, seed: int
-) -> SiloedData:
-    data = load(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
-    if EVERYBODY in data.participants:
-        raise SettingsError(f"no organisation can be called {EVERYBODY!r}, which stands for all")
-    first = data.samples.inputs[0]
-    if first.ndim == 2 and first.dtype.kind == "f" and np.isnan(first).any():
-        raise SettingsError(
-            f"{data.name}: its network cannot handle missing values; have them filled in"
-        )
-    return data
-
-
-def _claim(
-    out: Path,
-    comparison: Comparison,
-    trials: Mapping[str, SiloedData],
-    decisions: Decisions,
-    resume: bool,
-) -> None:
+def _claim(out: Path, comparison: Comparison, digest: str, resume: bool) -> None:
     """Take a folder for a comparison; one that holds another comparison is left alone.
 
     What is compared includes the samples and the coalitions themselves, not only the names of the
     files they came from: these may have changed since.
     """
-    content = hashlib.sha256(repr(decisions).encode())
-    seen: set[int] = set()
-    for trial in trials.values():
-        for array in (*trial.samples.inputs, trial.samples.targets):
-            if array.__array_interface__["data"][0] not in seen:
-                seen.add(array.__array_interface__["data"][0])
-                content.update(np.ascontiguousarray(array).data)
-        for silo in trial.silos:
-            content.update(
-                np.concatenate([silo.train, [-1], silo.validation, [-1], silo.test]).data
-            )
-    about = {**asdict(comparison), "sha256": content.hexdigest(), "fedegoists": __version__}
+    about = {**asdict(comparison), "sha256": digest, "fedegoists": __version__}
     fingerprint = json.dumps(about, sort_keys=True, indent=1) + "\n"
     path = out / "comparison.json"
     if path.exists():
@@ -238,20 +150,3 @@ def _claim(
                 "what it names, or use another folder"
             )
     write_bytes(path, fingerprint.encode())
-
-
-def _initial(
-    federation: SimulatedFederation,
-    settings: Defaults,
-    options: Mapping[str, Any],
-    seeds: Sequence[int],
-) -> Tensor:
-    """Return the same initial model for everybody in a trial, one row each."""
-    models = {
-        str(seed): federation.schema.flatten(
-            dict(build_model(settings.model, seed, **options).named_parameters())
-        )
-        for seed in seeds
-    }
-    rows = [models[name.split("/", 1)[0]] for name in federation.participants]
-    return torch.stack(rows).to(federation.device)

@@ -31,12 +31,12 @@ class Decisions:
     benefit: tuple[tuple[str, str], ...] | None
 
 
-def decide(comparison: "Comparison", trials: Mapping[str, SiloedData]) -> Decisions:
+def decide(comparison: "Comparison", trials: Mapping[int, SiloedData]) -> Decisions:
     """Form, or read, the coalitions of every trial."""
     baseline, final, edges = [], [], []
     for label, trial in trials.items():
         names = trial.participants
-        competition = _competition(comparison.competition, names, int(label))
+        competition = _competition(comparison.competition, names, label)
         if comparison.benefit:
             benefit = BenefitGraph.from_csv(comparison.benefit, names)
         else:

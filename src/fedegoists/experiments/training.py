@@ -1,0 +1,196 @@
+"""Training with several methods over several trials: what comparisons and consortia share."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedegoists.errors import SettingsError
+from fedegoists.experiments.decisions import Decisions
+from fedegoists.experiments.defaults import Defaults, defaults_for, model_options
+from fedegoists.experiments.summary import EVERYBODY
+from fedegoists.federation import SimulatedFederation
+from fedegoists.learning.data import SiloedData
+from fedegoists.learning.datasets import load
+from fedegoists.learning.models import OUTPUT_LAYER, build_model
+from fedegoists.methods import METHODS, Local, Method, Outcome, run
+from fedegoists.methods.run import Observer, best_slot
+
+__all__ = ["Trials", "Wanted", "data_digest", "load_trainable", "method_of", "train_methods"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which methods to train with, and how.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        Names of `fedegoists.methods.METHODS`; ``+ft`` behind one adds fine-tuning on own data.
+    settings : mapping of str to mapping
+        Settings of methods other than their defaults, such as ``{"fedprox": {"mu": 0.1}}``.
+    personal : tuple of str
+        Parameters whose names start so never leave a silo, such as ``output.``.
+    timeout : float, optional
+        How many seconds a silo has to answer.
+    """
+
+    methods: tuple[str, ...]
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    personal: tuple[str, ...] = ()
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.methods:
+            base = name.removesuffix("+ft")
+            if base not in METHODS or (name != base and base == "local"):
+                known = [m + ft for m in METHODS for ft in ("", "+ft") if m != "local" or not ft]
+                raise SettingsError(f"unknown method {name!r}; methods are {', '.join(known)}")
+        if not self.methods or len(set(self.methods)) < len(self.methods):
+            raise SettingsError("name at least one method, and none twice")
+        for name, given in self.settings.items():
+            if name not in self.bases:
+                raise SettingsError(f"settings for {name!r}, which is not among the methods")
+            declared = [setting.name for setting in METHODS[name].declared()]
+            for key in given:
+                if key not in declared:
+                    raise SettingsError(
+                        f"{name} has no setting {key!r}; it has {', '.join(declared) or 'none'}"
+                    )
+            METHODS[name](**given)  # checks the values
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The methods without fine-tuning, each once."""
+        return tuple(dict.fromkeys(name.removesuffix("+ft") for name in self.methods))
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Several trials as one federation, with the initial model of each."""
+
+    federation: SimulatedFederation
+    initial: Tensor
+    defaults: Defaults
+    options: Mapping[str, Any]
+
+    @classmethod
+    def simulated(
+        cls, data: Mapping[int, SiloedData], *, steps: int | None, device: str
+    ) -> "Trials":
+        """Return the trials of some seeds; everybody in one starts with the same model."""
+        first = next(iter(data.values()))
+        defaults, options = defaults_for(first, steps), model_options(first)
+        federation = SimulatedFederation(
+            {str(seed): one for seed, one in data.items()},
+            build_model(defaults.model, 0, **options),
+            device=device,
+        )
+        models = {
+            str(seed): federation.schema.flatten(
+                dict(build_model(defaults.model, seed, **options).named_parameters())
+            )
+            for seed in data
+        }
+        rows = [models[name.split("/", 1)[0]] for name in federation.participants]
+        return cls(federation, torch.stack(rows).to(federation.device), defaults, options)
+
+
+def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -> Method:
+    """Return a method with its settings; Local alone has nothing that could leave a silo."""
+    own: dict[str, Any] = dict(wanted.settings.get(name, {}))
+    personal = () if name == "local" else wanted.personal
+    if name == "fedegoists":
+        own["benefit"] = decisions.benefit
+        if not personal and trials.federation.task.name == "classification":
+            personal = (OUTPUT_LAYER,)  # as published for CIFAR
+    method: Method = METHODS[name](trials.defaults.train, personal, **own)
+    return method
+
+
+def train_methods(
+    wanted: Wanted,
+    trials: Trials,
+    decisions: Decisions,
+    checkpoint: Callable[[str], Path],
+    observers: tuple[Observer, ...] = (),
+) -> dict[str, Outcome]:
+    """Train with all methods, those that are only fine-tuned included.
+
+    Parameters
+    ----------
+    checkpoint : function from a method's name to a path
+        What is there of an earlier run is continued.
+    """
+    defaults = trials.defaults
+    outcomes: dict[str, Outcome] = {}
+    for name in wanted.bases:
+        method = method_of(name, wanted, trials, decisions)
+        coalitions = decisions.final if name == "fedegoists" else decisions.baseline
+        outcomes[name] = run(
+            method,
+            trials.federation,
+            coalitions,
+            trials.initial,
+            rounds=defaults.rounds,
+            seed=0,
+            evaluate_every=defaults.evaluate_every,
+            timeout=wanted.timeout,
+            checkpoint=checkpoint(name),
+            observers=observers,
+        )
+        tuned = f"{name}+ft"
+        if tuned in wanted.methods:
+            outcomes[tuned] = run(
+                Local(defaults.tune, method.personal, alias=tuned),
+                trials.federation,
+                coalitions,
+                outcomes[name].best,
+                rounds=defaults.tune_rounds,
+                seed=1,
+                evaluate_every=defaults.evaluate_every,
+                may_keep_start=True,
+                begin_with=best_slot(method),
+                timeout=wanted.timeout,
+                checkpoint=checkpoint(tuned),
+                observers=observers,
+            )
+    return outcomes
+
+
+def load_trainable(
+    name: str, *, data_dir: str | os.PathLike[str] | None, seed: int, **options: Any
+) -> SiloedData:
+    """Load a data set, or one's own silos, and check that they can be trained on."""
+    data = load(name, data_dir=data_dir, seed=seed, **options)
+    if EVERYBODY in data.participants:
+        raise SettingsError(f"no organisation can be called {EVERYBODY!r}, which stands for all")
+    first = data.samples.inputs[0]
+    if first.ndim == 2 and first.dtype.kind == "f" and np.isnan(first).any():
+        raise SettingsError(
+            f"{data.name}: its network cannot handle missing values; have them filled in"
+        )
+    return data
+
+
+def data_digest(*trials: SiloedData) -> str:
+    """Return a hash of all samples and of who has which; the same files may have changed."""
+    content = hashlib.sha256()
+    seen: set[int] = set()
+    for trial in trials:
+        for array in (*trial.samples.inputs, trial.samples.targets):
+            if array.__array_interface__["data"][0] not in seen:
+                seen.add(array.__array_interface__["data"][0])
+                content.update(np.ascontiguousarray(array).data)
+        for silo in trial.silos:
+            content.update(
+                np.concatenate([silo.train, [-1], silo.validation, [-1], silo.test]).data
+            )
+            content.update(silo.name.encode())
+    return content.hexdigest()
