@@ -281,14 +281,15 @@ def test_slots_are_copied_and_emptied_and_survive_a_checkpoint():
     silos_ = federation("mlp")
     start = initial("mlp")[0]
     silos_.call("train", {"s0": {"parameters": start, "settings": SETTINGS, **PERSONAL}})
-    silos_.call("keep", {"s0": {"slot": "best", "source": "mine"}})
+    silos_.call("keep", {"s0": {"slot": "mine/best", "source": "mine"}})
     silos_.call("keep", {"s0": {"slot": "mine"}})
     assert torch.equal(silos_.personal_model("s0", start, ("output.",), "mine"), start)
-    best = silos_.personal_model("s0", start, ("output.",), "best")
+    best = silos_.personal_model("s0", start, ("output.",), "mine/best")
     assert not torch.equal(best, start)
     other = federation("mlp")
-    other.restore(silos_.memory())
-    assert torch.equal(other.personal_model("s0", start, ("output.",), "best"), best)
+    assert silos_.memory("other") == {}
+    other.restore(silos_.memory("mine"))
+    assert torch.equal(other.personal_model("s0", start, ("output.",), "mine/best"), best)
 
 
 def test_several_trials_are_one_federation_and_share_samples():

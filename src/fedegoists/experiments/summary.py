@@ -8,7 +8,7 @@ from fedegoists.federation import Federation
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
 
-__all__ = ["COSTS", "EVERYBODY", "metrics_csv", "summary_csv"]
+__all__ = ["COSTS", "EVERYBODY", "chosen_test_values", "metrics_csv", "summary_csv"]
 
 METRIC_COLUMNS = ("seed", "method", "participant", "round", "split", "metric", "value")
 SUMMARY_COLUMNS = ("method", "participant", "metric", "mean", "std", "n")
@@ -41,24 +41,29 @@ def summary_csv(
     rows: list[tuple[object, ...]] = []
     metric = federation.task.metric
     for method, outcome in wanted.items():
-        chosen = {
-            name: number
-            for name, number, score in zip(
-                federation.participants, outcome.best_round, outcome.best_score, strict=True
-            )
-            if score[0] > -math.inf  # who was never validated has no result
-        }
-        tested = {
-            row.participant: row.value
-            for row in outcome.rows
-            if (row.split, row.metric) == ("test", metric)
-            and row.round == chosen.get(row.participant)
-        }
+        tested = chosen_test_values(outcome, federation)
         rows += _averages(method, metric, tested, federation.participants)
         for kind in COSTS:
             spent = dict.fromkeys(federation.participants, 0) | _spent(kind, method, outcomes)
             rows += _averages(method, kind, spent, federation.participants)
     return csv_bytes(SUMMARY_COLUMNS, rows)
+
+
+def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, float]:
+    """Return everybody's test metric at the step that validation chose."""
+    chosen = {
+        name: number
+        for name, number, score in zip(
+            federation.participants, outcome.best_round, outcome.best_score, strict=True
+        )
+        if score[0] > -math.inf  # who was never validated has no result
+    }
+    return {
+        row.participant: row.value
+        for row in outcome.rows
+        if (row.split, row.metric) == ("test", federation.task.metric)
+        and row.round == chosen.get(row.participant)
+    }
 
 
 def _averages(

@@ -75,8 +75,8 @@ class Federation(Protocol):
         `Failure`.
         """
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return what silos in this process keep to themselves, for a checkpoint beside them."""
+    def memory(self, owner: str) -> dict[str, Tensor]:
+        """Return what silos in this process keep in a method's slots, for its checkpoint."""
 
     def restore(self, memory: Mapping[str, Tensor]) -> None:
         """Give silos in this process back what they kept."""

@@ -146,18 +146,17 @@ class SimulatedFederation:
             for reply in [replies[name]]
         }
 
-    def memory(self) -> dict[str, Tensor]:
-        """Return what the silos keep to themselves, by participant and slot."""
+    def memory(self, owner: str) -> dict[str, Tensor]:
+        """Return what the silos keep to themselves in a method's slots."""
         return {
             f"{name}\n{slot}": value
             for name, memory in self._memories.items()
             for slot, value in memory.slots.items()
+            if slot.split("/", 1)[0] == owner
         }
 
     def restore(self, memory: Mapping[str, Tensor]) -> None:
         """Give the silos back what they kept."""
-        for one in self._memories.values():
-            one.slots.clear()
         for key, value in memory.items():
             name, slot = key.split("\n")
             self._memories[name].slots[slot] = value.to(self._device)

@@ -116,7 +116,7 @@ def run(
             _evaluate(method, federation, outcome, choose=True)
             if checkpoint is not None and (pause.over or state.round == rounds):
                 with pause:
-                    _save(checkpoint, method.name, outcome, federation.memory())
+                    _save(checkpoint, method.name, outcome, federation.memory(method.name))
         for observer in observers:
             observer(method.name, state.round, rounds, outcome)
     return outcome
