@@ -1,4 +1,4 @@
-"""What every registered method must hold, and FedAvg's first rounds by hand."""
+"""What every registered method must hold; rounds by hand are in a file for each method."""
 
 import math
 import os
@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists.errors import FileError, PartitionError
-from fedegoists.federation import SimulatedFederation, TrainSettings
-from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.federation import TrainSettings
+from fedegoists.learning.data import Samples, SiloedData
 from fedegoists.methods import METHODS, FedAvg, Local, run
 from fedegoists.methods.method import mixing_matrix
-from tests.silos import Line, federation, initial, silos
+from tests.silos import federation, initial, silos
 
 QUICK = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
 
@@ -34,55 +34,7 @@ def rounds(method, silos_, coalitions, count=2, start=None):
     return state, report
 
 
-# FedAvg by hand --------------------------------------------------------------------------------
-
-
-def test_two_rounds_of_fedavg_worked_out_in_numpy():
-    """Two silos of 6 and 3 samples, a linear model, full batches, one step a round."""
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(13, 2)), rng.normal(size=13)
-    data = SiloedData(
-        "line",
-        "regression",
-        Samples((x.astype(np.float32),), y.astype(np.float32)),
-        (
-            SiloIndices("a", np.arange(6), np.array([9]), np.array([10])),
-            SiloIndices("b", np.arange(6, 9), np.array([11]), np.array([12])),
-        ),
-        None,
-        "",
-        (),
-    )
-    design = np.hstack([x, np.ones((13, 1))])
-    w = np.array([0.3, -0.2, 0.1])
-    for _ in range(2):
-        own = []
-        for rows in (slice(0, 6), slice(6, 9)):
-            d, t = design[rows], y[rows]
-            own.append(w - 0.1 * 2 * d.T @ (d @ w - t) / len(t))
-        w = (6 * own[0] + 3 * own[1]) / 9
-    method = FedAvg(TrainSettings(steps=1, batch_size=64, learning_rate=0.1))
-    for execution in ("looped", "stacked"):
-        both = SimulatedFederation(data, Line(2), execution=execution)
-        start = torch.tensor([[0.3, -0.2, 0.1]] * 2)
-        state, report = rounds(method, both, [["a", "b"]], start=start)
-        np.testing.assert_allclose(state.parameters, [w, w], rtol=1e-5)
-        assert state.round == 2
-        assert report.sample_passes == {"a": 6, "b": 3}
-        assert report.bytes_sent == report.bytes_received == {"a": 12, "b": 12}
-
-
-def test_personal_parameters_are_not_averaged():
-    silos_ = federation("mlp")
-    shared, _ = rounds(FedAvg(QUICK), silos_, [["s0", "s1", "s2"]], 1)
-    kept, report = rounds(FedAvg(QUICK, personal=("output.",)), silos_, [["s0", "s1", "s2"]], 1)
-    own, _ = rounds(Local(QUICK), silos_, [["s0", "s1", "s2"]], 1)
-    mask = silos_.schema.mask(["output."])
-    torch.testing.assert_close(kept.parameters[:, ~mask], shared.parameters[:, ~mask])
-    for k, name in enumerate(silos_.participants):
-        whole = silos_.personal_model(name, kept.parameters[k], ("output.",), "fedavg")
-        torch.testing.assert_close(whole[mask], own.parameters[k, mask])
-    assert report.bytes_sent["s0"] == 4 * int((~mask).sum())
+# Averaging -------------------------------------------------------------------------------------
 
 
 def test_mixing_matrix():
