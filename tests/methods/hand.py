@@ -78,11 +78,11 @@ def lines(
         if slopes is not None:
             y = x @ np.array(slopes[k]) + 0.1 * y
         if positives is not None:
-            y = np.concatenate([np.arange(size) < positives[k], [0, 1, 0, 1, 0, 1]])
+            y = np.concatenate([np.arange(size) < positives[k], np.arange(6) % 2])
         rows = np.arange(start, start + size + 6)
         parts.append(SiloIndices("abcdef"[k], rows[:size], rows[size:-3], rows[-3:]))
         inputs.append(x)
-        targets.append(y.astype(np.float32))
+        targets.append(y.astype(np.float32 if positives is None else np.int64))
         start += size + 6
     x, y = np.concatenate(inputs), np.concatenate(targets)
     design = np.hstack([x, np.ones((len(x), 1))]).astype(np.float64)
