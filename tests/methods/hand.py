@@ -129,4 +129,4 @@ def played(
 
 def assert_close(actual: torch.Tensor, expected: Any) -> None:
     """Equal up to the rounding of 32 bits."""
-    np.testing.assert_allclose(actual.numpy(), np.array(expected), rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(actual.numpy(), np.asarray(expected), rtol=2e-4, atol=2e-6)
