@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples
-from fedegoists.methods import FedEgoists, Local
+from fedegoists.methods import FedEgoists, Local, run
 from tests.methods.hand import START, assert_close, descended, lines, played
 from tests.silos import federation, initial, silos
 
@@ -158,51 +158,92 @@ def test_contributors_are_benefit_edges_inside_the_coalition():
     assert FedEgoists().contributors(groups, names) == everybody
 
 
-def test_output_layers_stay_in_their_silos():
-    """One step, by automatic differentiation.
+def private_slopes(data, both, models, private):
+    """The gradient of silo j's loss at model i with j's own output layer, as [i, j]."""
+    slopes = torch.zeros(3, 3, models.shape[1])
+    for i in range(3):
+        for j, silo in enumerate(data.silos):
+            mixed = torch.where(private, models[j], models[i]).requires_grad_()
+            parts = both.schema.unflatten(mixed)
+            x = torch.tensor(data.samples.inputs[0][silo.train])
+            y = torch.tensor(data.samples.targets[silo.train])
+            hidden = x @ parts["hidden.weight"].T + parts["hidden.bias"]
+            hidden = torch.where(hidden > 0, hidden, 0.2 * hidden)
+            output = hidden @ parts["output.weight"].T + parts["output.bias"]
+            ((output[:, 0] - y) ** 2).mean().backward()
+            slopes[i, j] = mixed.grad
+    return slopes
 
-    A contributor answers with its own output layer. One's own follows plain descent, as far as
-    momentum would carry it in the long run: 0.1/(1 − 0.5).
+
+def test_output_layers_stay_in_their_silos_and_learn_with_momentum():
+    """A round of one step and one of two, by automatic differentiation.
+
+    A contributor answers with its own output layer, and so each body follows all three. One's own
+    output layer follows one's own gradients, with momentum and decay, from rest in every round.
     """
-    data, start = silos("mlp", sizes=(40, 36, 38)), initial("mlp")
-    once = replace(SETTINGS, steps=1)
+    data = silos("mlp", sizes=(40, 36, 38))
+    once = TrainSettings(steps=1, batch_size=64, learning_rate=0.02, momentum=0.5, weight_decay=0.1)
+    twice = replace(once, steps=2)
     method = FedEgoists(once, personal=("output.",), own_weight=0.6, preference_rate=0.0)
     groups = [["s0", "s1", "s2"]]
+    shares = 0.2 + 0.4 * torch.eye(3)[..., None]
     for execution in ("looped", "stacked"):
         both = federation("mlp", data, execution=execution)
         private = both.schema.mask(["output."])
+
+        def whole(state, both=both):
+            rows = zip(both.participants, state.parameters, strict=True)
+            return torch.stack(
+                [both.personal_model(name, row, ("output.",), "fedegoists") for name, row in rows]
+            )
+
         # Output layers that differ: everybody trains alone for a round first.
-        state = method.start(both, groups, start, 5)
+        state = method.start(both, groups, initial("mlp"), 5)
         warm, _ = replace(method, own_weight=1.0).round(both, groups, state, 5)
-        before = torch.stack(
-            [
-                both.personal_model(name, row, ("output.",), "fedegoists")
-                for name, row in zip(both.participants, warm.parameters, strict=True)
-            ]
-        )
+        before, memory = whole(warm), both.memory()
+        slopes = private_slopes(data, both, before, private)
+        bodies = before - 0.02 * ((shares * slopes).sum(1) + 0.1 * before)
+        speed = slopes[range(3), range(3)] + 0.1 * before
+        expected = torch.where(private, before - 0.02 * speed, bodies)
         after, report = method.round(both, groups, warm, 5)
-        slopes = torch.zeros(3, 3, before.shape[1])
-        for i in range(3):
-            for j, silo in enumerate(data.silos):
-                mixed = torch.where(private, before[j], before[i]).requires_grad_()
-                parts = both.schema.unflatten(mixed)
-                x = torch.tensor(data.samples.inputs[0][silo.train])
-                y = torch.tensor(data.samples.targets[silo.train])
-                hidden = x @ parts["hidden.weight"].T + parts["hidden.bias"]
-                hidden = torch.where(hidden > 0, hidden, 0.2 * hidden)
-                output = hidden @ parts["output.weight"].T + parts["output.bias"]
-                ((output[:, 0] - y) ** 2).mean().backward()
-                slopes[i, j] = mixed.grad
-        for i, name in enumerate(both.participants):
-            shares = torch.full((3, 1), 0.2)
-            shares[i] = 0.6
-            body = before[i] - 0.1 * (shares * slopes[i]).sum(0)
-            output = before[i] - 0.1 / (1 - 0.5) * slopes[i, i]
-            whole = both.personal_model(name, after.parameters[i], ("output.",), "fedegoists")
-            torch.testing.assert_close(whole, torch.where(private, output, body))
+        torch.testing.assert_close(whole(after), expected)
         # Three models without their output layers, there and back.
         size = 4 * 3 * int((~private).sum())
         assert report.bytes_sent == report.bytes_received == dict.fromkeys(both.participants, size)
+        both.restore(memory)
+        after, _ = replace(method, settings=twice).round(both, groups, warm, 5)
+        slopes = private_slopes(data, both, expected, private)
+        speed = slopes[range(3), range(3)] + 0.1 * expected + 0.5 * speed
+        torch.testing.assert_close(whole(after)[:, private], (expected - 0.02 * speed)[:, private])
+
+
+def test_output_layers_learn_as_stably_as_in_local_training():
+    """A learning rate at which everybody can train alone."""
+    quick = TrainSettings(steps=3, batch_size=32, learning_rate=0.05, momentum=0.9)
+    method = FedEgoists(quick, personal=("output.",))
+    for execution in ("looped", "stacked"):
+        both = federation("mlp", execution=execution)
+        outcome = run(method, both, [["s0", "s1", "s2"]], initial("mlp"), rounds=5, seed=5)
+        losses = [row.value for row in outcome.rows if row.round == 5 and row.metric == "loss"]
+        assert max(losses) < 10
+
+
+def test_a_stopped_run_with_output_layers_continues_to_the_same_bytes(tmp_path):
+    """The momentum of an output layer is not in the checkpoint: a round starts at rest."""
+    quick = TrainSettings(steps=3, batch_size=32, learning_rate=0.05, total_steps=12)
+    method = FedEgoists(quick, personal=("output.",), warm_up=0.25, hidden=8)
+    args = ([["s0", "s1", "s2"]], initial("mlp"))
+    whole = federation("mlp")
+    straight = run(method, whole, *args, rounds=4, seed=5)
+    path = tmp_path / "state.safetensors"
+    run(method, federation("mlp"), *args, rounds=2, seed=5, checkpoint=path)
+    resumed = federation("mlp")
+    outcome = run(method, resumed, *args, rounds=4, seed=5, checkpoint=path)
+    assert torch.equal(outcome.state.parameters, straight.state.parameters)
+    assert outcome.rows == straight.rows
+    assert whole.memory().keys() == resumed.memory().keys()
+    for key, value in whole.memory().items():
+        assert torch.equal(value, resumed.memory()[key])
 
 
 NAMES = tuple(f"s{k}" for k in range(4))
