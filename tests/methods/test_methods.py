@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedegoists.errors import FileError, PartitionError
+from fedegoists.errors import FileError, PartitionError, SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples, SiloedData
 from fedegoists.methods import METHODS, FedAvg, Local, run
@@ -57,6 +57,24 @@ def test_mixing_rows_sum_to_one_and_stay_inside_coalitions(labels, data):
     for i, one in enumerate(labels):
         for j, other in enumerate(labels):
             assert one == other or matrix[i, j] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "complaint"),
+    [
+        ("fedprox", {"mu": -1.0}, "fedprox: mu is -1.0; expected 0 to inf"),
+        ("fedprox", {"mu": math.nan}, "fedprox: mu is nan; expected 0 to inf"),
+        ("fedprox", {"mu": "strong"}, "fedprox: mu is 'strong'; expected a number"),
+        ("fedprox", {"mu": True}, "fedprox: mu is True; expected a number"),
+        ("pfedme", {"inner_steps": 2.5}, "pfedme: inner_steps is 2.5; expected a whole number"),
+        ("pfedhn", {"hidden": math.inf}, "pfedhn: hidden is inf; expected a whole number"),
+        ("fedegoists", {"whole_coalition": 1}, "whole_coalition is 1; expected true or false"),
+    ],
+)
+def test_settings_outside_their_range_or_of_another_kind_are_refused(method, given, complaint):
+    with pytest.raises(SettingsError, match=complaint):
+        METHODS[method](**given)
+    assert METHODS["fedprox"](mu=1).mu == 1  # a whole number is a number
 
 
 # Every method ----------------------------------------------------------------------------------
