@@ -1,4 +1,4 @@
-"""What every registered method must hold, and FedAvg's first rounds by hand."""
+"""What every registered method must hold; rounds by hand are in a file for each method."""
 
 import math
 import os
@@ -16,12 +16,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedegoists.errors import FileError, PartitionError
-from fedegoists.federation import SimulatedFederation, TrainSettings
-from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.errors import FileError, PartitionError, SettingsError
+from fedegoists.federation import TrainSettings
+from fedegoists.learning.data import Samples, SiloedData
 from fedegoists.methods import METHODS, FedAvg, Local, run
 from fedegoists.methods.method import mixing_matrix
-from tests.silos import Line, federation, initial, silos
+from tests.silos import federation, initial, silos
 
 QUICK = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
 
@@ -34,55 +34,7 @@ def rounds(method, silos_, coalitions, count=2, start=None):
     return state, report
 
 
-# FedAvg by hand --------------------------------------------------------------------------------
-
-
-def test_two_rounds_of_fedavg_worked_out_in_numpy():
-    """Two silos of 6 and 3 samples, a linear model, full batches, one step a round."""
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(13, 2)), rng.normal(size=13)
-    data = SiloedData(
-        "line",
-        "regression",
-        Samples((x.astype(np.float32),), y.astype(np.float32)),
-        (
-            SiloIndices("a", np.arange(6), np.array([9]), np.array([10])),
-            SiloIndices("b", np.arange(6, 9), np.array([11]), np.array([12])),
-        ),
-        None,
-        "",
-        (),
-    )
-    design = np.hstack([x, np.ones((13, 1))])
-    w = np.array([0.3, -0.2, 0.1])
-    for _ in range(2):
-        own = []
-        for rows in (slice(0, 6), slice(6, 9)):
-            d, t = design[rows], y[rows]
-            own.append(w - 0.1 * 2 * d.T @ (d @ w - t) / len(t))
-        w = (6 * own[0] + 3 * own[1]) / 9
-    method = FedAvg(TrainSettings(steps=1, batch_size=64, learning_rate=0.1))
-    for execution in ("looped", "stacked"):
-        both = SimulatedFederation(data, Line(2), execution=execution)
-        start = torch.tensor([[0.3, -0.2, 0.1]] * 2)
-        state, report = rounds(method, both, [["a", "b"]], start=start)
-        np.testing.assert_allclose(state.parameters, [w, w], rtol=1e-5)
-        assert state.round == 2
-        assert report.sample_passes == {"a": 6, "b": 3}
-        assert report.bytes_sent == report.bytes_received == {"a": 12, "b": 12}
-
-
-def test_personal_parameters_are_not_averaged():
-    silos_ = federation("mlp")
-    shared, _ = rounds(FedAvg(QUICK), silos_, [["s0", "s1", "s2"]], 1)
-    kept, report = rounds(FedAvg(QUICK, personal=("output.",)), silos_, [["s0", "s1", "s2"]], 1)
-    own, _ = rounds(Local(QUICK), silos_, [["s0", "s1", "s2"]], 1)
-    mask = silos_.schema.mask(["output."])
-    torch.testing.assert_close(kept.parameters[:, ~mask], shared.parameters[:, ~mask])
-    for k, name in enumerate(silos_.participants):
-        whole = silos_.personal_model(name, kept.parameters[k], ("output.",), "fedavg")
-        torch.testing.assert_close(whole[mask], own.parameters[k, mask])
-    assert report.bytes_sent["s0"] == 4 * int((~mask).sum())
+# Averaging -------------------------------------------------------------------------------------
 
 
 def test_mixing_matrix():
@@ -105,6 +57,24 @@ def test_mixing_rows_sum_to_one_and_stay_inside_coalitions(labels, data):
     for i, one in enumerate(labels):
         for j, other in enumerate(labels):
             assert one == other or matrix[i, j] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "complaint"),
+    [
+        ("fedprox", {"mu": -1.0}, "fedprox: mu is -1.0; expected 0 to inf"),
+        ("fedprox", {"mu": math.nan}, "fedprox: mu is nan; expected 0 to inf"),
+        ("fedprox", {"mu": "strong"}, "fedprox: mu is 'strong'; expected a number"),
+        ("fedprox", {"mu": True}, "fedprox: mu is True; expected a number"),
+        ("pfedme", {"inner_steps": 2.5}, "pfedme: inner_steps is 2.5; expected a whole number"),
+        ("pfedhn", {"hidden": math.inf}, "pfedhn: hidden is inf; expected a whole number"),
+        ("fedegoists", {"whole_coalition": 1}, "whole_coalition is 1; expected true or false"),
+    ],
+)
+def test_settings_outside_their_range_or_of_another_kind_are_refused(method, given, complaint):
+    with pytest.raises(SettingsError, match=complaint):
+        METHODS[method](**given)
+    assert METHODS["fedprox"](mu=1).mu == 1  # a whole number is a number
 
 
 # Every method ----------------------------------------------------------------------------------

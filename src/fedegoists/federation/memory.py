@@ -39,6 +39,7 @@ class SiloMemory:
     def __init__(self, schema: ParameterSchema) -> None:
         self._schema = schema
         self.slots: dict[str, Tensor] = {}
+        self._speeds: dict[str, Tensor] = {}
 
     def fill(self, parameters: Tensor, payload: Payload) -> Tensor:
         """Return parameters with the silo's own values where the payload has personal ones."""
@@ -64,11 +65,18 @@ class SiloMemory:
         return shown
 
     def step(self, parameters: Tensor, gradient: Tensor, payload: Payload) -> None:
-        """Take one step of descent with the personal part, at the payload's ``personal_rate``."""
+        """Take one step of descent with the personal part, at the payload's ``personal_rate``.
+
+        With ``personal_momentum`` it goes on from the slot's last step; without, it is a first one.
+        """
         places = self._personal(payload, gradient)
-        moved = parameters[places] - payload["personal_rate"] * gradient[places]
+        speed = gradient[places] + payload.get("personal_decay", 0.0) * parameters[places]
+        if payload.get("personal_momentum") and payload["slot"] in self._speeds:
+            speed = speed + payload["personal_momentum"] * self._speeds[payload["slot"]]
+        moved = parameters[places] - payload["personal_rate"] * speed
         if bool(torch.isfinite(moved).all()):
             self.slots[payload["slot"]] = moved
+            self._speeds[payload["slot"]] = speed
 
     def keep(self, slot: str, source: str | None) -> None:
         """Copy another slot to this one, or empty it."""

@@ -204,8 +204,12 @@ class _Joint:
                 **personal_part(self.method),
             }
             if self.method.personal and pairs[0][1] == 0:
-                # Its own output layer follows by plain descent, as fast as with momentum.
-                payloads[name]["personal_rate"] = rate / max(1 - settings.momentum, 1e-3)
+                # Its own part follows as it does in training; like there, a round starts at rest.
+                payloads[name] |= {
+                    "personal_rate": rate,
+                    "personal_momentum": settings.momentum if number % settings.steps else 0.0,
+                    "personal_decay": settings.weight_decay,
+                }
         answers = self._call(payloads)
         rows, places, parts = [], [], []
         for name, reply in answers.items():

@@ -4,6 +4,7 @@ Wu, Bao, Ainsworth and He, "Personalized Federated Learning with Parameter Propa
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -69,6 +70,10 @@ class FedORA(MethodSettings):
         position = {name: k for k, name in enumerate(participants)}
         for group in coalitions:
             members = [name for name in group if name in directions]
+            # The server does not know how long directions are; most silos do.
+            lengths = Counter(len(directions[name]) for name in members)
+            usual = max(lengths, key=lengths.__getitem__, default=0)
+            members = [name for name in members if len(directions[name]) == usual]
             if len(members) > 1:
                 rows = torch.tensor([position[name] for name in members])
                 vectors = torch.stack([directions[name].cpu() for name in members])
@@ -149,4 +154,8 @@ class FedORA(MethodSettings):
 
 
 def _usable(direction: Any) -> bool:
-    return isinstance(direction, Tensor) and bool(torch.isfinite(direction).all())
+    return (
+        isinstance(direction, Tensor)
+        and direction.ndim == 1
+        and bool(torch.isfinite(direction).all())
+    )

@@ -143,6 +143,10 @@ def setting(
     )
 
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+"""What a setting can be, by the type of its default."""
+
+
 @dataclass(frozen=True)
 class MethodSettings:
     """What all methods can be given; a method adds its own settings.
@@ -170,7 +174,14 @@ class MethodSettings:
     def __post_init__(self) -> None:
         for declared in self.declared():
             value, low, high = getattr(self, declared.name), *_range(declared)
-            if isinstance(value, int | float) and not low <= value <= high:
+            kind = type(declared.default)
+            # A whole number will do where any number does; to Python, True is one.
+            allowed = int | float if kind is float else kind
+            if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
+                raise SettingsError(
+                    f"{self.key}: {declared.name} is {value!r}; expected {KINDS[kind]}"
+                )
+            if not low <= value <= high:
                 raise SettingsError(
                     f"{self.key}: {declared.name} is {value}; expected {low:g} to {high:g}"
                 )

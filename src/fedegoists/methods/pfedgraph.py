@@ -89,7 +89,8 @@ class PFedGraph(MethodSettings):
         distance = -(directions @ directions.T)
         distance = torch.where(distance < -0.9, -1.0, distance)
         shares = sizes / sizes.sum()
-        return onto_simplex(shares - distance / (2 * self.alpha))
+        # With 64 bits, or a small α would drown the shares.
+        return onto_simplex(shares.double() - distance.double() / (2 * self.alpha)).to(updates)
 
 
 def onto_simplex(rows: Tensor) -> Tensor:
@@ -97,9 +98,11 @@ def onto_simplex(rows: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> onto_simplex(torch.tensor([[0.5, 0.5, 2.0], [0.2, 0.3, 0.5]])).tolist()
-    [[0.0, 0.0, 1.0], [0.20000000298023224, 0.30000001192092896, 0.5]]
+    >>> onto_simplex(torch.tensor([[0.5, 0.5, 2.0], [0.25, 0.25, 0.5]])).tolist()
+    [[0.0, 0.0, 1.0], [0.25, 0.25, 0.5]]
     """
+    # Moving all entries of a row alike does not change its nearest point, but saves digits.
+    rows = rows - rows.amax(1, keepdim=True)
     ordered = rows.sort(dim=1, descending=True).values
     counts = torch.arange(1, rows.shape[1] + 1, device=rows.device)
     excess = (ordered.cumsum(1) - 1) / counts

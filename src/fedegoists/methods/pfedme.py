@@ -73,7 +73,8 @@ class PFedMe(MethodSettings):
             name: LocalTerms(
                 anchor=row,
                 pull=self.lam,
-                inner_steps=self.inner_steps,
+                # With more steps on a batch than a round has, w would never move.
+                inner_steps=min(self.inner_steps, self.settings.steps),
                 anchor_rate=self.outer_rate,
             )
             for name, row in zip(participants, shared, strict=True)

@@ -35,7 +35,7 @@ class Scaffold(MethodSettings):
     here the divisor is the exact weight that the K gradients have in w − w_i, so c_i becomes their
     weighted mean. Models and control variates are averaged by sample count, where the paper takes
     plain means: so the corrections of a coalition cancel in its average, and with control variates
-    of zero this is FedAvg.
+    of zero this is FedAvg. Who is silent in a round keeps its c_i, which still counts in c.
     """
 
     server_rate: float = setting(1.0, "η_g, how far the shared model moves to the average", 0, 2)
@@ -57,7 +57,15 @@ class Scaffold(MethodSettings):
     ) -> State:
         """Return the state before the first round: all control variates are zero."""
         zeros = torch.zeros_like(initial)
-        return State(0, {"parameters": initial, "control": zeros, "shared_control": zeros})
+        return State(
+            0,
+            {
+                "parameters": initial,
+                "control": zeros,
+                "shared_control": zeros,
+                "samples": zeros[:, 0],
+            },
+        )
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
@@ -70,14 +78,17 @@ class Scaffold(MethodSettings):
         terms = {name: LocalTerms(correction=correction[k]) for k, name in enumerate(participants)}
         trained = train_silos(self, federation, state, seed, terms=terms)
         weight = gradient_weight(self.settings, state.round * self.settings.steps)
-        answered = torch.tensor(
-            [name in trained.samples and name in accompanied for name in participants],
-            device=control.device,
-        )[:, None]
+        # Steps of length zero, at the end of a falling rate, say nothing about gradients.
+        told = trained.samples.keys() & set(accompanied) if weight > 0 else set()
+        changed = torch.tensor([name in told for name in participants], device=control.device)
         following = control - shared_control + (state.parameters - trained.rows) / weight
-        following = torch.where(answered, following, control)
+        following = torch.where(changed[:, None], following, control)
+        # Also who is silent now has a share in c, by the samples it had when it last answered.
+        known = dict(zip(participants, state.tensors["samples"].tolist(), strict=True))
+        known |= trained.samples
         mixing = mixing_matrix(coalitions, participants, trained.samples).to(control.device)
         average = mixing @ trained.rows
+        overall = mixing_matrix(coalitions, participants, known)
         together = torch.tensor([name in accompanied for name in participants])[:, None]
         moved = state.parameters + self.server_rate * (average - state.parameters)
         report = trained.report.with_traffic(
@@ -87,7 +98,8 @@ class Scaffold(MethodSettings):
             state.after(
                 parameters=torch.where(together.to(moved.device), moved, trained.rows),
                 control=following,
-                shared_control=shared_control + mixing @ (following - control),
+                shared_control=overall.to(control.device) @ following,
+                samples=torch.tensor([known[name] for name in participants], device=moved.device),
             ),
             report,
         )
