@@ -9,6 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples
 from fedegoists.methods import FedEgoists, Local, run
@@ -56,7 +57,7 @@ class Network:
         return dict(zip(self.names, slopes, strict=True)), self.w0 @ back0
 
 
-def by_hand(silos_, drawn, rounds, preference_rate):
+def by_hand(silos_, drawn, rounds, preference_rate, way):
     """b minimises over itself, a and c, and c over itself and b; a learns alone."""
     members = {1: [1, 0, 2], 2: [2, 1]}
     preferences = {1: np.array([0.7, 0.15, 0.15]), 2: np.array([0.7, 0.3])}
@@ -69,9 +70,8 @@ def by_hand(silos_, drawn, rounds, preference_rate):
             for i, network in networks.items():
                 r = preferences[i]
                 h = network.generate(r)
-                total = sum(
-                    share * silos_.gradient(j, h) for share, j in zip(r, members[i], strict=True)
-                )
+                each = [silos_.gradient(j, h) for j in members[i]]
+                total = sum(share * g for share, g in zip(r, each, strict=True))
                 gain = 1 + np.sum(network.hidden(r)[1] ** 2)
                 slopes, _ = network.backwards(r, total)
                 for name, slope in slopes.items():
@@ -79,22 +79,27 @@ def by_hand(silos_, drawn, rounds, preference_rate):
                     moved = getattr(network, name) - 0.1 / gain * speeds[i][name]
                     setattr(network, name, moved)
                 own = silos_.gradient(i, network.generate(r), "validation")
-                r = np.clip(r - preference_rate * network.backwards(r, own)[1], 0.001, 1)
+                if way == "alignment":  # minus the cosines of their gradients with the own one
+                    slope = -np.array([g @ own / np.sqrt(g @ g * (own @ own)) for g in each])
+                else:
+                    slope = network.backwards(r, own)[1]
+                r = np.clip(r - preference_rate * slope, 0.001, 1)
                 preferences[i] = r / r.sum()
         models = [alone, *(networks[i].generate(preferences[i]) for i in members)]
         expected.append((models, preferences[1].copy(), preferences[2].copy()))
     return expected
 
 
+@pytest.mark.parametrize("way", ["alignment", "hypernetwork"])
 @pytest.mark.parametrize("preference_rate", [0.0, 0.5, 500.0])
-def test_two_rounds_by_hand(preference_rate):
+def test_two_rounds_by_hand(preference_rate, way):
     """Hidden layers are read off after one step: behind a last layer of zero they do not move."""
     silos_ = lines((6, 3, 4))
-    method = replace(METHOD, preference_rate=preference_rate)
+    method = replace(METHOD, preference_rate=preference_rate, preferences=way)
     once = replace(method, settings=replace(SETTINGS, steps=1))
     for both in silos_.federations():
         drawn = played(once, both, GROUP, 1)[0][1].tensors
-        expected = by_hand(silos_, drawn, 2, preference_rate)
+        expected = by_hand(silos_, drawn, 2, preference_rate, way)
         states, reports = played(method, both, GROUP, 2)
         for state, (models, b, c) in zip(states[1:], expected, strict=True):
             assert_close(state.parameters, models)
@@ -200,7 +205,7 @@ def test_output_layers_stay_in_their_silos_and_learn_with_momentum():
         # Output layers that differ: everybody trains alone for a round first.
         state = method.start(both, groups, initial("mlp"), 5)
         warm, _ = replace(method, own_weight=1.0).round(both, groups, state, 5)
-        before, memory = whole(warm), both.memory()
+        before, memory = whole(warm), both.memory("fedegoists")
         slopes = private_slopes(data, both, before, private)
         bodies = before - 0.02 * ((shares * slopes).sum(1) + 0.1 * before)
         speed = slopes[range(3), range(3)] + 0.1 * before
@@ -241,9 +246,9 @@ def test_a_stopped_run_with_output_layers_continues_to_the_same_bytes(tmp_path):
     outcome = run(method, resumed, *args, rounds=4, seed=5, checkpoint=path)
     assert torch.equal(outcome.state.parameters, straight.state.parameters)
     assert outcome.rows == straight.rows
-    assert whole.memory().keys() == resumed.memory().keys()
-    for key, value in whole.memory().items():
-        assert torch.equal(value, resumed.memory()[key])
+    assert whole.memory("fedegoists").keys() == resumed.memory("fedegoists").keys()
+    for key, value in whole.memory("fedegoists").items():
+        assert torch.equal(value, resumed.memory("fedegoists")[key])
 
 
 NAMES = tuple(f"s{k}" for k in range(4))
@@ -299,3 +304,36 @@ def test_nothing_travels_against_or_outside_the_benefit_graph(personal, edges, l
             same = torch.equal(models[0][name], models[1][name])
             assert same or name == changed or name in touched
             assert not same or not (name == changed or name in direct)
+
+
+@pytest.mark.slow
+def test_alignment_finds_who_does_harm_and_the_published_way_does_not():
+    """Eight in one coalition, four of them with all labels negated."""
+    from fedegoists.experiments.training import Trials
+    from fedegoists.learning.datasets import load
+
+    trials = Trials.simulated({0: load("synthetic-strong", seed=0)}, steps=400, device="cpu")
+    silos_ = trials.federation
+    group = [silos_.participants]
+    shares = {}
+    for way in ("alignment", "hypernetwork"):
+        method = FedEgoists(trials.defaults.train, preferences=way)
+        state = method.start(silos_, group, trials.initial, 0)
+        for _ in range(trials.defaults.rounds):
+            state, _ = method.round(silos_, group, state, 0)
+        # Everybody stands first in its own row, then the others in order.
+        preferences = state.tensors["preferences"].numpy()
+        harmful = [
+            preferences[i, 1:][[(j < 4) != (i < 4) for j in range(8) if j != i]].sum()
+            for i in range(8)
+        ]
+        shares[way] = max(harmful)
+    assert shares["alignment"] < 0.05
+    assert shares["hypernetwork"] > 0.5
+
+
+def test_a_benefit_graph_must_be_of_those_who_take_part():
+    with pytest.raises(SettingsError, match="names 'x', who does not take part"):
+        replace(METHOD, benefit=(("x", "a"),)).contributors(GROUP, ("a", "b", "c"))
+    with pytest.raises(SettingsError, match="preferences is 'magic'; choose alignment or hyper"):
+        FedEgoists(preferences="magic")

@@ -73,6 +73,13 @@ class TrainSettings:
         ):
             if not low <= value < math.inf:
                 raise SettingsError(f"{name} is {value}; expected a number of at least {low}")
+        for name, count in (
+            ("steps", self.steps),
+            ("batch_size", self.batch_size),
+            ("total_steps", self.total_steps),
+        ):
+            if count is not None and (int(count) != count or count < 1):
+                raise SettingsError(f"{name} is {count}; expected a whole number of at least 1")
 
 
 @dataclass(frozen=True)

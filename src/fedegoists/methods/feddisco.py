@@ -36,8 +36,8 @@ class FedDisco(MethodSettings):
     d_k = 0 for everybody.
     """
 
-    a: float = setting(0.5, "how much discrepancy lowers a weight", 0, math.inf)
-    b: float = setting(0.1, "what every weight gets in addition", 0, math.inf)
+    a: float = setting(0.5, "how much discrepancy lowers a weight", 0, 1e6)
+    b: float = setting(0.1, "what every weight gets in addition", 0, 1e6)
 
     key: ClassVar[str] = "feddisco"
     summary: ClassVar[str] = "FedAvg with weights lowered by label imbalance"

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.federation import Failure, Federation
-from fedegoists.federation.operations import learning_rates
+from fedegoists.federation.operations import TINY, learning_rates
 from fedegoists.learning.hypernetwork import Hypernetworks
 from fedegoists.methods.method import (
     Coalitions,
@@ -38,10 +39,16 @@ LEAST = 0.001
 class FedEgoists(MethodSettings):
     """Minimise Σ_j r_j ℓ_j(h_i) with h_i = HN_i(r), over participant i and its contributors j.
 
-    After training alone for a while, each participant has a hypernetwork that starts at its local
-    model. Then two steps alternate: one on the hypernetwork, along the gradients of i and its
-    contributors on training batches, and one on the preferences r, along the gradient on a batch of
-    i's own validation data.
+    After training alone for a while (a share of the settings' total steps; without a total there is
+    no warm-up), each participant has a hypernetwork that starts at its local model. Then two steps
+    alternate: one on the hypernetwork, along the gradients of i and its contributors on training
+    batches, and one on the preferences r, with a batch of i's own validation data.
+
+    How the validation loss depends on r can be found in two ways. As published, r is an input of
+    the hypernetwork, and the gradient goes back to it. But that network has never seen other
+    preferences, so its slope says little, and it may well prefer contributors that do harm. By
+    alignment, r_j grows where a step along j's gradient also lowers i's validation loss: the cosine
+    of the two gradients, which is the derivative through one training step.
 
     A contributor sees the model that it is asked to help, and nothing else; it is in the same
     coalition, so no competitor ever does. Learning rates are divided by the hypernetwork's gain, so
@@ -59,7 +66,10 @@ class FedEgoists(MethodSettings):
     benefit: tuple[tuple[str, str], ...] | None = None
     own_weight: float = setting(0.8, "a participant's first preference for itself", 0.01, 1)
     warm_up: float = setting(0.5, "share of all steps in which everybody trains alone first", 0, 1)
-    preference_rate: float = setting(0.01, "learning rate of the preferences", 0, math.inf)
+    preferences: str = setting(
+        "alignment", "how preferences are learned", choices=("alignment", "hypernetwork")
+    )
+    preference_rate: float = setting(0.01, "learning rate of the preferences", 0, 1e6)
     hidden: int = setting(100, "width of the hypernetworks' hidden layers", 1, math.inf)
     layers: int = setting(2, "their hidden layers", 1, 10)
     whole_coalition: bool = setting(False, "whether all members contribute, benefit or not")
@@ -77,6 +87,9 @@ class FedEgoists(MethodSettings):
     ) -> dict[str, list[str]]:
         """Return, for everybody who has any, the contributors: benefit edges in the coalition."""
         in_company(coalitions, participants)
+        unknown = {name for edge in self.benefit or () for name in edge} - set(participants)
+        if unknown:
+            raise SettingsError(f"the benefit graph names {min(unknown)!r}, who does not take part")
         edges = None if self.benefit is None or self.whole_coalition else set(self.benefit)
         found = {
             name: [
@@ -176,7 +189,10 @@ class _Joint:
         """Take one step with the hypernetworks and one with the preferences."""
         settings = self.method.settings
         models = self.models()
-        gradients = self._weighted_gradients(models, number, rate)
+        each, answered = self._gradients(models, number, rate)
+        weights = self.preferences * answered
+        weights = weights / weights.sum(1, keepdim=True).clamp_min(LEAST)
+        gradients = torch.bmm(weights[:, None], each)[:, 0]
         if settings.weight_decay:
             gradients = gradients + settings.weight_decay * models
         inputs = self.preferences[:, None]
@@ -188,10 +204,10 @@ class _Joint:
             momentum=settings.momentum,
         )
         if self.method.preference_rate:
-            self._prefer(number)
+            self._prefer(each, number)
 
-    def _weighted_gradients(self, models: Tensor, number: int, rate: float) -> Tensor:
-        """Return Σ_j r_j ∇ℓ_j(h_i) for every i, over those who answered."""
+    def _gradients(self, models: Tensor, number: int, rate: float) -> tuple[Tensor, Tensor]:
+        """Return ∇ℓ_j(h_i) for every i and its contributors j, and who of these answered."""
         settings = self.method.settings
         payloads: dict[str, dict[str, Any]] = {}
         for name, pairs in self.asked.items():
@@ -211,21 +227,24 @@ class _Joint:
                     "personal_decay": settings.weight_decay,
                 }
         answers = self._call(payloads)
+        each = models.new_zeros(*self.preferences.shape, models.shape[1])
+        answered = torch.zeros_like(self.preferences)
         rows, places, parts = [], [], []
         for name, reply in answers.items():
             rows += [row for row, _ in self.asked[name]]
             places += [place for _, place in self.asked[name]]
             parts.append(reply["gradient"])
-        if not parts:
-            return torch.zeros_like(models)
-        targets = torch.tensor(rows, device=models.device)
-        weights = self.preferences[targets, torch.tensor(places, device=models.device)]
-        total = weights.new_zeros(len(models)).index_add_(0, targets, weights)
-        weights = weights / total[targets]
-        return torch.zeros_like(models).index_add_(0, targets, weights[:, None] * torch.cat(parts))
+        if parts:
+            where = (
+                torch.tensor(rows, device=models.device),
+                torch.tensor(places).to(models.device),
+            )
+            each[where] = torch.cat(parts)
+            answered[where] = 1.0
+        return each, answered
 
-    def _prefer(self, number: int) -> None:
-        """Move each participant's preferences along the gradient on its own validation data."""
+    def _prefer(self, each: Tensor, number: int) -> None:
+        """Move each participant's preferences by what its own validation data says."""
         models = self.models()
         answers = self._call(
             {
@@ -240,12 +259,16 @@ class _Joint:
                 for k, name in enumerate(self.names)
             }
         )
-        gradients = torch.zeros_like(models)
+        validation = torch.zeros_like(models)
         for k, name in enumerate(self.names):
             if name in answers:
-                gradients[k] = answers[name]["gradient"][0]
-        inputs = self.preferences[:, None]
-        slope = self.networks.input_gradient(inputs, gradients[:, None])[:, 0]
+                validation[k] = answers[name]["gradient"][0]
+        if self.method.preferences == "alignment":
+            lengths = each.norm(dim=2) * validation.norm(dim=1, keepdim=True)
+            slope = -torch.bmm(each, validation[:, :, None])[:, :, 0] / lengths.clamp_min(TINY)
+        else:
+            inputs = self.preferences[:, None]
+            slope = self.networks.input_gradient(inputs, validation[:, None])[:, 0]
         moved = (self.preferences - self.method.preference_rate * slope).clamp(LEAST, 1) * self.used
         self.preferences = moved / moved.sum(1, keepdim=True)
 

@@ -4,7 +4,6 @@ Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heter
 MLSys 2020, Algorithm 2.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +31,7 @@ class FedProx(MethodSettings):
     All local steps are taken; the paper's varying number of steps per silo (its γ) is not.
     """
 
-    mu: float = setting(0.01, "μ, how strongly silos are held near the shared model", 0, math.inf)
+    mu: float = setting(0.01, "μ, how strongly silos are held near the shared model", 0, 1e6)
 
     key: ClassVar[str] = "fedprox"
     summary: ClassVar[str] = "FedAvg with a pull towards the shared model"

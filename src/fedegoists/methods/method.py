@@ -135,11 +135,16 @@ class Method(Protocol):
 
 
 def setting(
-    default: Any, meaning: str, low: float = -math.inf, high: float = math.inf, kind: str = ""
+    default: Any,
+    meaning: str,
+    low: float = -math.inf,
+    high: float = math.inf,
+    choices: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a setting of a method: its published default, what it means, and its range."""
+    """Declare a setting of a method: its default, what it means, and its range or choices."""
     return field(
-        default=default, metadata={"meaning": meaning, "low": low, "high": high, "kind": kind}
+        default=default,
+        metadata={"meaning": meaning, "low": low, "high": high, "choices": choices},
     )
 
 
@@ -175,6 +180,13 @@ class MethodSettings:
         for declared in self.declared():
             value, low, high = getattr(self, declared.name), *_range(declared)
             kind = type(declared.default)
+            choices = declared.metadata["choices"]
+            if choices:
+                if value not in choices:
+                    raise SettingsError(
+                        f"{self.key}: {declared.name} is {value!r}; choose {' or '.join(choices)}"
+                    )
+                continue
             # A whole number will do where any number does; to Python, True is one.
             allowed = int | float if kind is float else kind
             if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):

@@ -4,7 +4,6 @@ Ye, Ni, Wu, Chen and Wang, "Personalized Federated Learning with Inferred Collab
 ICML 2023, equations 3 to 6.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,8 +35,8 @@ class PFedGraph(MethodSettings):
     towards its aggregate, public code has the sign that pushes it away.
     """
 
-    alpha: float = setting(0.8, "α, how strongly weights are held near data shares", 1e-9, math.inf)
-    lam: float = setting(0.01, "how strongly silos are drawn to their aggregate", 0, math.inf)
+    alpha: float = setting(0.8, "α, how strongly weights are held near data shares", 1e-9, 1e6)
+    lam: float = setting(0.01, "how strongly silos are drawn to their aggregate", 0, 1e6)
 
     key: ClassVar[str] = "pfedgraph"
     summary: ClassVar[str] = "per-participant weights from the similarity of updates"

@@ -41,7 +41,7 @@ class PFedHN(MethodSettings):
 
     hidden: int = setting(100, "width of the hypernetwork's hidden layers", 1, math.inf)
     layers: int = setting(3, "its hidden layers", 1, 10)
-    outer_rate: float = setting(0.01, "learning rate of hypernetwork and embeddings", 0, math.inf)
+    outer_rate: float = setting(0.01, "learning rate of hypernetwork and embeddings", 0, 1e6)
     outer_momentum: float = setting(0.9, "momentum of the hypernetwork", 0, 0.999)
     clip: float = setting(50.0, "largest norm of a hypernetwork's gradient", 0, math.inf)
 
@@ -62,7 +62,7 @@ class PFedHN(MethodSettings):
         groups = _companies(coalitions)
         if not groups:
             return State(0, {"parameters": initial})
-        entries = [1 + len(group) // 4 for group in groups]
+        entries = [_entries(group) for group in groups]
         networks = Hypernetworks.drawn(
             entries,
             torch.stack([initial[position[group[0]]] for group in groups]),
@@ -117,7 +117,9 @@ class PFedHN(MethodSettings):
             clip=self.clip,
         )
         # Entries that a small coalition's embeddings do not have stay zero.
-        used = state.tensors["embeddings"] != 0
+        used = torch.zeros_like(embeddings)
+        for k, group in enumerate(groups):
+            used[k, : len(group), : _entries(group)] = 1
         speed = self.outer_momentum * state.tensors["embedding_momentum"] + back * used
         embeddings = embeddings - self.outer_rate * speed
         generated = networks.generate(embeddings)
@@ -138,6 +140,10 @@ class PFedHN(MethodSettings):
 
 def _companies(coalitions: Coalitions) -> list[Sequence[str]]:
     return [group for group in coalitions if len(group) > 1]
+
+
+def _entries(group: Sequence[str]) -> int:
+    return 1 + len(group) // 4
 
 
 def _part(state: State, prefix: str) -> dict[str, Tensor]:

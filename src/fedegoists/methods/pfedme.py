@@ -34,13 +34,14 @@ class PFedMe(MethodSettings):
 
     θ starts at w in every round and goes on from batch to batch; it is the personal model, and what
     is evaluated (public code evaluates w, by an aliasing error). Every one of the K steps counts as
-    a local step, so the method sees as many samples as the others. Silos are averaged alike, as in
+    a local step, so the method sees as many samples as the others; steps left over at the end of a
+    round move θ only. Silos are averaged alike, as in
     the paper. There is no momentum.
     """
 
-    lam: float = setting(15.0, "λ, how strongly θ is held near w", 0, math.inf)
+    lam: float = setting(15.0, "λ, how strongly θ is held near w", 0, 1e6)
     inner_steps: int = setting(5, "K, steps on one batch", 1, math.inf)
-    outer_rate: float = setting(0.01, "η, the learning rate of w", 0, math.inf)
+    outer_rate: float = setting(0.01, "η, the learning rate of w", 0, 1e6)
     beta: float = setting(1.0, "β, how far the server moves to the average", 0, 2)
 
     key: ClassVar[str] = "pfedme"
