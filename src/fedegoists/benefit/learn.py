@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from fedegoists.benefit.asking import Asking, Groups, groups_of
-from fedegoists.benefit.estimate import BenefitEstimate
+from fedegoists.benefit.estimate import BenefitEstimate, Matrix
 from fedegoists.benefit.local import alignment, local_models, transfer
 from fedegoists.benefit.pareto import Progress, learn_front
 from fedegoists.benefit.preferences import learn_preferences, pair_gains, start_of
@@ -95,7 +95,7 @@ def _estimate(
     history: dict[str, Tensor],
 ) -> BenefitEstimate:
     names = tuple(name.removeprefix(f"{label}/") for name in asking.names[trial])
-    matrices: list[npt.NDArray[np.float64]] = []
+    matrices: list[Matrix] = []
     for rows in learned:
         matrix = (rows * present[:, None] * present).double().mT.contiguous().numpy()
         matrix[..., range(len(names)), range(len(names))] = 0.0

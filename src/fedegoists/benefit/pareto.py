@@ -41,7 +41,7 @@ class ParetoFront:
     present : Tensor
         Of shape (trials, participants): who answered often enough to be in the mixtures.
     losses : Tensor
-        Of shape (reports, trials): the mean training loss along the way.
+        Of shape (reports, trials): the weighted training loss along the way.
     """
 
     networks: Hypernetworks
@@ -79,7 +79,7 @@ def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> 
     draw = np.random.default_rng(stream_seed(settings.seed, "preferences"))
     alive = torch.ones(trials, n, dtype=torch.bool)
     answers = torch.zeros(trials, n)
-    reports = []
+    reports, objective = [], torch.zeros(trials)
     every = max(1, settings.steps // REPORTS)
     for step in range(settings.steps):
         drawn = draw.dirichlet([settings.concentration] * n, (repeats, trials)).swapaxes(0, 1)
@@ -98,6 +98,7 @@ def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> 
         if alive.any(1).all() and answered.any():
             alive = torch.where(answered.any(1, keepdim=True), answered, alive)
         answers += answered
+        objective += torch.einsum("tri,tir->t", mixture.cpu(), losses) / repeats
         pulled = _bounded(gradients, answered.to(device), settings.bound)
         total = torch.einsum("tri,tirp->trp", mixture, pulled).reshape(trials * repeats, 1, -1)
         for name, gradient in networks.gradient(inputs, total).items():
@@ -106,10 +107,9 @@ def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> 
             group["lr"] = settings.rate * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
         optimiser.step()
         if (step + 1) % every == 0 or step + 1 == settings.steps:
-            known = answered[:, :, None].expand_as(losses)
-            mean = (losses * known).sum((1, 2)) / known.sum((1, 2)).clamp_min(1)
-            reports.append(mean)
-            progress("hypernetwork", step + 1, settings.steps, mean.mean().item())
+            reports.append(objective / (step % every + 1))
+            progress("hypernetwork", step + 1, settings.steps, reports[-1].mean().item())
+            objective = torch.zeros(trials)
     for tensor in tensors:
         tensor.grad = None
     present = answers >= RARELY * settings.steps

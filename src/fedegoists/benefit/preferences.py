@@ -5,6 +5,8 @@ the simplex. Slopes count in parts of the loss, so that one rate suits every tas
 equal preferences decides where the loss does not, and makes the result independent of the start.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,9 @@ __all__ = ["learn_preferences", "pair_gains", "start_of"]
 
 LEAST = 1e-3
 """The smallest entry of a preference vector, as published."""
+
+STEEPEST = 3.0
+"""Slopes in parts of the loss count as no more than this."""
 
 
 def start_of(settings: LearnSettings, n: int) -> Tensor:
@@ -43,7 +48,8 @@ def learn_preferences(
     rows = start_of(settings, n).to(device).expand(trials, settings.repeats, HALVES, n, n) * used
     rows = rows / rows.sum(-1, keepdim=True).clamp_min(TINY)
     reports = []
-    for step in range(settings.preference_steps):
+    steps = settings.preference_steps
+    for step in range(steps):
         models = front.models(rows.flatten(2, 3)).reshape(*rows.shape[:4], -1)
         gradients, losses = torch.zeros_like(models), torch.zeros(models.shape[:4])
         for repeat in range(settings.repeats):
@@ -65,11 +71,13 @@ def learn_preferences(
         slopes = slopes / unit.clamp_min(TINY)[..., None]
         slopes = slopes + settings.prior * rows.clamp_min(LEAST).log()
         slopes = slopes - slopes.mean(-1, keepdim=True)
-        moved = rows * torch.exp(-settings.preference_rate * slopes.clamp(-10, 10))
+        # A falling rate, and slopes that are cut, end the swinging where the loss is steep.
+        rate = settings.preference_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        moved = rows * torch.exp(-rate * slopes.clamp(-STEEPEST, STEEPEST))
         moved = (moved / moved.sum(-1, keepdim=True).clamp_min(TINY)).clamp_min(LEAST) * used
         rows = moved / moved.sum(-1, keepdim=True).clamp_min(TINY)
         reports.append(losses.mean((1, 2, 3)))
-        progress("preferences", step + 1, settings.preference_steps, losses.mean().item())
+        progress("preferences", step + 1, steps, losses.mean().item())
     return rows, torch.stack(reports)
 
 

@@ -41,16 +41,18 @@ class LearnSettings:
     """
 
     estimator: EstimatorName = "transfer"
-    steps: int = _number(1500, "hypernetwork steps, one batch of every silo each", 1)
+    steps: int = _number(1000, "hypernetwork steps, one batch of every silo each", 1)
     batch_size: int = _number(64, "samples of a silo in a step", 1)
     rate: float = _number(3e-3, "Adam's learning rate; falls to zero along a cosine", 1e-9, 1)
     concentration: float = _number(0.1, "of the Dirichlet distribution of preferences", 1e-3, 100)
     scale: float = _number(2.0, "by which preferences are multiplied as inputs", 1e-3, 1000)
     hidden: int = _number(100, "width of the hypernetwork's hidden layers", 1)
     layers: int = _number(1, "their number", 1, 10)
-    preference_steps: int = _number(200, "steps of each participant's preference vector", 1)
-    preference_rate: float = _number(0.1, "their size, in parts of the loss", 1e-9, 10)
-    prior: float = _number(0.02, "pull towards equal preferences, against noise", 0, 10)
+    preference_steps: int = _number(120, "steps of each participant's preference vector", 1)
+    preference_rate: float = _number(
+        0.4, "their size, in parts of the loss; falls to zero", 1e-9, 10
+    )
+    prior: float = _number(0.3, "pull towards equal preferences, against noise", 0, 10)
     softness: float = _number(0.1, "of the choice of a mixture in ``transfer``", 1e-3, 10)
     repeats: int = _number(5, "independent runs: the spread of the estimate is theirs", 1, 1000)
     bound: float = _number(3.0, "a silo's gradient, at most, in medians of all silos'", 1)
