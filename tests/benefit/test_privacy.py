@@ -90,17 +90,17 @@ def test_the_account_by_hand():
         repeats=1,
         preference_steps=1,
     )
-    spent = privacy_spent(settings, training=100, validation=40)
+    spent = privacy_spent(settings, training=100)
     assert (spent.training, spent.validation) == (1, 1)
     bound = min(a / 32 + math.log(1e5) / (a - 1) for a in range(2, 100))
     assert 0.5 * bound < spent.epsilon < bound
-    twice = privacy_spent(settings, training=50, validation=40)
-    assert twice.training == 2
+    twice = privacy_spent(settings, training=50)
+    assert (twice.training, twice.validation) == (2, 1)
     assert spent.epsilon < twice.epsilon < 2 * bound
 
 
 def test_without_noise_nothing_is_promised():
-    assert privacy_spent(LearnSettings(), 100, 10).epsilon == math.inf
+    assert privacy_spent(LearnSettings(), 100).epsilon == math.inf
 
 
 def test_a_graph_can_be_learned_from_noisy_gradients():

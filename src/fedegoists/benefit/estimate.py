@@ -71,7 +71,10 @@ class BenefitEstimate:
 
     @cached_property
     def spread(self) -> Matrix:
-        """The standard error of each weight, see `fedegoists.benefit.halves`."""
+        """The standard error of each weight, see `fedegoists.benefit.halves`.
+
+        Preference vectors are learned on all validation data: theirs is that of repeats alone.
+        """
         return standard_error(self.runs)
 
     def graph(

@@ -66,7 +66,7 @@ def learn_trials(
         history["training loss"] = front.losses
         if settings.estimator == "hypernetwork":
             rows, history["validation loss"] = learn_preferences(asking, front, settings, report)
-            weights = rows.cpu()
+            weights = rows.cpu()[:, :, None]
         # Where silos hide their losses, more than an equal share is the evidence left.
         gains = (
             pair_gains(asking, front, settings)

@@ -38,34 +38,23 @@ def start_of(settings: LearnSettings, n: int) -> Tensor:
 def learn_preferences(
     asking: Asking, front: ParetoFront, settings: LearnSettings, progress: Progress
 ) -> tuple[Tensor, Tensor]:
-    """Return preferences (trials, repeats, halves, targets, sources), and losses (steps, trials).
-
-    Each repeat learns them twice, on each half of the validation data.
-    """
+    """Return preferences (trials, repeats, targets, sources), and losses (steps, trials)."""
     trials, n = asking.shape
-    device = asking.federation.device
-    used = front.present.to(device)[:, None, None, None]
-    rows = start_of(settings, n).to(device).expand(trials, settings.repeats, HALVES, n, n) * used
+    device, repeats, steps = asking.federation.device, settings.repeats, settings.preference_steps
+    used = front.present.to(device)[:, None, None]
+    rows = start_of(settings, n).to(device).expand(trials, repeats, n, n) * used
     rows = rows / rows.sum(-1, keepdim=True).clamp_min(TINY)
     reports = []
-    steps = settings.preference_steps
     for step in range(steps):
-        models = front.models(rows.flatten(2, 3)).reshape(*rows.shape[:4], -1)
-        gradients, losses = torch.zeros_like(models), torch.zeros(models.shape[:4])
-        for repeat in range(settings.repeats):
-            for half in range(HALVES):
-                gradient, loss, _ = asking.gradients(
-                    models[:, repeat, half, :, None],
-                    **half_of(repeat, half, settings),
-                    **settings.privacy,
-                )
-                gradients[:, repeat, half], losses[:, repeat, half] = (
-                    gradient[:, :, 0],
-                    loss[..., 0],
-                )
-        # Repeats and halves run side by side: a silo is asked about all of them in one exchange.
-        asking.rounds -= settings.repeats * HALVES - 1
-        slopes = front.slopes(rows.flatten(2, 3), gradients.flatten(2, 3)).reshape(rows.shape)
+        gradients, losses, _ = asking.gradients(
+            front.models(rows).transpose(1, 2),
+            split="validation",
+            seed=f"{settings.seed}/preferences",
+            step=step,
+            **settings.privacy,
+        )
+        gradients, losses = gradients.transpose(1, 2), losses.transpose(1, 2)
+        slopes = front.slopes(rows, gradients)
         # In parts of the loss; a silo that hides its losses leaves only the slopes' own size.
         unit = losses.to(device) if settings.clip is None else slopes.abs().amax(-1)
         slopes = slopes / unit.clamp_min(TINY)[..., None]
@@ -76,7 +65,7 @@ def learn_preferences(
         moved = rows * torch.exp(-rate * slopes.clamp(-STEEPEST, STEEPEST))
         moved = (moved / moved.sum(-1, keepdim=True).clamp_min(TINY)).clamp_min(LEAST) * used
         rows = moved / moved.sum(-1, keepdim=True).clamp_min(TINY)
-        reports.append(losses.mean((1, 2, 3)))
+        reports.append(losses.mean((1, 2)))
         progress("preferences", step + 1, steps, losses.mean().item())
     return rows, torch.stack(reports)
 

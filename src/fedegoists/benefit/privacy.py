@@ -9,7 +9,6 @@ in a batch, since the server chooses the seed. Training and validation samples a
 import math
 from dataclasses import dataclass
 
-from fedegoists.benefit.halves import HALVES
 from fedegoists.benefit.settings import LearnSettings
 from fedegoists.errors import MissingDependencyError, SettingsError
 
@@ -34,10 +33,8 @@ class PrivacySpent:
     validation: int
 
 
-def privacy_spent(
-    settings: LearnSettings, training: int, validation: int, delta: float = 1e-5
-) -> PrivacySpent:
-    """Return the (ε, δ) of a silo with so many training and validation samples.
+def privacy_spent(settings: LearnSettings, training: int, delta: float = 1e-5) -> PrivacySpent:
+    """Return the (ε, δ) of a silo with so many training samples, whatever its validation data.
 
     Neighbours are two data sets of which one has a sample whose gradients count as zero in the
     other, so that the size of a silo is no secret.
@@ -50,8 +47,7 @@ def privacy_spent(
     if not 0 < delta < 1:
         raise SettingsError(f"delta is {delta}; expected a number between 0 and 1")
     trained = _answers(training, settings.batch_size, settings.steps) * settings.repeats
-    half = max(1, round(validation / HALVES))
-    validated = _answers(validation, half, settings.preference_steps * settings.repeats * HALVES)
+    validated = settings.preference_steps * settings.repeats  # all of them in every step
     if settings.clip is None or settings.noise == 0:
         return PrivacySpent(math.inf, delta, trained, validated)
     try:

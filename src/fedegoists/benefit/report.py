@@ -178,8 +178,8 @@ def _privacy(settings: LearnSettings, sizes: Mapping[str, tuple[int, ...]]) -> I
     yield ""
     yield "| participant | ε | δ | answers a training / validation sample is in |"
     yield "|---|---|---|---|"
-    for name, (training, validation, *_) in sizes.items():
-        spent = privacy_spent(settings, training, validation)
+    for name, (training, *_) in sizes.items():
+        spent = privacy_spent(settings, training)
         answers = f"{spent.training} / {spent.validation}"
         yield f"| {_plain(name)} | {spent.epsilon:.3g} | {spent.delta:g} | {answers} |"
     yield ""

@@ -17,6 +17,7 @@ from fedegoists.benefit import (
     learn_trials,
     measure_trials,
 )
+from fedegoists.benefit.estimate import quantile
 from fedegoists.benefit.pictures import heat_map_png, sweep_png
 from fedegoists.benefit.report import report_markdown
 from fedegoists.benefit.settings import EstimatorName
@@ -76,6 +77,10 @@ class BenefitStudy:
             raise SettingsError("name at least one estimator, and none twice")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise SettingsError("name at least one seed, and none twice")
+        if self.threshold is not None and self.confidence is not None:
+            raise SettingsError("give a threshold or a confidence, not both")
+        if self.confidence is not None:
+            quantile(self.confidence, 1)  # so that a wrong one is reported before anything is done
 
 
 @dataclass(frozen=True)
