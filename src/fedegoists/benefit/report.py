@@ -136,7 +136,7 @@ def agreements(
 
 
 def _edges(estimate: BenefitEstimate) -> npt.NDArray[np.bool_]:
-    edges: npt.NDArray[np.bool_] = estimate.graph().weights > 0
+    edges: npt.NDArray[np.bool_] = estimate.graph(None if estimate.certain else 0.0).weights > 0
     return edges
 
 

@@ -41,8 +41,8 @@ class LearnSettings:
     """
 
     estimator: EstimatorName = "transfer"
-    steps: int = _number(1000, "hypernetwork steps, one batch of every silo each", 1)
-    batch_size: int = _number(64, "samples of a silo in a step", 1)
+    steps: int = _number(1500, "hypernetwork steps, one batch of every silo each", 1)
+    batch_size: int = _number(256, "samples of a silo in a step", 1)
     rate: float = _number(3e-3, "Adam's learning rate; falls to zero along a cosine", 1e-9, 1)
     concentration: float = _number(0.1, "of the Dirichlet distribution of preferences", 1e-3, 100)
     scale: float = _number(2.0, "by which preferences are multiplied as inputs", 1e-3, 1000)

@@ -173,6 +173,7 @@ def _write(
     contents = [
         (out / "benefit.csv", graph.csv_bytes()),
         (out / "weights.csv", estimate.weights_csv()),
+        (out / "estimates.csv", _estimates_csv(result.estimates)),
         (
             out / "heatmap.png",
             heat_map_png(estimate.weights, estimate.participants, graph.weights > 0, title),
@@ -190,6 +191,23 @@ def _rule(plan: BenefitStudy) -> str:
         return f"an edge where the weight is above ε = {plan.threshold:g}"
     confidence = 0.95 if plan.confidence is None else plan.confidence
     return f"an edge where the benefit is above none with confidence {confidence:g}"
+
+
+def _estimates_csv(estimates: Mapping[str, Mapping[str, BenefitEstimate]]) -> bytes:
+    """Return the weights of all estimators and seeds, and where the confident rule has edges.
+
+    With a single run, which says nothing of its spread, all weights above zero are edges.
+    """
+    rows = [
+        (name, seed, source, target, f"{estimate.weights[j, i]:.6g}", str(int(edges[j, i] > 0)))
+        for name, by_seed in estimates.items()
+        for seed, estimate in by_seed.items()
+        for edges in [estimate.graph(None if estimate.certain else 0.0).weights]
+        for j, source in enumerate(estimate.participants)
+        for i, target in enumerate(estimate.participants)
+        if i != j
+    ]
+    return csv_bytes(("estimator", "seed", "source", "target", "weight", "edge"), rows)
 
 
 def _measured_csv(measured: Mapping[str, MeasuredBenefit]) -> bytes:
