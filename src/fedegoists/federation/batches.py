@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["augmentation_draws", "batch_at", "batch_plan", "stream_seed"]
+__all__ = ["augmentation_draws", "batch_at", "batch_plan", "share_of", "stream_seed"]
 
 
 def stream_seed(*parts: object) -> int:
@@ -46,6 +46,11 @@ def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDA
         return np.arange(size)
     number, place = divmod(step, size // batch_size)
     return _order(size, seed, number)[place * batch_size : (place + 1) * batch_size]
+
+
+def share_of(size: int, share: float | None, batch_size: int | None) -> int | None:
+    """Return how many of `size` samples a batch has: a share of them, where one is given."""
+    return batch_size if share is None else max(1, round(share * size))
 
 
 @lru_cache(maxsize=1024)

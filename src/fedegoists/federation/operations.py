@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.batches import augmentation_draws, batch_at, batch_plan, stream_seed
+from fedegoists.federation.batches import (
+    augmentation_draws,
+    batch_at,
+    batch_plan,
+    share_of,
+    stream_seed,
+)
+from fedegoists.federation.privacy import check_privacy, clipped_gradient, gaussian_noise
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
@@ -285,20 +292,41 @@ def loss_and_gradient(
     *,
     split: str = "train",
     batch_size: int | None = None,
+    share: float | None = None,
     step: int = 0,
     augment: bool = False,
+    clip: float | None = None,
+    noise: float = 0.0,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return losses and gradients at each row of `parameters`, all on one batch of a split."""
+    """Return losses and gradients at each row of `parameters`, all on one batch of a split.
+
+    Parameters
+    ----------
+    share : float, optional
+        The batch as a part of the silo's samples, instead of `batch_size`.
+    clip : float, optional
+        Shorten each sample's gradient to this norm, and tell no loss.
+    noise : float
+        Add Gaussian noise of so many times what one sample can change, see
+        `fedegoists.federation.privacy`.
+    """
+    check_privacy(clip, noise)
     positions = silo.splits[split]
-    batch = torch.from_numpy(batch_at(len(positions), batch_size, step, seed))
+    count = share_of(len(positions), share, batch_size)
+    batch = torch.from_numpy(batch_at(len(positions), count, step, seed))
     inputs, targets = silo.batch(positions[batch.to(positions.device)])
     if augment:
         draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
         inputs = (augmented(inputs[0], draws), *inputs[1:])
-    differentiate = grad_and_value(loss_of(model, schema, task))
+    loss = loss_of(model, schema, task)
+    differentiate = grad_and_value(loss) if clip is None else clipped_gradient(loss, clip)
     pairs = [differentiate(row, inputs, targets) for row in parameters]
-    return torch.stack([loss for _, loss in pairs]), torch.stack([grad for grad, _ in pairs])
+    losses, gradients = torch.stack([ell for _, ell in pairs]), torch.stack([g for g, _ in pairs])
+    if clip is not None and noise:
+        drawn = gaussian_noise(gradients.shape, noise * clip / len(batch), seed, step)
+        gradients = gradients + drawn.to(gradients)
+    return losses, gradients
 
 
 def loss_of(  # type: ignore[no-untyped-def]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import operations
-from fedegoists.federation.batches import stream_seed
+from fedegoists.federation.batches import share_of, stream_seed
 from fedegoists.federation.federation import Failure, Payload, Reply, accepted
 from fedegoists.federation.memory import SiloMemory
 from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
@@ -251,7 +251,8 @@ class SimulatedFederation:
             own = parameters.reshape(gradients.shape)[row]
             self._memories[participant].step(own, gradients[row], payload)
         size = len(self._silos[participant].splits[payload.get("split", "train")])
-        samples = min(payload.get("batch_size") or size, size)
+        asked = share_of(size, payload.get("share"), payload.get("batch_size"))
+        samples = min(asked or size, size)
         if parameters.ndim == 1:
             return {"loss": losses[0], "gradient": gradients[0], "samples": samples}
         return {"loss": losses, "gradient": gradients, "samples": samples}
@@ -266,9 +267,12 @@ class SimulatedFederation:
         stack = self._stack(names)
         if operation == "loss_and_gradient":
             matrices = [p["parameters"].reshape(-1, self._schema.size) for p in payloads.values()]
-            losses, gradients = stack.loss_and_gradient(
-                matrices, **_batch_options(first), seeds=seeds
-            )
+            try:
+                losses, gradients = stack.loss_and_gradient(
+                    matrices, **_batch_options(first), seeds=seeds
+                )
+            except SettingsError as error:
+                return {name: Failure(name, "error", str(error)) for name in names}
             finite = torch.isfinite(torch.cat(gradients)).all(1).tolist()
             numbers = torch.cat(losses).tolist()
             replies: dict[str, Reply | Failure] = {}
@@ -369,7 +373,7 @@ def _seed(payload: Payload, participant: str) -> int:
 
 
 def _batch_options(payload: Payload) -> dict[str, Any]:
-    keys = ("split", "batch_size", "step", "augment")
+    keys = ("split", "batch_size", "share", "step", "augment", "clip", "noise")
     return {key: payload[key] for key in keys if key in payload}
 
 

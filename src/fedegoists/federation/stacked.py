@@ -9,7 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedegoists.federation.batches import augmentation_draws, batch_at, batch_plan, stream_seed
+from fedegoists.federation.batches import (
+    augmentation_draws,
+    batch_at,
+    batch_plan,
+    share_of,
+    stream_seed,
+)
 from fedegoists.federation.operations import (
     CHUNK,
     TINY,
@@ -20,6 +26,7 @@ from fedegoists.federation.operations import (
     learning_rates,
     loss_of,
 )
+from fedegoists.federation.privacy import check_privacy, clipped_gradient, gaussian_noise
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
@@ -141,14 +148,18 @@ class StackedSilos:
         *,
         split: str = "train",
         batch_size: int | None = None,
+        share: float | None = None,
         step: int = 0,
         augment: bool = False,
+        clip: float | None = None,
+        noise: float = 0.0,
         seeds: Sequence[int],
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return losses and gradients of each silo at each row of its own matrix of parameters."""
+        check_privacy(clip, noise)
         counts = [len(rows) for rows in parameters]
         batches = [
-            own[batch_at(len(own), batch_size, step, seed)]
+            own[batch_at(len(own), share_of(len(own), share, batch_size), step, seed)]
             for own, seed in zip(self._positions[split], seeds, strict=True)
         ]
         plan, weights = _padded([batch[None] for batch in batches])
@@ -168,19 +179,22 @@ class StackedSilos:
             for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
                 draws[k, : len(batch)] = augmentation_draws(batch.shape, stream_seed(seed, step))
             state["draws"] = draws.to(device)[rows]
-        state = self._repeated("loss_and_gradient", self._measure, state, 1)
-        return (
-            list(torch.split(state["losses"], counts)),
-            list(torch.split(state["gradients"], counts)),
-        )
+        kind = ("loss_and_gradient", clip)
+        state = self._repeated(kind, lambda s: self._measure(s, clip), state, 1)
+        gradients = list(torch.split(state["gradients"], counts))
+        if clip is not None and noise:
+            for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
+                deviation = noise * clip / len(batch)
+                drawn = gaussian_noise(gradients[k].shape, deviation, seed, step)
+                gradients[k] = gradients[k] + drawn.to(gradients[k])
+        return list(torch.split(state["losses"], counts)), gradients
 
-    def _measure(self, state: dict[str, Tensor]) -> None:
+    def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
         inputs, targets = self._silos[0].batch(state["plan"])
         if "draws" in state:
             inputs = _augmented(inputs, state["draws"])
-        gradients, losses = self._gradients(
-            state["parameters"], inputs, targets, state.get("weights")
-        )
+        given = (state["parameters"], inputs, targets, state.get("weights"))
+        gradients, losses = self._gradients(*given) if clip is None else self._clipped(*given, clip)
         state["gradients"].copy_(gradients)
         state["losses"].copy_(losses)
 
@@ -196,6 +210,19 @@ class StackedSilos:
             pair = self._even(parameters, inputs, targets)
         else:
             pair = self._weighted(parameters, inputs, targets, weights)
+        return pair
+
+    def _clipped(
+        self,
+        parameters: Tensor,
+        inputs: tuple[Tensor, ...],
+        targets: Tensor,
+        weights: Tensor | None,
+        clip: float,
+    ) -> tuple[Tensor, Tensor]:
+        function = clipped_gradient(loss_of(self._model, self._schema, self._task), clip)
+        given = (parameters, inputs, targets) + (() if weights is None else (weights,))
+        pair: tuple[Tensor, Tensor] = vmap(function, in_dims=(0,) * len(given))(*given)
         return pair
 
     @torch.no_grad()

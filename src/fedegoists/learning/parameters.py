@@ -53,6 +53,31 @@ class ParameterSchema:
             start = stop
         return views
 
+    def drawn(self, seed: int) -> Tensor:
+        """Return random parameters as PyTorch's layers start, from names and shapes alone.
+
+        A server that does not hold the model can so choose where training starts. Matrices and
+        kernels, and biases beside them, are uniform within one over the root of their inputs;
+        lone vectors called ``weight`` scale a normalisation and are one.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        shapes = dict(zip(self.names, self.shapes, strict=True))
+        parts = []
+        for name, shape in shapes.items():
+            owner, _, kind = name.rpartition(".")
+            weight = shapes.get(f"{owner}.weight" if owner else "weight", ())
+            if kind == "weight" and len(shape) == 1:
+                part = torch.ones(shape)
+            elif kind == "weight" or (kind == "bias" and len(weight) > 1):
+                bound = math.prod(weight[1:]) ** -0.5
+                part = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+            elif kind == "bias":
+                part = torch.zeros(shape)
+            else:
+                part = 0.02 * torch.randn(shape, generator=generator)
+            parts.append(part.reshape(-1))
+        return torch.cat(parts)
+
     def mask(self, prefixes: Iterable[str]) -> Tensor:
         """Return which entries of the vector belong to parameters with one of the prefixes."""
         prefixes = tuple(prefixes)

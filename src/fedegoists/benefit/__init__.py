@@ -1,0 +1,18 @@
+"""Who benefits whom: learned over a federation, measured, compared and written down."""
+
+from fedegoists.benefit.estimate import BenefitEstimate
+from fedegoists.benefit.learn import learn, learn_trials
+from fedegoists.benefit.measured import MeasuredBenefit, MeasureSettings, measure, measure_trials
+from fedegoists.benefit.settings import ESTIMATORS, LearnSettings
+
+__all__ = [
+    "ESTIMATORS",
+    "BenefitEstimate",
+    "LearnSettings",
+    "MeasureSettings",
+    "MeasuredBenefit",
+    "learn",
+    "learn_trials",
+    "measure",
+    "measure_trials",
+]

@@ -1,0 +1,156 @@
+"""A benefit graph with what it rests on: weights, how sure they are, and what they cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.benefit.asking import Cost
+from fedegoists.benefit.halves import standard_error
+from fedegoists.errors import SettingsError
+from fedegoists.graphs import BenefitGraph
+from fedegoists.graphs.interchange import csv_bytes
+
+__all__ = ["DEFAULT_CONFIDENCE", "BenefitEstimate", "Matrix", "quantile"]
+
+Matrix = npt.NDArray[np.float64]
+
+DEFAULT_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class BenefitEstimate:
+    """Who benefits whom, as learned; in all matrices ``[j, i]`` is what j does for i.
+
+    Attributes
+    ----------
+    participants : tuple of str
+        In the order of rows and columns.
+    estimator : str
+        How it was learned.
+    runs : array of shape (repeats, halves, n, n)
+        The weights of each repeat on each half of the validation data (or once, where none is
+        needed), not negative, with zeros on the diagonal.
+    gains : array of shape (repeats, halves, n, n)
+        The evidence for an edge in the same way: above zero where j makes i better. Its unit is
+        the estimator's own.
+    savings : array of shape (n, n)
+        The estimate of how much j is worth to i, which an edge needs to be above zero.
+    history : mapping of str to sequence of float
+        Means over participants along the way, by what they are means of.
+    cost : Cost
+        What it took from each participant.
+    failures : tuple of str
+        Who did not answer, how often and why.
+    absent : tuple of str
+        Who answered so rarely that nothing is known about it: it has no edges.
+    """
+
+    participants: tuple[str, ...]
+    estimator: str
+    runs: Matrix = field(repr=False)
+    gains: Matrix = field(repr=False)
+    savings: Matrix = field(repr=False)
+    history: Mapping[str, Sequence[float]] = field(repr=False, default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    failures: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def repeats(self) -> int:
+        """How many independent runs there were."""
+        return len(self.runs)
+
+    @property
+    def certain(self) -> bool:
+        """Whether there were runs enough to know how sure the edges are."""
+        return bool(self.gains.shape[0] * self.gains.shape[1] > 1)
+
+    @cached_property
+    def weights(self) -> Matrix:
+        """The mean weights over repeats: ``weights[j, i]`` from source j to target i."""
+        mean: Matrix = self.runs.mean((0, 1))
+        return mean
+
+    @cached_property
+    def spread(self) -> Matrix:
+        """The standard error of each weight, see `fedegoists.benefit.halves`.
+
+        Preference vectors are learned on all validation data: theirs is that of repeats alone.
+        """
+        return standard_error(self.runs)
+
+    def graph(
+        self, threshold: float | None = None, *, confidence: float | None = None
+    ) -> BenefitGraph:
+        """Return the graph with an edge wherever one of two rules says so.
+
+        Parameters
+        ----------
+        threshold : float, optional
+            The paper's rule: an edge where the weight is above this number ε.
+        confidence : float, optional
+            The rule without tuning, used when no threshold is given: an edge where the gain is
+            above zero with this confidence (one-sided), and the saving is positive too; 0.95 if
+            left out.
+
+        Returns
+        -------
+        BenefitGraph
+            With the weights as learned on the edges.
+        """
+        if threshold is not None and confidence is not None:
+            raise SettingsError("give a threshold or a confidence, not both")
+        if threshold is not None:
+            if not threshold >= 0:
+                raise SettingsError(f"threshold is {threshold}; expected 0 or more")
+            edges = self.weights > threshold
+        else:
+            edges = self.lower_bounds(confidence or DEFAULT_CONFIDENCE) > 0
+            edges &= self.savings > 0
+        edges = edges & ~np.eye(len(self.participants), dtype=bool)
+        for k, name in enumerate(self.participants):
+            if name in self.absent:
+                edges[k] = edges[:, k] = False
+        # Where the evidence says that there is an edge, it must not vanish for a weight of zero.
+        weights = np.where(edges, np.maximum(self.weights, 1e-6), 0.0)
+        return BenefitGraph(weights, self.participants)
+
+    def lower_bounds(self, confidence: float) -> Matrix:
+        """Return what each gain exceeds with a confidence.
+
+        By Student's t with one degree of freedom for each repeat, which divides the data anew.
+        """
+        error = standard_error(self.gains)
+        bounds: Matrix = self.gains.mean((0, 1)) - quantile(confidence, self.repeats) * error
+        return bounds
+
+    def weights_csv(self) -> bytes:
+        """Return all weights but the diagonal as ``source,target,weight``."""
+        names = self.participants
+        return csv_bytes(
+            ("source", "target", "weight"),
+            (
+                (names[j], names[i], repr(float(self.weights[j, i])))
+                for j in range(len(names))
+                for i in range(len(names))
+                if i != j
+            ),
+        )
+
+
+def quantile(confidence: float, degrees: int) -> float:
+    """Return the quantile of Student's t at a confidence.
+
+    Examples
+    --------
+    >>> round(quantile(0.95, 2), 3)
+    2.92
+    """
+    from scipy.stats import t
+
+    if not 0.5 <= confidence < 1:
+        raise SettingsError(f"confidence is {confidence}; expected 0.5 to below 1")
+    return float(t.ppf(confidence, degrees))

@@ -1,0 +1,113 @@
+"""Learning who benefits whom: one function, several estimators, one kind of result."""
+
+from torch import Tensor
+
+from fedegoists.benefit.asking import Asking, Groups, groups_of
+from fedegoists.benefit.estimate import BenefitEstimate, Matrix
+from fedegoists.benefit.local import alignment, local_models, transfer
+from fedegoists.benefit.pareto import Progress, learn_front
+from fedegoists.benefit.preferences import learn_preferences, pair_gains, start_of
+from fedegoists.benefit.settings import LearnSettings
+from fedegoists.federation import Federation
+
+__all__ = ["learn", "learn_trials"]
+
+
+def learn(
+    federation: Federation,
+    settings: LearnSettings | None = None,
+    *,
+    progress: Progress | None = None,
+) -> BenefitEstimate:
+    """Learn the benefit graph of all participants of a federation.
+
+    Parameters
+    ----------
+    federation : Federation
+        The silos; they return losses and gradients (or, for two estimators, trained models).
+    settings : LearnSettings, optional
+        The estimator and how it learns.
+    progress : callable, optional
+        Called with what is being done, how much is done, how much there is, and the mean loss.
+    """
+    return learn_trials(federation, None, settings, progress=progress)[""]
+
+
+def learn_trials(
+    federation: Federation,
+    groups: Groups | None,
+    settings: LearnSettings | None = None,
+    *,
+    progress: Progress | None = None,
+) -> dict[str, BenefitEstimate]:
+    """Learn the graphs of several trials at once, each with hypernetworks of its own.
+
+    Parameters
+    ----------
+    groups : mapping of str to sequence of str
+        The participants of each trial, equally many.
+    """
+    settings = settings or LearnSettings()
+    names = groups_of(federation, groups)
+    start_of(settings, len(names[0]))  # so that a wrong one is reported before anything is trained
+    asking = Asking(federation, names)
+    report = progress or (lambda *_: None)
+    history: dict[str, Tensor] = {}
+    if settings.estimator in ("alignment", "transfer"):
+        models, starts, present = local_models(asking, settings, report)
+        if settings.estimator == "alignment":
+            weights, gains = alignment(models, starts)
+            savings = gains.mean((1, 2))
+        else:
+            weights, gains, savings = transfer(asking, models, starts, settings, report)
+    else:
+        front = learn_front(asking, settings, report)
+        present = front.present
+        history["training loss"] = front.losses
+        if settings.estimator == "hypernetwork":
+            rows, history["validation loss"] = learn_preferences(asking, front, settings, report)
+            weights = rows.cpu()[:, :, None]
+        # Where silos hide their losses, more than an equal share is the evidence left.
+        gains = (
+            pair_gains(asking, front, settings)
+            if settings.clip is None
+            else weights - 1 / len(names[0])
+        )
+        savings = gains.mean((1, 2))
+        if settings.estimator == "pairs":
+            weights = gains.clamp_min(0.0)
+    labels = [""] if groups is None else list(groups)
+    return {
+        label: _estimate(
+            asking, g, label, settings, (weights[g], gains[g], savings[g]), present[g], history
+        )
+        for g, label in enumerate(labels)
+    }
+
+
+def _estimate(
+    asking: Asking,
+    trial: int,
+    label: str,
+    settings: LearnSettings,
+    learned: tuple[Tensor, Tensor, Tensor],
+    present: Tensor,
+    history: dict[str, Tensor],
+) -> BenefitEstimate:
+    names = tuple(name.removeprefix(f"{label}/") for name in asking.names[trial])
+    matrices: list[Matrix] = []
+    for rows in learned:
+        matrix = (rows * present[:, None] * present).double().mT.contiguous().numpy()
+        matrix[..., range(len(names)), range(len(names))] = 0.0
+        matrices.append(matrix)
+    return BenefitEstimate(
+        names,
+        settings.estimator,
+        matrices[0],
+        matrices[1],
+        matrices[2],
+        {key: values[:, trial].tolist() for key, values in history.items()},
+        asking.cost(trial),
+        asking.failures_in(trial),
+        tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
+    )

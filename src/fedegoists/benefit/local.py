@@ -1,0 +1,100 @@
+"""Two estimates that are by-products of one run of local training."""
+
+import torch
+from torch import Tensor
+
+from fedegoists.benefit.asking import Asking
+from fedegoists.benefit.halves import HALVES, half_of
+from fedegoists.benefit.pareto import TINY, Progress
+from fedegoists.benefit.settings import LearnSettings
+from fedegoists.federation.batches import stream_seed
+
+__all__ = ["alignment", "local_models", "transfer"]
+
+
+def local_models(
+    asking: Asking, settings: LearnSettings, progress: Progress
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Train everybody alone from a common start, once for each repeat.
+
+    Returns
+    -------
+    models, starts, present
+        Of shapes (trials, repeats, participants, parameters), (repeats, parameters) and (trials,
+        participants).
+    """
+    trials, n = asking.shape
+    models, starts = [], []
+    present = torch.ones(trials, n, dtype=torch.bool)
+    for repeat in range(settings.repeats):
+        seed = stream_seed(settings.seed, repeat, "local")
+        start = asking.federation.schema.drawn(seed).to(asking.federation.device)
+        trained, answered = asking.trained(
+            start.expand(trials, n, -1), settings=settings.local, seed=seed
+        )
+        models.append(trained)
+        starts.append(start)
+        present &= answered
+        progress("local training", repeat + 1, settings.repeats, float("nan"))
+    return torch.stack(models, 1), torch.stack(starts), present
+
+
+def alignment(models: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weights and gains from the cosine of the updates of i and j.
+
+    Both of shape (trials, repeats, 1, targets, sources); a weight is the cosine where positive.
+    """
+    updates = torch.nn.functional.normalize(models - starts[:, None], dim=-1)
+    cosines = (updates @ updates.mT).cpu()[:, :, None]
+    return cosines.clamp_min(0.0), cosines
+
+
+def transfer(
+    asking: Asking, models: Tensor, starts: Tensor, settings: LearnSettings, progress: Progress
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights, gains and savings from j's local model, mixed with i's, on i's data.
+
+    Let g(f) be the part of its loss on its own validation data that i saves with 1 − f times its
+    model plus f times j's. The weight is τ · log Σ exp(g(f)/τ) over f = 0, which saves nothing, and
+    `FRACTIONS`: close to the most that i can save, and to zero where j's model is of no use. The
+    gain is g(1/2) less what i saves half-way to the model from which all started: that one knows
+    nothing, but a mixture with it is shrunken too, and shrinking alone may save something. The
+    saving is the largest g(f), in the mean over runs.
+
+    Weights and gains are of shape (trials, repeats, halves, targets, sources).
+    """
+    trials, n = asking.shape
+    saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
+    fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
+    for repeat in range(settings.repeats):
+        own = models[:, repeat, :, None, None]
+        start = starts[repeat].expand(trials, 1, -1)
+        sources_and_start = torch.cat([models[:, repeat], start], 1)[:, None, :, None]
+        for half in range(HALVES):
+            seen = half_of(repeat, half, settings)
+            _, alone, known = asking.gradients(own[:, :, 0], **seen)
+            for sources in torch.split(torch.arange(n + 1), TOGETHER):
+                others = sources_and_start[:, :, sources]
+                rows = (own + fractions * (others - own)).flatten(2, 3)
+                _, losses, answered = asking.gradients(rows, **seen)
+                parts = 1 - losses / alone.clamp_min(TINY)
+                parts = parts.reshape(trials, n, len(sources), len(FRACTIONS))
+                parts *= (known & answered)[:, :, None, None]
+                saved[:, repeat, half, :, sources] = parts
+        progress("transfer", repeat + 1, settings.repeats, alone.mean().item())
+    tau = settings.softness
+    with_others, with_start = saved[..., :n, :], saved[..., n:, :]
+    choices = torch.cat([torch.zeros_like(with_others[..., :1]), with_others], -1)
+    half_way = FRACTIONS.index(0.5)
+    return (
+        tau * torch.logsumexp(choices / tau, -1),
+        with_others[..., half_way] - with_start[..., half_way],
+        with_others.mean((1, 2)).amax(-1),
+    )
+
+
+FRACTIONS = (0.25, 0.5, 0.75, 1.0)
+"""How far i's model is moved towards j's."""
+
+TOGETHER = 8
+"""Sources whose mixtures a silo is asked about in one call."""

@@ -1,0 +1,121 @@
+"""The edge rules and the standard error, by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedegoists.benefit import BenefitEstimate
+from fedegoists.benefit.agreement import agreement, stability
+from fedegoists.benefit.halves import standard_error
+from fedegoists.benefit.sweep import threshold_sweep
+from fedegoists.errors import SettingsError
+from fedegoists.graphs import CompetitionGraph
+
+NAMES = ("a", "b", "c")
+
+
+def estimate(weights, gains=None, savings=None, **more) -> BenefitEstimate:
+    runs = np.broadcast_to(np.array(weights, float), (2, 2, 3, 3))
+    return BenefitEstimate(
+        NAMES,
+        "by hand",
+        runs,
+        runs if gains is None else gains,
+        runs.mean((0, 1)) if savings is None else np.array(savings, float),
+        **more,
+    )
+
+
+WEIGHTS = [[0, 0.1, 0.2], [0.3, 0, 0.4], [0.05, 0, 0]]
+
+
+def test_the_fixed_threshold_keeps_what_is_above_it():
+    edges = list(estimate(WEIGHTS).graph(0.2).edges())
+    assert edges == [("b", "a", 0.3), ("b", "c", 0.4)]
+
+
+def test_the_confident_rule_by_hand():
+    """Gains of 1 with a standard error of 0.3: certain at 0.9, not at 0.95.
+
+    Both repeats have halves 1 ± 0.3, so half the difference is 0.3 and repeats agree. Student's t
+    with two degrees of freedom is 1.886 at 0.9 and 2.920 at 0.95 and 4.303 at 0.975.
+    """
+    gains = np.zeros((2, 2, 3, 3))
+    gains[:, 0, 0, 1], gains[:, 1, 0, 1] = 1.4, 0.6
+    found = estimate(WEIGHTS, gains)
+    assert found.lower_bounds(0.9)[0, 1] == pytest.approx(1 - 1.8856 * 0.4, abs=1e-3)
+    assert list(found.graph(confidence=0.9).edges()) == [("a", "b", 0.1)]
+    assert list(found.graph(confidence=0.95).edges()) == []
+    # However sure, no edge where the estimate is that nothing is saved.
+    none_saved = estimate(WEIGHTS, gains, savings=np.zeros((3, 3)))
+    assert list(none_saved.graph(confidence=0.9).edges()) == []
+
+
+def test_who_was_absent_has_no_edges():
+    graph = estimate(WEIGHTS, absent=("b",)).graph(0.0)
+    assert list(graph.edges()) == [("a", "c", 0.2), ("c", "a", 0.05)]
+
+
+def test_rules_out_of_range_are_named():
+    with pytest.raises(SettingsError, match="not both"):
+        estimate(WEIGHTS).graph(0.1, confidence=0.9)
+    with pytest.raises(SettingsError, match=r"confidence is 1\.5"):
+        estimate(WEIGHTS).graph(confidence=1.5)
+    with pytest.raises(SettingsError, match="threshold is -1"):
+        estimate(WEIGHTS).graph(-1.0)
+    with pytest.raises(SettingsError, match="repeats of at least 2"):
+        standard_error(np.zeros((1, 1, 3, 3)))
+
+
+@given(arrays(float, (3, 2, 2), elements=st.floats(-100, 100)))
+def test_the_standard_error_ignores_a_shift_and_follows_a_scale(runs):
+    error = standard_error(runs)
+    np.testing.assert_allclose(standard_error(runs + 5), error, atol=1e-9)
+    np.testing.assert_allclose(standard_error(-3 * runs), 3 * error, atol=1e-9)
+
+
+def test_halves_give_the_standard_error_of_the_whole():
+    """Means of random halves of many data sets: the error is σ/√n in the mean."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for _ in range(400):
+        data = rng.normal(0, 2.0, 64)
+        runs = np.empty((4, 2, 1))
+        for repeat in range(4):
+            runs[repeat, :, 0] = rng.permutation(data).reshape(2, 32).mean(1)
+        errors.append(standard_error(runs)[0] ** 2)
+    assert np.mean(errors) ** 0.5 == pytest.approx(2.0 / 8, rel=0.05)
+
+
+def test_edges_fall_and_coalitions_dissolve_along_the_threshold():
+    points = threshold_sweep(estimate(WEIGHTS), [0.0, 0.15, 0.35, 0.5])
+    assert [point.edges for point in points] == [5, 3, 1, 0]
+    assert points[0].coalitions == (("a", "b", "c"),)
+    assert points[-1].together == 0
+    rivals = CompetitionGraph([("a", "b"), ("a", "c"), ("b", "c")], NAMES)
+    assert threshold_sweep(estimate(WEIGHTS), [0.0], rivals)[0].together == 0
+
+
+def test_weights_are_written_in_full():
+    lines = estimate(WEIGHTS).weights_csv().decode().splitlines()
+    assert lines[0] == "source,target,weight"
+    assert len(lines) == 7
+    assert "c,b,0.0" in lines
+
+
+def test_agreement_by_hand():
+    gains = np.array([[0, 1.0, 2.0], [3.0, 0, 4.0], [5.0, 6.0, 0]])
+    exact = agreement(gains, gains, gains > 2.5, gains > 1.5)
+    assert exact.spearman == pytest.approx(1.0)
+    assert exact.kendall == pytest.approx(1.0)
+    assert exact.precision == 1.0
+    assert exact.recall == pytest.approx(4 / 5)
+    turned = agreement(7.0 - gains - 7.0 * np.eye(3), gains, gains > 9, gains > 0)
+    assert turned.spearman == pytest.approx(-1)
+    assert np.isnan(turned.precision)
+    assert turned.recall == 0
+    assert stability([gains, gains]) == 1
+    with pytest.raises(SettingsError, match="beside"):
+        agreement(gains, gains[:2, :2], gains > 0, gains > 0)

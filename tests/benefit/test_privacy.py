@@ -1,0 +1,110 @@
+"""Clipped and noisy gradients, and how much they tell."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fedegoists.benefit import LearnSettings, learn
+from fedegoists.benefit.privacy import privacy_spent
+from fedegoists.federation import Failure
+from fedegoists.federation.batches import stream_seed
+from fedegoists.federation.privacy import gaussian_noise
+from tests.benefit.consortia import OTHER, TASK, federation, regressions
+from tests.benefit.test_learn import quick
+from tests.silos import Line
+
+DATA = regressions({"a": TASK, "b": OTHER}, train=12, validation=7)
+
+
+def gradient(execution, **payload):
+    silos = federation(DATA, execution=execution)
+    asked = {"parameters": torch.tensor([0.5, -1.0, 0.2, 0.0, 0.1]), "seed": 1, **payload}
+    return silos.call("loss_and_gradient", {"a": asked, "b": asked})
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_every_samples_gradient_is_shortened(execution):
+    """By hand: for y = w·x + b the gradient of (ŷ − y)² is 2 (ŷ − y) (x, 1)."""
+    reply = gradient(execution, clip=1.5)["a"]
+    rows = DATA.silos[0].train
+    x, y = DATA.samples.inputs[0][rows], DATA.samples.targets[rows]
+    design = np.hstack([x, np.ones((12, 1))])
+    each = 2 * (design @ np.array([0.5, -1.0, 0.2, 0.0, 0.1]) - y)[:, None] * design
+    lengths = np.linalg.norm(each, axis=1, keepdims=True)
+    assert (lengths > 1.5).any()
+    assert (lengths < 1.5).any()
+    expected = (each * np.minimum(1, 1.5 / lengths)).mean(0)
+    np.testing.assert_allclose(reply["gradient"], expected, rtol=1e-4, atol=1e-5)
+    assert reply["loss"] == 0.0  # a loss would tell of the samples too
+
+
+def test_a_wide_limit_changes_nothing():
+    plain, wide = gradient("stacked")["b"], gradient("stacked", clip=1e6)["b"]
+    torch.testing.assert_close(plain["gradient"], wide["gradient"])
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_noise_is_as_large_as_stated(execution):
+    clean, noisy = (gradient(execution, clip=2.0, noise=z)["a"] for z in (0.0, 3.0))
+    added = noisy["gradient"] - clean["gradient"]
+    drawn = gaussian_noise(torch.Size([1, 5]), 3.0 * 2.0 / 12, stream_seed(1, "a"), 0)[0]
+    torch.testing.assert_close(added, drawn, rtol=1e-4, atol=1e-5)
+    many = gaussian_noise(torch.Size([20000]), 0.5, 1, 0)
+    assert many.std().item() == pytest.approx(0.5, rel=0.03)
+
+
+def test_noise_without_a_limit_is_refused():
+    replies = gradient("stacked", noise=1.0)
+    assert isinstance(replies["a"], Failure)
+    assert "set clip" in replies["a"].detail
+    with pytest.raises(Exception, match="clip is 0"):
+        LearnSettings(estimator="hypernetwork", clip=0.0)
+
+
+def test_a_share_of_the_samples_is_one_of_two_disjoint_halves():
+    silos = federation(DATA)
+    start = torch.zeros(5)
+    whole, *halves = (
+        silos.call("loss_and_gradient", {"a": {"parameters": start, "split": "train", **part}})["a"]
+        for part in ({}, {"share": 0.5, "step": 4}, {"share": 0.5, "step": 5})
+    )
+    assert [reply["samples"] for reply in (whole, *halves)] == [12, 6, 6]
+    assert sum(half["loss"] for half in halves) / 2 == pytest.approx(whole["loss"], rel=1e-5)
+
+
+def test_the_account_by_hand():
+    """One answer a sample: the Gaussian mechanism, whose ε a table of RDP orders bounds.
+
+    With noise z, RDP of order α is α/(2z²); at z = 4 and δ = 1e-5 the best order gives
+    ε = α/32 + ln(1e5)/(α − 1) < 1.25 before the tighter conversion.
+    """
+    pytest.importorskip("dp_accounting")
+    settings = LearnSettings(
+        estimator="hypernetwork",
+        clip=1.0,
+        noise=4.0,
+        steps=4,
+        batch_size=25,
+        repeats=1,
+        preference_steps=1,
+    )
+    spent = privacy_spent(settings, training=100)
+    assert (spent.training, spent.validation) == (1, 1)
+    bound = min(a / 32 + math.log(1e5) / (a - 1) for a in range(2, 100))
+    assert 0.5 * bound < spent.epsilon < bound
+    twice = privacy_spent(settings, training=50)
+    assert (twice.training, twice.validation) == (2, 1)
+    assert spent.epsilon < twice.epsilon < 2 * bound
+
+
+def test_without_noise_nothing_is_promised():
+    assert privacy_spent(LearnSettings(), 100).epsilon == math.inf
+
+
+def test_a_graph_can_be_learned_from_noisy_gradients():
+    data = regressions({"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER}, train=120)
+    estimate = learn(federation(data, Line(4)), quick("hypernetwork", clip=5.0, noise=0.5))
+    weights = estimate.weights
+    assert min(weights[0, 1], weights[1, 0]) > max(weights[2:, :2].max(), weights[:2, 2:].max())

@@ -1,0 +1,83 @@
+"""Silos that fail or lie: the others' rows stay right."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedegoists.benefit import learn
+from tests.benefit.consortia import OTHER, TASK, federation, regressions
+from tests.benefit.test_learn import quick
+
+HONEST = [0, 1, 3]  # the positions of a1, a2 and b; x is the one in between
+
+
+def consortium():
+    return regressions({"a1": TASK, "a2": TASK, "x": TASK, "b": OTHER}, train=120, seed=1)
+
+
+def broken(operation, reply):
+    if "gradient" in reply:
+        return {**reply, "gradient": torch.full_like(reply["gradient"], torch.nan)}
+    return {**reply, "parameters": torch.full_like(reply["parameters"], torch.nan)}
+
+
+def constant(operation, reply):
+    key = "gradient" if "gradient" in reply else "parameters"
+    return {**reply, key: torch.ones_like(reply[key])}
+
+
+def scaled(operation, reply):
+    key = "gradient" if "gradient" in reply else "parameters"
+    return {**reply, key: 1e6 * reply[key]}
+
+
+def silent(operation, reply):
+    raise ConnectionError("gone")
+
+
+@pytest.mark.parametrize("estimator", ["hypernetwork", "transfer", "alignment"])
+@pytest.mark.parametrize("behaviour", [broken, constant, scaled, silent])
+def test_one_bad_silo_does_not_spoil_the_others_rows(estimator, behaviour):
+    silos = federation(consortium(), behaviours={"x": behaviour})
+    estimate = learn(silos, quick(estimator, repeats=2))
+    weights = estimate.weights
+    assert np.isfinite(weights).all()
+    assert weights[1, 0] > weights[3, 0]  # a1 still draws on a2 more than on b
+    assert weights[0, 1] > weights[3, 1]
+    edges = {(source, target) for source, target, _ in estimate.graph().edges()}
+    assert not edges & {("a1", "b"), ("a2", "b"), ("b", "a1"), ("b", "a2")}
+    if behaviour in (broken, silent):
+        assert estimate.absent == ("x",)
+        assert estimate.failures[0].startswith("x: failed")
+        assert not any("x" in pair for pair in edges)
+
+
+def test_honest_weights_hardly_change_when_a_silo_scales_its_gradients():
+    honest = learn(federation(consortium()), quick("hypernetwork"))
+    lied = learn(federation(consortium(), behaviours={"x": scaled}), quick("hypernetwork"))
+    rows = np.ix_(HONEST, HONEST)
+    assert np.abs(honest.weights - lied.weights)[rows].max() < 0.15
+
+
+@pytest.mark.parametrize("estimator", ["hypernetwork", "transfer"])
+def test_who_lies_to_look_useful_is_found_out_on_the_receivers_own_data(estimator):
+    """The silo `x` has another task and returns what `a1` would: its own row, not a1's, is wrong.
+
+    A liar may copy an honest silo's answers. Then it is worth to the others what that silo is. If
+    it invents answers, every row is learned on the receiver's validation data, where inventions do
+    not help: a useless silo cannot get more weight than an honest helper.
+    """
+    rng = torch.Generator().manual_seed(0)
+
+    def inventing(operation, reply):
+        key = "gradient" if "gradient" in reply else "parameters"
+        invented = torch.randn(reply[key].shape, generator=rng)
+        loss = [0.0] * len(reply["loss"]) if isinstance(reply["loss"], list) else 0.0
+        return {**reply, key: invented * reply[key].norm(), "loss": loss}
+
+    data = regressions({"a1": TASK, "a2": TASK, "x": OTHER, "b": OTHER}, train=120, seed=2)
+    estimate = learn(federation(data, behaviours={"x": inventing}), quick(estimator))
+    weights = estimate.weights
+    assert weights[2, 0] < 0.5 * weights[1, 0]
+    assert weights[2, 1] < 0.5 * weights[0, 1]
+    assert not any(s == "x" and t in ("a1", "a2") for s, t, _ in estimate.graph().edges())

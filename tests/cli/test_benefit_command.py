@@ -1,0 +1,92 @@
+"""Learning a benefit graph from the command line."""
+
+import csv
+
+import pytest
+
+QUICK = ("benefit", "--data", "own", "--out", "r", "--repeats", "2")
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Three organisations, of which two have the same task."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "schema.toml").write_text('features = ["x"]\ntarget = "y"\ntask = "regression"\n')
+    for name, sign in (("north", 1), ("south", 1), ("west", -1)):
+        rows = [(k % 9 - 4, sign * (k % 9 - 4) + (k * 7 % 5 - 2) * 0.3) for k in range(60)]
+        text = "".join(f"{x},{y}\n" for x, y in rows)
+        (folder / f"{name}.csv").write_text("x,y\n" + text)
+
+
+def test_benefit_feeds_form(run, tmp_path, own):
+    code, out, err = run(*QUICK, "--threshold", "0.02")
+    assert (code, err) == (0, "")
+    assert "Who benefits from whom" in out
+    folder = tmp_path / "r"
+    with (folder / "weights.csv").open() as file:
+        weights = {(r["source"], r["target"]): float(r["weight"]) for r in csv.DictReader(file)}
+    assert len(weights) == 6
+    assert weights["north", "south"] > weights["west", "south"]
+    assert (folder / "benefit.csv").read_text().startswith("source,target,weight\n")
+    for picture in ("heatmap.png", "thresholds.png"):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    report = (folder / "report.md").read_text()
+    for part in ("ε = 0.02", "Cost of one silo", "between repeats"):
+        assert part in report
+    (tmp_path / "rivals.csv").write_text("a,b\nnorth,west\n")
+    code, out, _ = run("form", "r/benefit.csv", "rivals.csv")
+    assert code == 0
+    assert "south" in out
+
+
+def test_estimators_are_compared_with_the_measured_truth(run, tmp_path, own):
+    steps = ("--learn", "steps=20", "--learn", "preference_steps=5")
+    code, _, err = run(
+        *QUICK,
+        "--estimator",
+        "transfer,hypernetwork,alignment",
+        "--measure",
+        "--measure-repeats",
+        "2",
+        "--no-leave-one-out",
+        *steps,
+    )
+    assert (code, err) == (0, "")
+    report = (tmp_path / "r/report.md").read_text()
+    assert "Agreement with the measured truth" in report
+    for name in ("transfer", "hypernetwork", "alignment"):
+        assert f"| {name}, of means |" in report
+    with (tmp_path / "r/measured.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 6
+
+
+def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
+    pytest.importorskip("dp_accounting")
+    code, _, err = run(
+        *QUICK,
+        *("--estimator", "hypernetwork", "--learn", "steps=20", "--learn", "preference_steps=5"),
+        *("--clip", "1", "--noise", "2"),
+    )
+    assert (code, err) == (0, "")
+    assert "| participant | ε | δ |" in (tmp_path / "r/report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--estimator", "guess"), "unknown estimator 'guess'"),
+        (("--estimator", ""), "at least one estimator"),
+        (("--learn", "colour=red"), "settings are steps"),
+        (("--clip", "1"), "sends trained models"),
+        (("--threshold", "0.1", "--confidence", "0.9"), "not both"),
+        (("--confidence", "2"), "confidence is 2.0"),
+        (("--set", "rho=1"), "one's own silos have no options"),
+    ],
+)
+def test_bad_options_are_named(run, own, tmp_path, arguments, message):
+    code, _, err = run(*QUICK, *arguments)
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "r").exists()
