@@ -148,12 +148,16 @@ def train_command(
     benefit: Annotated[
         str,
         typer.Option(
-            metavar="FILE",
-            help="A CSV with source,target,weight: who benefits whom. Without it, everybody.",
+            help="Who benefits whom: a CSV with source,target,weight, learn, or learn:ESTIMATOR; "
+            "without it, everybody benefits everybody.",
         ),
     ] = "",
     competition: Annotated[
-        str, typer.Option(help="A CSV with a,b, or the probability that any two compete.")
+        str,
+        typer.Option(
+            help="A CSV with a,b, the probability that any two compete, or published for what the "
+            "data set comes with."
+        ),
     ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="How many trials, seeds 0 and up.")] = 5,
     steps: Annotated[
@@ -307,7 +311,7 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
     )
     table.add_column("method")
     participants = list(dict.fromkeys(row["participant"] for row in rows))
-    shown = participants if len(participants) * len(outcomes) <= 40 else [EVERYBODY]
+    shown = participants if len(participants) <= screen.width // 30 else [EVERYBODY]
     for column in (*shown, "sample passes", "MB sent", "MB received"):
         table.add_column(column, justify="right")
     found = {(row["method"], row["participant"], row["metric"]): row for row in rows}

@@ -43,11 +43,12 @@ class Comparison:
         the paper compares: FedEgoists in published coalitions, all others in cliques of independent
         participants.
     benefit : str
-        A CSV file with ``source,target,weight``: who benefits whom, for forming coalitions and for
-        FedEgoists. Without it everybody benefits everybody.
+        Who benefits whom, for forming coalitions and for FedEgoists: a CSV file with
+        ``source,target,weight``; ``learn``, or ``learn:`` and an estimator, to learn it in every
+        trial; or nothing, and everybody benefits everybody.
     competition : str
-        A CSV file with ``a,b``, or the probability with which any two compete, drawn anew for each
-        seed; empty for no competition.
+        A CSV file with ``a,b``; the probability with which any two compete, drawn anew for each
+        seed; ``published`` for what the data set comes with; or nothing for none.
     seeds : tuple of int
         One trial each: its own partition, competition, initial model and batches.
     steps : int, optional
@@ -111,7 +112,7 @@ def compare(
         for seed in comparison.seeds
     }
     trials = Trials.simulated(data, steps=comparison.steps, device=comparison.device)
-    decisions = decide(comparison, data)
+    decisions = decide(comparison, data, trials.federation)
     # Only now: a command that failed so far leaves nothing behind.
     digest = hashlib.sha256(f"{decisions}{data_digest(*data.values())}".encode()).hexdigest()
     _claim(out, comparison, digest, resume)
@@ -125,6 +126,8 @@ def compare(
     wanted = {name: outcomes[name] for name in comparison.methods}
     write_all(
         [
+            (out / "coalitions.csv", decisions.coalitions_csv()),
+            *([(out / "benefit.csv", decisions.benefit_csv())] if comparison.benefit else []),
             (out / "metrics.csv", metrics_csv(wanted, outcomes)),
             (out / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
         ]

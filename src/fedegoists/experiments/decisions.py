@@ -2,22 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedegoists.benefit import LearnSettings, learn_trials
 from fedegoists.coalitions import form
 from fedegoists.coalitions.formation import METHODS as FORMATION_METHODS
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.coalitions.tables import read_coalitions
 from fedegoists.errors import SettingsError
+from fedegoists.federation import Federation
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 
 if TYPE_CHECKING:
     from fedegoists.experiments.comparison import Comparison
 
 __all__ = ["Decisions", "decide"]
+
+LEARN = "learn"
+PUBLISHED = "published"
 
 FORMATIONS = {str(method): method for method in FORMATION_METHODS}
 
@@ -28,20 +34,43 @@ class Decisions:
 
     baseline: list[tuple[str, ...]]
     final: list[tuple[str, ...]]
-    benefit: tuple[tuple[str, str], ...] | None
+    benefit: tuple[tuple[str, str, float], ...] | None
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...] | None:
+        """Who benefits whom, without the weights."""
+        return None if self.benefit is None else tuple((j, i) for j, i, _ in self.benefit)
+
+    def coalitions_csv(self) -> bytes:
+        """Return who trains with whom, by seed, for the baselines and for FedEgoists."""
+        rows = [
+            (*name.split("/", 1), number, kind)
+            for kind, groups in (("baseline", self.baseline), ("final", self.final))
+            for number, group in enumerate(groups, 1)
+            for name in group
+        ]
+        return csv_bytes(("seed", "participant", "coalition", "of"), rows)
+
+    def benefit_csv(self) -> bytes:
+        """Return who benefits whom, by seed; nothing where everybody is taken to."""
+        rows = [
+            (*source.split("/", 1), target.split("/", 1)[1], repr(weight))
+            for source, target, weight in self.benefit or ()
+        ]
+        return csv_bytes(("seed", "source", "target", "weight"), rows)
 
 
-def decide(comparison: "Comparison", trials: Mapping[int, SiloedData]) -> Decisions:
+def decide(
+    comparison: "Comparison", trials: Mapping[int, SiloedData], federation: Federation
+) -> Decisions:
     """Form, or read, the coalitions of every trial."""
+    graphs = _benefits(comparison.benefit, trials, federation)
     baseline, final, edges = [], [], []
     for label, trial in trials.items():
         names = trial.participants
-        competition = _competition(comparison.competition, names, label)
-        if comparison.benefit:
-            benefit = BenefitGraph.from_csv(comparison.benefit, names)
-        else:
-            benefit = BenefitGraph(np.ones((len(names), len(names))) - np.eye(len(names)), names)
-        edges += [(f"{label}/{j}", f"{label}/{i}") for j, i, _ in benefit.edges()]
+        competition = _competition(comparison.competition, trial, label)
+        benefit = graphs[label]
+        edges += [(f"{label}/{j}", f"{label}/{i}", weight) for j, i, weight in benefit.edges()]
         groups: Sequence[Sequence[str]]
         if comparison.coalitions == "all":
             groups = [names]
@@ -67,9 +96,37 @@ def decide(comparison: "Comparison", trials: Mapping[int, SiloedData]) -> Decisi
     return Decisions(baseline, final, tuple(edges) if comparison.benefit else None)
 
 
-def _competition(text: str, names: Sequence[str], seed: int) -> CompetitionGraph:
+def _benefits(
+    text: str, trials: Mapping[int, SiloedData], federation: Federation
+) -> dict[int, BenefitGraph]:
+    """Learn or read who benefits whom in every trial; without either, everybody everybody."""
+    if text == LEARN or text.startswith(f"{LEARN}:"):
+        chosen: Any = text.removeprefix(LEARN).removeprefix(":")  # checked by the settings
+        settings = LearnSettings(estimator=chosen) if chosen else LearnSettings()
+        groups = {
+            str(label): tuple(f"{label}/{name}" for name in trial.participants)
+            for label, trial in trials.items()
+        }
+        estimates = learn_trials(federation, groups, settings)
+        return {label: estimates[str(label)].graph() for label in trials}
+    graphs = {}
+    for label, trial in trials.items():
+        names = trial.participants
+        if text:
+            graphs[label] = BenefitGraph.from_csv(text, names)
+        else:
+            graphs[label] = BenefitGraph(
+                np.ones((len(names), len(names))) - np.eye(len(names)), names
+            )
+    return graphs
+
+
+def _competition(text: str, trial: SiloedData, seed: int) -> CompetitionGraph:
+    names = trial.participants
     if not text:
         return CompetitionGraph([], names)
+    if text == PUBLISHED:
+        return CompetitionGraph(trial.competition_pairs, names)
     try:
         probability = float(text)
     except ValueError:

@@ -107,7 +107,7 @@ def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -
     own: dict[str, Any] = dict(wanted.settings.get(name, {}))
     personal = () if name == "local" else wanted.personal
     if name == "fedegoists":
-        own["benefit"] = decisions.benefit
+        own["benefit"] = decisions.edges
         if not personal and trials.federation.task.name == "classification":
             personal = (OUTPUT_LAYER,)  # as published for CIFAR
     method: Method = METHODS[name](trials.defaults.train, personal, **own)
