@@ -210,7 +210,17 @@ def _formed(
         candidates = [form_stable(benefit, competition, start), form_stable(benefit, competition)]
     else:
         limit = DEFAULT_TIME_LIMIT if time_limit is None else time_limit
-        candidates = [form_best(benefit, competition, old.seed, limit, keep=kept, starts=[start])]
+        candidates = [
+            form_best(
+                benefit,
+                competition,
+                old.seed,
+                limit,
+                keep=kept,
+                starts=[start],
+                objective=old.objective,
+            )
+        ]
     top = max(candidate.welfare for candidate in candidates)
     good = [c for c in candidates if math.isclose(c.welfare, top, rel_tol=1e-12)]
     return min(good, key=lambda c: len(moved_between(old.coalitions, c.coalitions)))
