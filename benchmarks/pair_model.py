@@ -134,7 +134,7 @@ def _solve(
     partition = _groups(n, {pair for pair, x in together.items() if solver.value(x)})
     bound = solver.best_objective_bound / scale * largest + slack
     reached = math.fsum(float(weights[i, j]) for group in partition for i in group for j in group)
-    optimal = status == cp_model.OPTIMAL and bound <= reached * (1 + TOLERANCE)
+    optimal = status == cp_model.OPTIMAL and bound <= reached * (1 + TOLERANCE) + 2 * slack
     return PairSolution(partition, bound, optimal, clock_ended)
 
 

@@ -1,6 +1,7 @@
 """What the commands print: tables for people, JSON for programs."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -45,9 +46,14 @@ def working(what: str) -> Iterator[Callable[[float, float], None]]:
     if not errors.is_terminal:
         yield lambda _value, _bound: None
         return
+    shown = 0.0
     with errors.status(what) as status:
 
         def update(value: float, bound: float) -> None:
+            nonlocal shown
+            if time.monotonic() < shown + 0.1:
+                return
+            shown = time.monotonic()
             gap = 1 - value / bound if bound else 0.0
             status.update(f"{what} {value:.6g} of at most {bound:.6g} (gap {gap:.1%})")
 

@@ -44,12 +44,3 @@ class Effort:
     def seconds_left(self) -> float:
         """Until the deadline."""
         return max(self.deadline - time.perf_counter(), 0.0)
-
-    def portion(self, share: float) -> "Effort":
-        """Return a part of what is left; `settle` takes what it used from this one."""
-        return Effort(self.left * share, self.deadline, self._report)
-
-    def settle(self, portion: "Effort", granted: float) -> None:
-        """Take over what a portion has used."""
-        self.left -= granted - portion.left
-        self.clock_ended |= portion.clock_ended

@@ -11,6 +11,7 @@ of the partitions known is improved by single moves and swaps, and nothing is pr
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,15 +112,18 @@ def _choose(
             [alone[i], *(x for x, group in zip(taken, groups, strict=True) if i in group)]
         )
 
-    def at_or_below(level: float) -> object:
-        counts = [int((g <= level + tolerance).sum()) for g in got]
-        return sum(alone) + sum(c * x for c, x in zip(counts, taken, strict=True) if c)
+    def up_to(level: float) -> Any:
+        """Return how many get no more than this."""
+        counts = [int((g <= level).sum()) for g in got]
+        nobody = 0 if level < 0 else sum(alone)
+        return nobody + sum(c * x for c, x in zip(counts, taken, strict=True) if c)
 
     fixed = 0
+    improved = False
     while fixed < n:
         # The next one from below in the best partition known; can it be put above its level?
         level = float(np.sort(utilities(weights, best))[fixed])
-        count = at_or_below(level)
+        count = up_to(level + tolerance)
         model.minimize(count)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -132,14 +136,17 @@ def _choose(
             chosen = [g for g, x in zip(groups, taken, strict=True) if solver.value(x)]
             rest = set(range(n)).difference(*chosen)
             found = sorted([*chosen, *([i] for i in rest)])
-            if fairer(utilities(weights, found), utilities(weights, best)):
-                best = found
+            improved = fairer(utilities(weights, found), utilities(weights, best))
+            best = found if improved else best
         if status != cp_model.OPTIMAL:
             return best, False
         least = round(solver.objective_value)
         if least > fixed:
+            model.add(up_to(level - tolerance) <= fixed)
             model.add(count <= least)
             fixed = least
+        elif not improved:
+            return best, False  # the two differ by no more than rounding
         if effort.over and fixed < n:
             return best, False
     return best, True

@@ -55,6 +55,9 @@ Coalition = tuple[str, ...]
 
 DEFAULT_TIME_LIMIT = 1.0
 
+_STAGES: Mapping[Objective, int] = {"welfare": 1, "participation": 2, "fair": 3}
+"""How many searches share the time: for welfare, for participation, for fairness."""
+
 
 @dataclass(frozen=True)
 class Merge:
@@ -345,7 +348,7 @@ def form_best(
     deadline = time.perf_counter() + time_limit
     notes = []
     merged = [form_stable(benefit, competition)]
-    interrupted = False
+    interrupted = clock_ended = False
     try:
         merged.append(_published(benefit, competition, None, merge=True, deadline=deadline))
     except OutOfTimeError:
@@ -353,26 +356,32 @@ def form_best(
     except KeyboardInterrupt:
         interrupted = True
     starts = [*starts, *(_positions(formation) for formation in merged)]
-    optimum = best_partition(
-        benefit.weights,
-        competition.matrix,
-        starts,
-        # Less work than there is time, so that it is the work that ends the search.
-        seconds=0.0 if interrupted else time_limit * (0.7 if objective != "fair" else 0.35),
-        deadline=deadline,
-        seed=seed,
-        keep=keep,
-        participation=objective != "welfare",
-        progress=progress,
-    )
+    # Less work than there is time, so that it is the work that ends the search. The other
+    # objectives begin with the best welfare, which is often close.
+    work = 0.0 if interrupted else 0.7 * time_limit / _STAGES[objective]
+    for stage in range(min(_STAGES[objective], 2)):
+        optimum = best_partition(
+            benefit.weights,
+            competition.matrix,
+            starts,
+            seconds=0.0 if interrupted else work,
+            deadline=deadline,
+            seed=seed,
+            keep=keep,
+            participation=stage == 1,
+            progress=progress if stage == 0 else None,
+        )
+        starts.append(optimum.partition)
+        interrupted |= optimum.interrupted
+        clock_ended |= optimum.clock_ended
+        if stage == 0:
+            upper_bound = optimum.upper_bound
     best, best_by_objective = optimum.partition, optimum.optimal
-    interrupted |= optimum.interrupted
-    clock_ended = optimum.clock_ended
-    if objective == "fair" and not interrupted:
-        effort = Effort(0.35 * time_limit, deadline)
+    if objective == "fair":
+        effort = Effort(0.0 if interrupted else work, deadline)
         try:
             best, best_by_objective = fairest_partition(
-                benefit.weights, competition.matrix, [best, *starts], effort
+                benefit.weights, competition.matrix, starts, effort
             )
         except KeyboardInterrupt:
             interrupted, best_by_objective = True, False
@@ -400,7 +409,7 @@ def form_best(
         start=[[k] for k in range(benefit.n)],
         merges=[(rule, [1 << k for k in group]) for group in partition if len(group) > 1],
         notes=tuple(notes),
-        upper_bound=optimum.upper_bound if objective == "welfare" else None,
+        upper_bound=upper_bound,
         seed=seed,
         objective=objective,
         best_by_objective=best_by_objective,

@@ -132,7 +132,8 @@ class Generation:
         if n < 4:
             return
         work = self._effort.left
-        share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else 0.1 * work
+        # Small components are soon solved exactly; a start is enough for them.
+        share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else min(0.1 * work, 0.005 * n)
         last = self._effort.left - share
         proposals = 4000 * n
         while True:

@@ -32,7 +32,7 @@ class Master:
         self._bonus = bonus
         self.triples: list[tuple[int, int, int]] = []
         self._columns: dict[bytes, Bools] = {}
-        self._worth: list[float] = []
+        self._mixture: list[float] = []
         self._build()
 
     def _build(self) -> None:
@@ -44,7 +44,7 @@ class Master:
         self._variables: list[Any] = []
         self._objective = self._solver.Objective()
         self._objective.SetMaximization()
-        columns, self._columns, self._worth = list(self._columns.values()), {}, []
+        columns, self._columns = list(self._columns.values()), {}
         for column in columns:
             self.add(column)
         triples, self.triples = self.triples, []
@@ -68,10 +68,8 @@ class Master:
         for (a, b, c), row in zip(self.triples, self._triple_rows, strict=True):
             if int(column[a]) + int(column[b]) + int(column[c]) > 1:
                 row.SetCoefficient(variable, 1.0)
-        worth = self.value(column)
-        self._objective.SetCoefficient(variable, worth)
+        self._objective.SetCoefficient(variable, self.value(column))
         self._variables.append(variable)
-        self._worth.append(worth)
         return True
 
     def _add_triple(self, triple: tuple[int, int, int]) -> None:
@@ -94,14 +92,16 @@ class Master:
         if len(self._columns) > MOST_COLUMNS:
             self._forget()
         self._solver.Solve()
+        self._mixture = [x.solution_value() for x in self._variables]
         rows = [*self._rows, *self._triple_rows]
         prices = np.array([row.dual_value() for row in rows], dtype=np.float64)
         return self._objective.Value(), np.maximum(np.nan_to_num(prices), 0.0)
 
     @property
     def mixture(self) -> Floats:
-        """How much of each coalition the last solution uses."""
-        return np.array([x.solution_value() for x in self._variables], dtype=np.float64)
+        """How much of each coalition the last solution uses; nothing of those added since."""
+        since = len(self._variables) - len(self._mixture)
+        return np.array([*self._mixture, *[0.0] * since], dtype=np.float64)
 
     def _forget(self) -> None:
         """Keep the half of the coalitions that come closest to paying."""

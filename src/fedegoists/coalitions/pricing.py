@@ -74,7 +74,6 @@ class _Search(NamedTuple):
     order: Ints
     # Results.
     found: Bools
-    found_profit: Floats
     state: Ints  # depth or -1 when done, number found, steps
 
 
@@ -213,7 +212,7 @@ def _search(s: _Search, threshold: float, raises: bool, steps: int) -> float:
     """Go on with the search; return the threshold, which rises with what is found if asked to."""
     depth = s.state[0]
     words = s.inside.shape[1]
-    room = len(s.found_profit)
+    room = len(s.found)
     last = s.state[2] + steps
     while depth >= 0 and s.state[2] < last:
         p = s.position[depth]
@@ -250,7 +249,6 @@ def _search(s: _Search, threshold: float, raises: bool, steps: int) -> float:
             s.found[row, :] = False
             for a in range(below + 1):
                 s.found[row, s.chosen[a]] = True
-            s.found_profit[row] = s.profit[below]
             s.state[1] += 1
             if raises:
                 threshold = s.profit[below]
@@ -327,7 +325,6 @@ class Pricing:
             share=np.zeros(n),
             order=np.zeros(n, dtype=np.int64),
             found=np.zeros((ROOM, n), dtype=np.bool_),
-            found_profit=np.zeros(ROOM),
             state=np.zeros(3, dtype=np.int64),
         )
 
