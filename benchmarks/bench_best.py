@@ -17,7 +17,6 @@ from benchmarks.pair_model import solve_pairs
 from fedegoists import form, verify
 from fedegoists.coalitions.optimum import prepare
 
-DENSITIES = (0.1, 0.3, 1.0)
 COMPETITIONS = (0.05, 0.1, 0.2, 0.4)
 
 
@@ -85,9 +84,9 @@ def small() -> None:
     report("best_small", "Proven optimum within 1 s", columns, rows)
 
 
-def large(n: int, limit: float, pair_limit: float) -> None:
+def large(n: int, densities: tuple[float, ...], limit: float, pair_limit: float) -> None:
     rows = []
-    for density, competition in itertools.product(DENSITIES, COMPETITIONS):
+    for density, competition in itertools.product(densities, COMPETITIONS):
         instance = random_consortium(n, density, competition, seed=0)
         published = form(*instance, "published")
         quick, quick_spent = formed(instance, 1.0)
@@ -180,5 +179,5 @@ if __name__ == "__main__":
     prepare()
     small()
     price_of_merging()
-    large(50, 10.0, 10.0)
-    large(100, 60.0, 0.0)
+    large(50, (0.1, 1.0), 10.0, 10.0)
+    large(100, (0.1, 1.0), 60.0, 0.0)

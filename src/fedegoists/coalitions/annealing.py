@@ -37,8 +37,11 @@ HOT, COLD = 0.4, 0.01
 CHEAP, DEAR = 2.0, 60.0
 """First and last price of a free rider, in units of the mean worth of a pair."""
 
-CHUNK = 50_000
+CHUNK = 10_000
 """Proposals between two looks at the clock."""
+
+SECONDS_PER_PROPOSAL, SECONDS_PER_ENTRY = 3e-7, 3e-9
+"""What a proposal, and an entry of the tables that a move changes, count as work."""
 
 
 class _Tables(NamedTuple):
@@ -59,7 +62,7 @@ class _Tables(NamedTuple):
     takers: npt.NDArray[np.int16]
     foes: npt.NDArray[np.int16]
     best: Ints  # the labels of the best partition
-    totals: Floats  # welfare, free riders, best welfare without free riders
+    totals: Floats  # welfare, free riders, best welfare without free riders, moves tried
     random: npt.NDArray[np.uint64]
 
 
@@ -235,6 +238,7 @@ def _anneal(
         riders = 0
         for a in range(n_touched):
             riders += _count_riders(t, touched[a])
+        t.totals[3] += 2 * steps
         for s in range(steps):
             gain += bonus * log[s, 2]
         if gain - price * riders < bar:
@@ -315,7 +319,7 @@ class Annealing:
             takers=np.zeros((slots, n), dtype=np.int16),
             foes=np.zeros((slots, n), dtype=np.int16),
             best=np.full(n, -1),
-            totals=np.zeros(3),
+            totals=np.zeros(4),
             random=np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64),
         )
         self._typical = float(value[useful].mean()) if useful.any() else 1.0
@@ -344,6 +348,11 @@ class Annealing:
         while proposals > 0 and not effort.over:
             chunk = min(proposals, CHUNK)
             _anneal(self._tables, chunk, temperature, cooling, price, dearer, self._bonus)
+            effort.spend(
+                chunk * SECONDS_PER_PROPOSAL
+                + float(self._tables.totals[3]) * len(self._tables.label) * SECONDS_PER_ENTRY
+            )
+            self._tables.totals[3] = 0.0
             temperature *= cooling**chunk
             price *= dearer**chunk
             proposals -= chunk

@@ -4,6 +4,7 @@ One boolean for each coalition; everybody is in one at most. Whoever is in none 
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,7 @@ def choose(
     values: Floats,
     *,
     at_most: float,
-    seconds: float,
+    deadline: float,
     work: float,
     seed: int,
     hint: Sequence[int] = (),
@@ -50,8 +51,10 @@ def choose(
         A row for each coalition.
     at_most : float
         A total that no choice exceeds, for scaling.
-    seconds, work : float
-        When to stop, by the clock and in the solver's own count, about a second each.
+    deadline : float
+        When to stop, by `time.perf_counter`.
+    work : float
+        When to stop, in the solver's own count, about a second each.
     hint : rows
         A choice to start from.
     keep : partition, optional
@@ -74,7 +77,7 @@ def choose(
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed % 2**31
-    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    solver.parameters.max_time_in_seconds = min(max(deadline - time.perf_counter(), 0.01), 1e6)
     solver.parameters.max_deterministic_time = work
     solver.parameters.catch_sigint_signal = False  # or an interruption would only end this solve
     status = solver.solve(model)

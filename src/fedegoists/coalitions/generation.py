@@ -37,11 +37,11 @@ LEAST_PROOF = 10_000_000
 MOST_LISTED = 20_000
 """With at most so many coalitions left that could improve, all are listed and the best chosen."""
 
+SECONDS_PER_LISTED = 2e-4
+"""How long setting up the choice takes for each coalition, at most."""
+
 SECONDS_PER_ENTRY = 2e-7
 """What an entry of the linear program counts as work each time it is solved."""
-
-SECONDS_PER_PROPOSAL = 1e-6
-"""What a proposal of the annealing counts as work."""
 
 ROUNDING = 5e-16
 """Sums of k positive numbers are off by less than k times this part of them."""
@@ -135,14 +135,17 @@ class Generation:
         # Small components are soon solved exactly; a start is enough for them.
         share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else min(0.1 * work, 0.005 * n)
         last = self._effort.left - share
-        proposals = 4000 * n
+        proposals = 1000 * n
         while True:
+            before = self._effort.left
             for group in self._annealing.run(proposals, self._effort):
                 self._learn(group)
-            self._effort.spend(proposals * SECONDS_PER_PROPOSAL)
             self._standing.offer(self._annealing.best)
             if self._effort.left < last or self._effort.over or self._standing.optimal:
                 return
+            # Longer rounds reach more, but several rounds reach more than one.
+            longer = 0.1 * share / (before - self._effort.left)
+            proposals = int(min(max(proposals * longer, 1000 * n), 4000 * n))
 
     def _round(self) -> None:
         """Look for a good partition among the coalitions of the linear program."""
@@ -160,7 +163,7 @@ class Generation:
             columns,
             values,
             at_most=self._standing.upper_bound,
-            seconds=self._effort.seconds_left,
+            deadline=self._effort.deadline,
             work=work,
             seed=self._seed,
             hint=hint,
@@ -273,6 +276,8 @@ class Generation:
         # A partition with a coalition that is below its prices by more than the gap is not better.
         threshold = -self._listed_at * (1 + 1e-6) - 2e-9 * standing.upper_bound
         self._set_prices(self._inner)
+        # Setting up the choice takes time that nothing can interrupt.
+        most = int(min(most, self._effort.seconds_left / SECONDS_PER_LISTED))
         listed: list[Bools] = []
         left = most
         for root in range(self._n):
