@@ -179,5 +179,6 @@ if __name__ == "__main__":
     prepare()
     small()
     price_of_merging()
+    large(40, (0.1, 1.0), 5.0, 0.0)
     large(50, (0.1, 1.0), 10.0, 10.0)
     large(100, (0.1, 1.0), 60.0, 0.0)

@@ -129,10 +129,10 @@ def what_if(
     >>> benefit = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], ["North", "South", "East"])
     >>> formation = form(benefit, CompetitionGraph([], benefit.participants))
     >>> print(what_if(formation, add=[("South", "East")]))
-    South moves to a coalition of its own.
-    South loses 3.
-    East loses 2.
-    North loses 1.
+    East moves to a coalition of its own.
+    East loses 3.
+    North loses 2.
+    South loses 1.
     The total benefit falls by 6 to 3.
     """
     joins = tuple(joins)
