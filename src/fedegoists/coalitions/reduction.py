@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fedegoists.coalitions.contraction import bits, rows_as_bitsets
+
 __all__ = ["competing_groups", "components", "restricted"]
 
 Floats = npt.NDArray[np.float64]
@@ -48,12 +50,13 @@ def components(weights: Floats, competition: Bools) -> list[list[int]]:
 
 def competing_groups(competition: Bools) -> list[list[int]]:
     """Group participants so that all in a group compete; a coalition has one of each at most."""
-    groups: list[list[int]] = []
+    rivals = rows_as_bitsets(competition)
+    groups: list[int] = []
     for i in np.argsort(-competition.sum(axis=1), kind="stable").tolist():
-        for group in groups:
-            if competition[i, group].all():
-                group.append(i)
+        for number, members in enumerate(groups):
+            if not members & ~rivals[i]:
+                groups[number] |= 1 << i
                 break
         else:
-            groups.append([i])
-    return groups
+            groups.append(1 << i)
+    return [list(bits(members)) for members in groups]
