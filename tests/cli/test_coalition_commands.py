@@ -82,6 +82,32 @@ def test_what_form_writes(run, folder, certificate):
         assert mode == 0o600, "it names competitors, or lies beside what does"
 
 
+def test_form_with_another_objective(run):
+    arguments = ("form", "benefit.csv", "competition.csv", "--json", "--objective")
+    code, out, _ = run(*arguments, "participation")
+    result = json.loads(out)
+    assert code == 0
+    assert (result["objective"], result["proven"]) == ("participation", True)
+    assert sorted(map(len, result["coalitions"])) == [2, 2]
+    code, out, _ = run("form", "benefit.csv", "competition.csv", "--objective", "fair")
+    assert "aim: the fairest partition, proven." in out
+    code, _, err = run(*arguments, "fair", "--method", "stable")
+    assert code == 2
+    assert "needs method 'best'" in err
+
+
+def test_audit_says_who_would_rather_leave(run, folder, certificate):
+    code, out, _ = run("audit", certificate)
+    assert code == 0
+    assert "core-stable" in out
+    (folder / "benefit.csv").write_text("source,target,weight\nA,B,3\nB,A,3\nA,C,9\nC,A,1\n")
+    (folder / "competition.csv").write_text("a,b\nB,C\n")
+    assert run("form", "benefit.csv", "competition.csv", "--out", "other")[0] == 0
+    code, out, _ = run("audit", "other/certificate.json", "--json")
+    assert code == 1
+    assert json.loads(out) == {"core_stable": False, "blocking": ["A", "B"], "gains": [2.0, 3.0]}
+
+
 def test_participants_fix_the_list(run, folder):
     (folder / "all.txt").write_text("West\nNorth\nSouth\nEast\nLonely\n")
     arguments = ("form", "benefit.csv", "competition.csv", "--participants", "all.txt", "--json")

@@ -1,4 +1,4 @@
-"""The commands about coalitions: form, verify, explain, what-if, draw, demo."""
+"""The commands about coalitions: form, verify, audit, explain, what-if, draw, demo."""
 
 import csv
 import sys
@@ -13,6 +13,7 @@ from fedegoists.cli.output import (
     print_json,
     screen,
     show_certificate_check,
+    show_core,
     show_explanations,
     show_formation,
     show_verification,
@@ -25,12 +26,15 @@ from fedegoists.coalitions import (
     Formation,
     Method,
     Newcomer,
+    Objective,
+    audit_core,
     explain,
     form,
     verify,
     what_if,
 )
 from fedegoists.coalitions.certificate import CheckedClaim
+from fedegoists.coalitions.core import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import draw, render
 from fedegoists.coalitions.tables import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.errors import CertificateError, SettingsError
@@ -63,6 +67,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("form")(form_command)
     app.command("verify")(verify_command)
+    app.command("audit")(audit_command)
     app.command("explain")(explain_command)
     app.command("what-if")(what_if_command)
     app.command("draw")(draw_command)
@@ -83,6 +88,10 @@ def form_command(
     method: Annotated[
         Method, typer.Option(help="How to form; best is never worse than the others.")
     ] = "best",
+    objective: Annotated[
+        Objective,
+        typer.Option(help="For best: the most benefit, the fairest, or the fewest alone."),
+    ] = "welfare",
     time_limit: TimeLimitOption = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 0,
     cover: Annotated[
@@ -95,15 +104,17 @@ def form_command(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide who trains with whom, from two CSV files."""
+    """Decide who trains with whom, from two CSV files. Ctrl-C ends it with the best so far."""
     graphs = read_graphs(benefit, competition, participants)
-    with working("Forming coalitions …"):
+    with working("Forming coalitions …") as progress:
         formation = form(
             *graphs,
             method,
             seed=seed,
             time_limit=time_limit,
             cover=None if cover is None else read_coalitions(cover),
+            objective=objective,
+            progress=progress,
         )
     if out is not None:
         _write(formation, out)
@@ -212,6 +223,40 @@ def verify_command(
         screen.print(f"benefit graph     {certificate.benefit.sha256}", soft_wrap=True)
         screen.print(f"competition graph {certificate.competition.sha256}", soft_wrap=True)
     raise typer.Exit(0 if check.ok else 1)
+
+
+def audit_command(
+    certificate: CertificateArgument,
+    budget: Annotated[
+        int,
+        typer.Option(min=0, help="Sets of participants to look at; 0 means all."),
+    ] = BLOCKING_BUDGET,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for a group, from any coalitions, who would all be better off on their own.
+
+    Exits with 1 if there is one, or if that is not proven.
+    """
+    formation = _formation(certificate)
+    with working("Looking for a blocking group …"):
+        audit = audit_core(
+            formation.benefit,
+            formation.competition,
+            formation.coalitions,
+            budget=budget or None,
+        )
+    if as_json:
+        blocking = audit.blocking
+        print_json(
+            {
+                "core_stable": audit.core_stable,
+                "blocking": None if blocking is None else blocking.members,
+                "gains": None if blocking is None else blocking.gains,
+            }
+        )
+    else:
+        show_core(audit)
+    raise typer.Exit(0 if audit.core_stable else 1)
 
 
 def explain_command(

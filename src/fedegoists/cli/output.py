@@ -1,7 +1,8 @@
 """What the commands print: tables for people, JSON for programs."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from fedegoists.coalitions import (
     CertificateCheck,
+    CoreAudit,
     Explanation,
     Formation,
     Verification,
@@ -23,6 +25,7 @@ __all__ = [
     "print_json",
     "screen",
     "show_certificate_check",
+    "show_core",
     "show_explanations",
     "show_formation",
     "show_verification",
@@ -35,13 +38,26 @@ errors = Console(stderr=True)
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show that something is going on, on a terminal only."""
-    if errors.is_terminal:
-        with errors.status(what):
-            yield
-    else:
-        yield
+def working(what: str) -> Iterator[Callable[[float, float], None]]:
+    """Show that something is going on, on a terminal only.
+
+    What it yields can be called with a value and its upper bound, to show how far it has come.
+    """
+    if not errors.is_terminal:
+        yield lambda _value, _bound: None
+        return
+    shown = 0.0
+    with errors.status(what) as status:
+
+        def update(value: float, bound: float) -> None:
+            nonlocal shown
+            if time.monotonic() < shown + 0.1:
+                return
+            shown = time.monotonic()
+            gap = 1 - value / bound if bound else 0.0
+            status.update(f"{what} {value:.6g} of at most {bound:.6g} (gap {gap:.1%})")
+
+        yield update
 
 
 def print_json(value: object) -> None:
@@ -65,11 +81,14 @@ def formation_as_dict(formation: Formation) -> dict[str, object]:
     """Return a formation as plain values for JSON."""
     return {
         "method": formation.method,
+        "objective": formation.objective,
         "seed": formation.seed,
         "coalitions": formation.coalitions,
         "welfare": formation.welfare,
         "upper_bound": formation.upper_bound,
+        "gap": formation.gap,
         "optimal": formation.optimal,
+        "proven": formation.proven,
         "stable": formation.stable,
         "utilities": dict(formation.utilities),
         "trace": [
@@ -114,6 +133,12 @@ def show_formation(formation: Formation) -> None:
 
 def _quality(formation: Formation) -> str:
     total = f"Total benefit {formation.welfare:.6g}"
+    if formation.objective != "welfare":
+        goal = {
+            "fair": "the fairest partition",
+            "participation": "as few alone as possible, then the most benefit",
+        }[formation.objective]
+        return f"{total}; aim: {goal}, {'proven' if formation.proven else 'not proven'}."
     if formation.optimal:
         return f"{total}, proven to be the highest possible."
     return (
@@ -156,6 +181,15 @@ def show_verification(verification: Verification) -> None:
         ("merge-stable", [str(w) for w in verification.mergers] + unproven),
     ):
         _row(table, not witnesses, name, "\n".join(witnesses))
+    screen.print(table)
+
+
+def show_core(audit: CoreAudit) -> None:
+    """Print whether a group would rather leave, and which."""
+    table = Table(title="Coalitions", title_justify="left", title_style="bold")
+    for column in ("", "check", "found"):
+        table.add_column(column, overflow="fold")
+    _row(table, audit.core_stable is True, "core-stable", str(audit))
     screen.print(table)
 
 

@@ -2,23 +2,37 @@
 
 from fedegoists.coalitions.certificate import Certificate, CertificateCheck
 from fedegoists.coalitions.changes import Newcomer, WhatIf, what_if
+from fedegoists.coalitions.core import BlockingGroup, CoreAudit, audit_core
 from fedegoists.coalitions.drawing import draw
 from fedegoists.coalitions.explanation import Explanation, explain
-from fedegoists.coalitions.formation import METHODS, Formation, Merge, Method, form
+from fedegoists.coalitions.formation import (
+    METHODS,
+    OBJECTIVES,
+    Formation,
+    Merge,
+    Method,
+    Objective,
+    form,
+)
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.usage import usage_graph
 
 __all__ = [
     "METHODS",
+    "OBJECTIVES",
+    "BlockingGroup",
     "Certificate",
     "CertificateCheck",
+    "CoreAudit",
     "Explanation",
     "Formation",
     "Merge",
     "Method",
     "Newcomer",
+    "Objective",
     "Verification",
     "WhatIf",
+    "audit_core",
     "draw",
     "explain",
     "form",

@@ -18,8 +18,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from fedegoists.coalitions.formation import Formation, Method
-from fedegoists.coalitions.optimum import best_partition, quick_upper_bound, welfare_of
+from fedegoists.coalitions.formation import Formation, Method, Objective
+from fedegoists.coalitions.optimum import (
+    best_partition,
+    prepare,
+    quick_upper_bound,
+    welfare_of,
+)
 from fedegoists.coalitions.principles import (
     DEFAULT_BUDGET,
     Verification,
@@ -95,6 +100,7 @@ class Certificate:
     claims: tuple[Claim, ...]
     notes: tuple[str, ...]
     software: Mapping[str, str]
+    objective: Objective = "welfare"
     changed: tuple[str, ...] = ()
     """What is found to be altered on reading a file; empty for an intact certificate."""
 
@@ -119,6 +125,7 @@ class Certificate:
             ),
             notes=formation.notes,
             software=_software(),
+            objective=formation.objective,
         )
 
     # Files ---------------------------------------------------------------------------------
@@ -129,6 +136,7 @@ class Certificate:
             "format": FORMAT,
             "version": VERSION,
             "method": self.method,
+            "objective": self.objective,
             "seed": self.seed,
             "coalitions": self.coalitions,
             "claims": [
@@ -209,6 +217,7 @@ class Certificate:
             benefit=benefit,
             competition=competition,
             method=document["method"],
+            objective=document.get("objective", "welfare"),
             seed=document["seed"],
             coalitions=coalitions,
             claims=tuple(
@@ -283,6 +292,7 @@ class Certificate:
             if valid.free_riders or valid.conflicts:
                 positions = [[i] for i in range(self.benefit.n)]
             try:
+                prepare()
                 optimum = best_partition(
                     weights,
                     competition,
@@ -322,6 +332,7 @@ class Certificate:
             stable={"proven": True, "refuted": False}.get(status),
             seed=self.seed,
             notes=self.notes,
+            objective=self.objective,
         )
 
 
@@ -387,6 +398,7 @@ def _validated(data: object, where: str) -> dict[str, Any]:
         format: Literal["fedegoists certificate"]
         version: Literal[1]
         method: Method
+        objective: Objective = "welfare"
         seed: int = Field(ge=0)
         coalitions: list[list[str]]
         claims: list[ClaimModel]

@@ -129,10 +129,10 @@ def what_if(
     >>> benefit = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], ["North", "South", "East"])
     >>> formation = form(benefit, CompetitionGraph([], benefit.participants))
     >>> print(what_if(formation, add=[("South", "East")]))
-    South moves to a coalition of its own.
-    South loses 3.
-    East loses 2.
-    North loses 1.
+    East moves to a coalition of its own.
+    East loses 3.
+    North loses 2.
+    South loses 1.
     The total benefit falls by 6 to 3.
     """
     joins = tuple(joins)
@@ -210,7 +210,17 @@ def _formed(
         candidates = [form_stable(benefit, competition, start), form_stable(benefit, competition)]
     else:
         limit = DEFAULT_TIME_LIMIT if time_limit is None else time_limit
-        candidates = [form_best(benefit, competition, old.seed, limit, keep=kept, starts=[start])]
+        candidates = [
+            form_best(
+                benefit,
+                competition,
+                old.seed,
+                limit,
+                keep=kept,
+                starts=[start],
+                objective=old.objective,
+            )
+        ]
     top = max(candidate.welfare for candidate in candidates)
     good = [c for c in candidates if math.isclose(c.welfare, top, rel_tol=1e-12)]
     return min(good, key=lambda c: len(moved_between(old.coalitions, c.coalitions)))

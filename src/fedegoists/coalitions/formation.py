@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from fedegoists.coalitions.contraction import Contraction, OutOfTimeError, bits
-from fedegoists.coalitions.optimum import best_partition, quick_upper_bound, welfare_of
-from fedegoists.coalitions.pair_model import load_solver
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.fairness import fairest_partition
+from fedegoists.coalitions.optimum import (
+    best_partition,
+    prepare,
+    quick_upper_bound,
+    welfare_of,
+)
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.coalitions.published import baseline_coalitions, merge_as_published
 from fedegoists.coalitions.search import stabilise
@@ -23,14 +29,34 @@ from fedegoists.graphs.participants import index_of
 if TYPE_CHECKING:
     from fedegoists.coalitions.certificate import Certificate
 
-__all__ = ["METHODS", "Formation", "Merge", "Method", "form", "form_best", "form_stable"]
+__all__ = [
+    "METHODS",
+    "OBJECTIVES",
+    "Formation",
+    "Merge",
+    "Method",
+    "Objective",
+    "Progress",
+    "form",
+    "form_best",
+    "form_stable",
+]
 
 Method = Literal["best", "stable", "published", "cliques"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
+Objective = Literal["welfare", "fair", "participation"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
+Progress = Callable[[float, float], None]
+"""Called now and then with the welfare reached and the upper bound so far."""
+
 Coalition = tuple[str, ...]
 
 DEFAULT_TIME_LIMIT = 1.0
+
+_STAGES: Mapping[Objective, int] = {"welfare": 1, "participation": 2, "fair": 3}
+"""How many searches share the time: for welfare, for participation, for fairness."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +104,10 @@ class Formation:
         Every merge, in order; see `start`.
     start : tuple of coalitions
         The partition the first merge of the trace applies to.
+    objective : {"welfare", "fair", "participation"}
+        What was to be best.
+    best_by_objective : bool
+        For another objective than welfare, whether it is proven to be at its best; see `proven`.
     notes : tuple of str
         What was not reached within the budget, in words.
     """
@@ -93,6 +123,8 @@ class Formation:
     trace: tuple[Merge, ...] = field(repr=False, default=())
     seed: int = 0
     notes: tuple[str, ...] = ()
+    objective: Objective = "welfare"
+    best_by_objective: bool = field(repr=False, default=False)
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -103,6 +135,11 @@ class Formation:
     def optimal(self) -> bool:
         """Whether the welfare is proven to be the highest possible, up to rounding."""
         return self.welfare >= self.upper_bound * (1 - 1e-9)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no valid partition is better by the objective, up to rounding."""
+        return self.optimal if self.objective == "welfare" else self.best_by_objective
 
     @property
     def gap(self) -> float:
@@ -151,8 +188,12 @@ def form(
     seed: int = 0,
     time_limit: float | None = None,
     cover: Iterable[Iterable[str | int]] | None = None,
+    objective: Objective = "welfare",
+    progress: Progress | None = None,
 ) -> Formation:
     """Decide who trains with whom.
+
+    An interruption (Ctrl-C) while ``best`` works returns the best partition so far, with a note.
 
     Parameters
     ----------
@@ -169,6 +210,11 @@ def form(
         For ``best``: seconds to spend on improvement, 1 if left out.
     cover : partition, optional
         For ``cliques`` and ``published``: the groups of independent participants to start from.
+    objective : {"welfare", "fair", "participation"}
+        For ``best``: the highest welfare; or that whoever receives least receives as much as
+        possible, then the next, and so on; or that as few as possible are alone, and then welfare.
+    progress : callable, optional
+        For ``best``: called now and then with the welfare reached and the upper bound so far.
 
     Returns
     -------
@@ -192,6 +238,12 @@ def form(
         raise SettingsError(f"unknown method {method!r}; methods are {', '.join(METHODS)}")
     if cover is not None and method not in ("cliques", "published"):
         raise SettingsError(f"a clique cover applies to 'cliques' and 'published', not {method!r}")
+    if objective not in OBJECTIVES:
+        raise SettingsError(
+            f"unknown objective {objective!r}; objectives are {', '.join(OBJECTIVES)}"
+        )
+    if objective != "welfare" and method != "best":
+        raise SettingsError(f"the objective {objective!r} needs method 'best', not {method!r}")
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float):
@@ -203,7 +255,9 @@ def form(
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
     if method == "best":
-        return form_best(benefit, competition, seed, time_limit)
+        return form_best(
+            benefit, competition, seed, time_limit, objective=objective, progress=progress
+        )
     if method == "stable":
         return form_stable(benefit, competition)
     positions = None if cover is None else _checked_cover(cover, competition)
@@ -286,52 +340,85 @@ def form_best(
     time_limit: float,
     keep: Sequence[Sequence[int]] = (),
     starts: Sequence[Sequence[Sequence[int]]] = (),
+    objective: Objective = "welfare",
+    progress: Progress | None = None,
 ) -> Formation:
-    """Maximise welfare; see `form`, and `best_partition` for `keep` and `starts`."""
-    load_solver()  # which takes a while the first time and is not part of the limit
+    """Find the best by an objective; see `form`, and `best_partition` for `keep` and `starts`."""
+    prepare()  # which takes a while the first time and is not part of the limit
     deadline = time.perf_counter() + time_limit
     notes = []
-    position = {name: k for k, name in enumerate(benefit.participants)}
     merged = [form_stable(benefit, competition)]
+    interrupted = clock_ended = False
     try:
         merged.append(_published(benefit, competition, None, merge=True, deadline=deadline))
     except OutOfTimeError:
         notes.append("the published algorithm, one of the starts, did not finish in the time limit")
-    starts = [
-        *starts,
-        *([[position[name] for name in group] for group in f.coalitions] for f in merged),
-    ]
-    optimum = best_partition(
-        benefit.weights,
-        competition.matrix,
-        starts,
-        seconds=time_limit,
-        deadline=deadline,
-        seed=seed,
-        keep=keep,
-    )
+    except KeyboardInterrupt:
+        interrupted = True
+    starts = [*starts, *(_positions(formation) for formation in merged)]
+    # Less work than there is time, so that it is the work that ends the search. The other
+    # objectives begin with the best welfare, which is often close.
+    work = 0.0 if interrupted else 0.7 * time_limit / _STAGES[objective]
+    for stage in range(min(_STAGES[objective], 2)):
+        optimum = best_partition(
+            benefit.weights,
+            competition.matrix,
+            starts,
+            seconds=0.0 if interrupted else work,
+            deadline=deadline,
+            seed=seed,
+            keep=keep,
+            participation=stage == 1,
+            progress=progress if stage == 0 else None,
+        )
+        starts.append(optimum.partition)
+        interrupted |= optimum.interrupted
+        clock_ended |= optimum.clock_ended
+        if stage == 0:
+            upper_bound = optimum.upper_bound
+    best, best_by_objective = optimum.partition, optimum.optimal
+    if objective == "fair":
+        effort = Effort(0.0 if interrupted else work, deadline)
+        try:
+            best, best_by_objective = fairest_partition(
+                benefit.weights, competition.matrix, starts, effort
+            )
+        except KeyboardInterrupt:
+            interrupted, best_by_objective = True, False
+        clock_ended |= effort.clock_ended
     z = Contraction(benefit, competition)
-    z.merge_all(optimum.partition)
+    z.merge_all(best)
+    # A merge raises somebody's utility and lowers nobody's, so it is good for every objective.
     _, proven = stabilise(z)
     partition = z.partition()
-    rule = "optimum" if optimum.optimal else "best found"
-    if optimum.clock_ended:
+    if interrupted:
+        notes.append("interrupted; this is the best partition found until then")
+    elif clock_ended:
         notes.append("the time limit ended the search; the same seed may give another result")
+    if objective != "welfare" and not best_by_objective:
+        notes.append(f"that no partition is better by the objective '{objective}' is not proven")
     if not proven:
         notes.append(_NOT_PROVEN_STABLE)
-    everybody = [[k] for k in range(benefit.n)]
+    rule = "optimum" if best_by_objective else "best found"
     return _formation(
         benefit,
         competition,
         "best",
         partition,
         stable=True if proven else None,
-        start=everybody,
+        start=[[k] for k in range(benefit.n)],
         merges=[(rule, [1 << k for k in group]) for group in partition if len(group) > 1],
         notes=tuple(notes),
-        upper_bound=optimum.upper_bound,
+        upper_bound=upper_bound,
         seed=seed,
+        objective=objective,
+        best_by_objective=best_by_objective,
     )
+
+
+def _positions(formation: Formation) -> list[list[int]]:
+    position = {name: k for k, name in enumerate(formation.participants)}
+    return [[position[name] for name in group] for group in formation.coalitions]
 
 
 _NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
@@ -349,6 +436,8 @@ def _formation(
     notes: tuple[str, ...],
     upper_bound: float | None = None,
     seed: int = 0,
+    objective: Objective = "welfare",
+    best_by_objective: bool = False,
 ) -> Formation:
     weights = benefit.weights
     welfare = welfare_of(weights, partition)
@@ -382,6 +471,8 @@ def _formation(
         trace=tuple(trace),
         seed=seed,
         notes=notes,
+        objective=objective,
+        best_by_objective=best_by_objective and objective != "welfare",
     )
 
 

@@ -5,58 +5,59 @@ partition of maximum welfare is always merge-stable too, because a merge with ga
 welfare.
 
 First the problem is split: participants that can be in no coalition are left out, and what remains
-falls into components that cannot gain from one another. Each component is searched, and solved
-exactly where the solver finishes in time.
+falls into components that cannot gain from one another. Each component is solved by `generation`.
 """
 
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.contraction import bits, rows_as_bitsets
-from fedegoists.coalitions.local_search import improve
-from fedegoists.coalitions.pair_model import solve_pairs
+from fedegoists.coalitions.annealing import Annealing
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.generation import Generation
+from fedegoists.coalitions.pricing import Pricing
+from fedegoists.coalitions.reduction import competing_groups, components, restricted
+from fedegoists.coalitions.solvers import load_solver
+from fedegoists.coalitions.standing import Standing, welfare_of
 
-__all__ = ["Optimum", "best_partition", "quick_upper_bound", "welfare_of"]
+__all__ = ["Optimum", "best_partition", "prepare", "quick_upper_bound", "welfare_of"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-EXACT_ALONE_UP_TO = 14
-"""Components up to this size are solved without a search before: the solver needs milliseconds."""
+LARGEST = 1000
+"""Larger components keep the best of their starts: the tables of the search would not fit."""
 
-EXACT_UP_TO = 32
-"""Larger components are searched only: the pair model rarely finishes on them."""
 
-CELLS_PER_SECOND = 6_000_000
-"""How much local search is worth a second: a constant that suits slow machines, not a measurement,
-so that the same seed gives the same result."""
+@cache
+def prepare() -> None:
+    """Import the solvers and compile the searches, once in a process: seconds the first time."""
+    load_solver()
+    ring = np.roll(np.eye(4), 1, axis=1)
+    nobody = np.zeros((4, 4), dtype=np.bool_)
+    effort = Effort(1.0)
+    Annealing(ring, ring > 0, nobody, [[0, 1, 2, 3]], 0).run(10, effort)
+    pricing = Pricing(ring, ring > 0, nobody, effort)
+    pricing.set_prices(np.zeros(4), [(0, 1, 2)], np.ones(1))
+    pricing.best(0, 1000)
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """A partition of positions, an upper bound on any welfare, and whether the two meet."""
+    """A partition of positions, an upper bound on any value, and whether the two meet.
+
+    `clock_ended` tells that time rather than work ended it, so that another run may differ.
+    """
 
     partition: list[list[int]]
     upper_bound: float
     optimal: bool
     clock_ended: bool = False
-    """Whether time rather than the amount of work ended it, so that another run may differ."""
-
-
-def welfare_of(weights: Floats, partition: Sequence[Sequence[int]]) -> float:
-    """Return the sum of the benefits inside the coalitions, rounded once."""
-    return math.fsum(
-        weight
-        for group in partition
-        if len(group) > 1
-        for weight in weights[np.ix_(group, group)].ravel().tolist()
-    )
+    interrupted: bool = False
 
 
 def best_partition(
@@ -68,6 +69,8 @@ def best_partition(
     deadline: float,
     seed: int,
     keep: Sequence[Sequence[int]] = (),
+    participation: bool = False,
+    progress: Callable[[float, float], None] | None = None,
 ) -> Optimum:
     """Return the best partition found with a given amount of work.
 
@@ -82,121 +85,138 @@ def best_partition(
         Partitions that satisfy both principles; the result is at least as good as each of them.
     keep : partition, optional
         Among equally good partitions prefer one that moves few participants away from this one.
+    participation : bool
+        Whether it counts more than any welfare how many are not alone. The upper bound is then
+        about welfare plus a number for each of them, and of use only to see whether they meet.
+    progress : callable, optional
+        Called now and then with the value and the upper bound so far.
     """
-    components = _components(weights, competition)
-    size = sum(len(component) ** 2 for component in components)
-    result = [[i] for i in sorted(set(range(len(weights))).difference(*components))]
-    bound = 0.0
-    optimal = True
-    clock_ended = False
-    for component in components:
-        inside = np.ix_(component, component)
-        w, c = weights[inside], competition[inside]
-        part = _best_of_component(
-            w,
-            c,
-            max((_restricted(start, component) for start in starts), key=partial(welfare_of, w)),
-            seconds=seconds * len(component) ** 2 / size,
-            deadline=deadline,
-            seed=seed,
-            keep=_restricted(keep, component),
-        )
-        optimal &= part.optimal
-        clock_ended |= part.clock_ended
-        bound += part.upper_bound
-        result += [[component[i] for i in group] for group in part.partition]
-    return Optimum(sorted(result), bound, optimal, clock_ended)
+    parts = [
+        _Part(weights, competition, component, starts, keep, participation)
+        for component in components(weights, competition)
+    ]
+    size = sum(len(part.component) ** 2 for part in parts)
 
+    def report() -> None:
+        if progress is not None:
+            progress(
+                math.fsum(part.value for part in parts),
+                math.fsum(part.upper_bound for part in parts),
+            )
 
-def _best_of_component(
-    weights: Floats,
-    competition: Bools,
-    best: list[list[int]],
-    *,
-    seconds: float,
-    deadline: float,
-    seed: int,
-    keep: list[list[int]],
-) -> Optimum:
-    """Improve a partition by search, then by the exact solver where the component is small enough.
-
-    The work is measured out in moves and solver steps worth `seconds`; the clock only guards the
-    deadline.
-    """
-    n = len(weights)
-    exact = n <= EXACT_UP_TO
-    clock_ended = False
-    if n > EXACT_ALONE_UP_TO:
-        moves = seconds * CELLS_PER_SECOND / (n * (len(best) + 60))
-        found, clock_ended = improve(
-            weights,
-            competition,
-            best,
-            moves=1 + int(min(moves * 0.3, 20 * n) if exact else moves),
-            rng=np.random.default_rng(seed),
-            out_of_time=lambda: time.perf_counter() > deadline,
-        )
-        # The search adds up differences; what it found is valued anew.
-        best = max(best, found, key=partial(welfare_of, weights))
-    welfare = welfare_of(weights, best)
-    upper = quick_upper_bound(weights, competition)
-    left = deadline - time.perf_counter()
-    if not exact or (left <= 0 and n > EXACT_ALONE_UP_TO):
-        return Optimum(best, max(upper, welfare), False, clock_ended or exact)
-    solution = solve_pairs(
-        weights,
-        competition,
-        seconds=max(left, 0.05),
-        work=seconds * 0.15,
-        seed=seed,
-        hint=best,
-        keep=keep,
+    clock_ended = interrupted = False
+    spare = 0.0
+    try:
+        for part in parts:
+            effort = Effort(seconds * len(part.component) ** 2 / size + spare, deadline, report)
+            part.solve(effort, seed)
+            clock_ended |= effort.clock_ended
+            spare = max(effort.left, 0.0)  # what one does not need goes to the next, larger one
+    except KeyboardInterrupt:
+        interrupted = True
+    result = [
+        [i] for i in sorted(set(range(len(weights))).difference(*(p.component for p in parts)))
+    ]
+    for part in parts:
+        result += part.partition
+    return Optimum(
+        sorted(result),
+        math.fsum(part.upper_bound for part in parts),
+        all(part.optimal for part in parts),
+        clock_ended,
+        interrupted,
     )
-    if solution.partition is not None:
-        reached = welfare_of(weights, solution.partition)
-        # Of equally good ones the solver's comes second, so that ties do not depend on the solver;
-        # unless it was asked to keep people in place, where its welfare may differ by rounding.
-        if reached >= welfare * (1 - 1e-12) if keep else reached > welfare:
-            best, welfare = solution.partition, reached
-    if solution.optimal:
-        return Optimum(best, welfare, True)
-    clock_ended |= solution.clock_ended
-    return Optimum(best, max(min(upper, solution.upper_bound), welfare), False, clock_ended)
 
 
-def _restricted(partition: Sequence[Sequence[int]], component: Sequence[int]) -> list[list[int]]:
-    """Return a partition's groups inside a component, as positions in the component."""
-    position = {i: k for k, i in enumerate(component)}
-    groups = [[position[i] for i in group if i in position] for group in partition]
-    return [group for group in groups if group]
+class _Part:
+    """A component: its numbers scaled to about one, and how it stands."""
 
+    def __init__(
+        self,
+        weights: Floats,
+        competition: Bools,
+        component: list[int],
+        starts: Sequence[Sequence[Sequence[int]]],
+        keep: Sequence[Sequence[int]],
+        participation: bool,
+    ) -> None:
+        self.component = component
+        inside = np.ix_(component, component)
+        self._competition = competition[inside]
+        self._keep = restricted(keep, component)
+        self._participation = participation
+        usable = np.where(self._competition, 0.0, weights[inside])
+        best = max(
+            (restricted(start, component) for start in starts),
+            key=lambda start: self._start_value(usable, start),
+        )
+        self._stand(usable, best, 0)
 
-def _components(weights: Floats, competition: Bools) -> list[list[int]]:
-    """Return the sets of participants that have to be looked at together, smallest first.
+    def _start_value(self, weights: Floats, start: list[list[int]]) -> tuple[int, float]:
+        together = sum(len(group) for group in start if len(group) > 1)
+        return together if self._participation else 0, welfare_of(weights, start)
 
-    Whoever has no giver or no taker among its independents, not counting others who drop out for
-    that reason, is alone in every valid partition. The rest is split by "independent, and one
-    benefits the other": a coalition that spans two parts can be split between them without loss.
-    """
-    useful = (weights > 0) & ~competition
-    alive = np.ones(len(weights), dtype=bool)
-    while True:
-        supported = alive & useful[:, alive].any(axis=1) & useful[alive, :].any(axis=0)
-        if (supported == alive).all():
-            break
-        alive = supported
-    linked = useful | useful.T
-    left = set(np.flatnonzero(alive).tolist())
-    components = []
-    while left:
-        frontier = [min(left)]
-        left.discard(frontier[0])
-        for i in frontier:
-            new = left.intersection(np.flatnonzero(linked[i]).tolist())
-            left -= new
-            frontier += sorted(new)
-        components.append(sorted(frontier))
-    return sorted(components, key=lambda component: (len(component), component))
+    def _stand(self, weights: Floats, partition: list[list[int]], exponent: int) -> None:
+        """Scale by a power of two, which is exact, so that the largest weight is about one."""
+        _, largest = math.frexp(float(weights.max(initial=0.0)))
+        self._weights = np.ldexp(weights, -largest)
+        self._edges = weights > 0
+        self._exponent = exponent + largest
+        bound = quick_upper_bound(self._weights, self._competition)
+        self._bonus = 2.0 * bound if self._participation else 0.0
+        self._standing = Standing(
+            self._weights,
+            partition,
+            bound + self._bonus * len(self.component),
+            self._bonus,
+        )
+
+    def solve(self, effort: Effort, seed: int) -> None:
+        """Improve until proven or the effort is spent."""
+        if len(self.component) > LARGEST:
+            return
+        while True:
+            Generation(
+                self._weights,
+                self._edges,
+                self._competition,
+                self._standing,
+                effort,
+                seed=seed,
+                bonus=self._bonus,
+                keep=self._keep,
+            ).run()
+            # A pair that is worth more than any partition can reach is together in none. Without
+            # such pairs the numbers that matter are rounded less, and the bound may meet the value.
+            pairs = self._weights + self._weights.T
+            hopeless = (pairs > self._standing.upper_bound * (1 + 1e-9)) & ~self._competition
+            if self._standing.optimal or effort.over or not hopeless.any():
+                return
+            self._competition = self._competition | hopeless
+            usable = np.where(self._competition, 0.0, self._weights)
+            self._stand(usable, self._standing.partition, self._exponent)
+
+    @property
+    def partition(self) -> list[list[int]]:
+        """The best partition so far, by positions among everybody."""
+        return [[self.component[i] for i in group] for group in self._standing.partition]
+
+    @property
+    def value(self) -> float:
+        """What the partition is worth."""
+        return math.ldexp(self._standing.value, self._exponent)
+
+    @property
+    def upper_bound(self) -> float:
+        """What no partition exceeds."""
+        if self._standing.optimal:
+            return self.value
+        return math.ldexp(self._standing.upper_bound, self._exponent)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the two meet."""
+        return self._standing.optimal
 
 
 def quick_upper_bound(weights: Floats, competition: Bools) -> float:
@@ -209,21 +229,11 @@ def quick_upper_bound(weights: Floats, competition: Bools) -> float:
     """
     n = len(weights)
     usable = np.where(competition, 0.0, weights)
-    rivals = rows_as_bitsets(competition)
-    groups: list[int] = []
-    for i in np.argsort(-competition.sum(axis=1), kind="stable").tolist():
-        for number, members in enumerate(groups):
-            if not members & ~rivals[i]:
-                groups[number] |= 1 << i
-                break
-        else:
-            groups.append(1 << i)
     received = np.zeros(n)
     given = np.zeros(n)
     both = np.zeros(n)
     mutual = usable + usable.T
-    for members in groups:
-        group = list(bits(members))
+    for group in competing_groups(competition):
         received += usable[group, :].max(axis=0)
         given += usable[:, group].max(axis=1)
         both += mutual[group, :].max(axis=0)

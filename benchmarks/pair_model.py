@@ -1,4 +1,4 @@
-"""The partition of highest welfare as an integer program, solved by OR-Tools' CP-SAT.
+"""The partition of highest welfare as a plain integer program over pairs, for comparison.
 
 One boolean for each pair of independent participants says whether they are together. Being together
 is transitive; who is with anybody at all has a giver and a taker with it (Principle 1); competitors
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import MissingDependencyError
+from fedegoists.coalitions.solvers import load_solver
 
-__all__ = ["PairSolution", "load_solver", "solve_pairs"]
+__all__ = ["PairSolution", "solve_pairs"]
 
 SCALE_BITS = 44
 """Weights become integers that sum to at most 2**44; what rounding loses is added to the bound."""
@@ -47,7 +47,6 @@ def solve_pairs(
     work: float,
     seed: int,
     hint: Sequence[Sequence[int]] = (),
-    keep: Sequence[Sequence[int]] = (),
 ) -> PairSolution:
     """Maximise welfare over all partitions that satisfy principles 1 and 2.
 
@@ -60,9 +59,6 @@ def solve_pairs(
         machine.
     hint : partition
         A partition to start from.
-    keep : partition, optional
-        Among partitions of equal, proven highest welfare, return one in which as many participants
-        as possible stay where this (possibly partial) partition has them.
     """
     deadline = time.perf_counter() + seconds
     pair_weights = {
@@ -72,7 +68,7 @@ def solve_pairs(
     }
     while True:
         left = max(deadline - time.perf_counter(), 0.01)
-        solution = _solve(weights, pair_weights, left, work, seed, hint, keep)
+        solution = _solve(weights, pair_weights, left, work, seed, hint)
         # A pair that is worth more than any partition can reach is together in none. Without
         # such pairs the numbers that matter are rounded less, and the bound may meet the welfare.
         hopeless = [p for p, weight in pair_weights.items() if weight > solution.upper_bound]
@@ -89,7 +85,6 @@ def _solve(
     work: float,
     seed: int,
     hint: Sequence[Sequence[int]],
-    keep: Sequence[Sequence[int]],
 ) -> PairSolution:
     """Solve with only some pairs allowed together."""
     cp_model = load_solver()
@@ -139,31 +134,8 @@ def _solve(
     partition = _groups(n, {pair for pair, x in together.items() if solver.value(x)})
     bound = solver.best_objective_bound / scale * largest + slack
     reached = math.fsum(float(weights[i, j]) for group in partition for i in group for j in group)
-    optimal = status == cp_model.OPTIMAL and bound <= reached * (1 + TOLERANCE)
-    if optimal and keep:
-        # Equal welfare may differ by the rounding of each pair.
-        model.add(welfare >= round(solver.objective_value) - len(values))
-        model.maximize(_stayers(model, together, keep))
-        model.clear_hints()
-        _add_hint(model, together, partition)
-        if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            partition = _groups(n, {pair for pair, x in together.items() if solver.value(x)})
+    optimal = status == cp_model.OPTIMAL and bound <= reached * (1 + TOLERANCE) + 2 * slack
     return PairSolution(partition, bound, optimal, clock_ended)
-
-
-def _stayers(
-    model: Any, together: dict[tuple[int, int], Any], keep: Sequence[Sequence[int]]
-) -> Any:
-    """Return how many stay: those who do are together if and only if they were."""
-    home = {i: number for number, group in enumerate(keep) for i in group}
-    stays = {i: model.new_bool_var(f"stay{i}") for i in home}
-    for i, j in itertools.combinations(home, 2):
-        pair = together.get((i, j))
-        if home[i] == home[j]:
-            model.add_bool_or([~stays[i], ~stays[j]] + ([] if pair is None else [pair]))
-        elif pair is not None:
-            model.add_bool_or([~stays[i], ~stays[j], ~pair])
-    return sum(stays.values())
 
 
 def _add_hint(
@@ -186,14 +158,3 @@ def _groups(n: int, pairs: set[tuple[int, int]]) -> list[list[int]]:
         else:
             groups.append([i])
     return groups
-
-
-def load_solver() -> Any:
-    """Import OR-Tools, or say how to get it."""
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError:
-        raise MissingDependencyError(
-            "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
-        ) from None
-    return cp_model

@@ -1,0 +1,370 @@
+"""Simulated annealing over partitions: members move, swap places and push competitors out.
+
+The search keeps, for every coalition and every participant, what the two are worth to one another
+and how many givers, takers and competitors the participant would find there. A proposed move is
+valued from these tables at once; only moves that may be accepted change them. Principle 2 always
+holds. Principle 1 may be broken on the way, at a price for each free rider, so that circles of
+benefit can be built one member after the other; only partitions without free riders are kept.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.coalitions.compiled import compiled
+from fedegoists.coalitions.effort import Effort
+
+__all__ = ["Annealing"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+MOST_COALITIONS = 400
+"""How many coalitions of two or more the tables have room for."""
+
+MOST_PUSHED = 3
+"""How many competitors a newcomer may push out of a coalition."""
+
+LEAVE = 0.02
+"""Which part of the proposals is that somebody goes on its own."""
+
+HOT, COLD = 0.4, 0.01
+"""First and last temperature, in units of what a participant is worth to its coalition."""
+
+CHEAP, DEAR = 2.0, 60.0
+"""First and last price of a free rider, in units of the mean worth of a pair."""
+
+CHUNK = 10_000
+"""Proposals between two looks at the clock."""
+
+SECONDS_PER_PROPOSAL, SECONDS_PER_ENTRY = 3e-7, 3e-9
+"""What a proposal, and an entry of the tables that a move changes, count as work."""
+
+
+class _Tables(NamedTuple):
+    """The instance, where everybody is, and what everybody would find in each coalition."""
+
+    value: Floats  # what two give each other; nothing between competitors
+    gives: npt.NDArray[np.int16]
+    rival: npt.NDArray[np.int16]
+    near: Ints  # by participant, whom it could gain with, padded
+    n_near: Ints
+    label: Ints  # the coalition somebody is in, -1 for nobody's
+    place: Ints  # where it stands in the coalition's list
+    size: Ints
+    member: Ints  # by coalition, its members, padded
+    riders: Ints  # by coalition, how many free riders it has
+    worth: Floats  # by coalition and participant, like the next three
+    givers: npt.NDArray[np.int16]
+    takers: npt.NDArray[np.int16]
+    foes: npt.NDArray[np.int16]
+    best: Ints  # the labels of the best partition
+    totals: Floats  # welfare, free riders, best welfare without free riders, moves tried
+    random: npt.NDArray[np.uint64]
+
+
+@compiled
+def _uniform(state: npt.NDArray[np.uint64]) -> float:
+    """Return a number in [0, 1) from a xorshift generator (Marsaglia 2003)."""
+    x = state[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[0] = x
+    return float(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def _shift(t: _Tables, i: int, c: int, sign: int) -> None:
+    """Put i into coalition c (sign 1) or take it out (sign -1)."""
+    if sign > 0:
+        t.label[i] = c
+        t.member[c, t.size[c]] = i
+        t.place[i] = t.size[c]
+        t.size[c] += 1
+    else:
+        t.label[i] = -1
+        t.size[c] -= 1
+        last = t.member[c, t.size[c]]
+        t.member[c, t.place[i]] = last
+        t.place[last] = t.place[i]
+    for k in range(len(t.label)):
+        t.worth[c, k] += sign * t.value[i, k]
+        t.givers[c, k] += sign * t.gives[i, k]
+        t.takers[c, k] += sign * t.gives[k, i]
+        t.foes[c, k] += sign * t.rival[i, k]
+
+
+@compiled
+def _count_riders(t: _Tables, c: int) -> int:
+    """Count the free riders of a coalition anew; return by how much the number changed."""
+    riders = 0
+    if t.size[c] > 1:
+        for m in range(t.size[c]):
+            k = t.member[c, m]
+            if t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
+                riders += 1
+    change = riders - int(t.riders[c])
+    t.riders[c] = riders
+    return change
+
+
+@compiled
+def _free_slot(t: _Tables) -> int:
+    for c in range(len(t.size)):
+        if t.size[c] == 0:
+            return c
+    return -1
+
+
+@compiled
+def _best_home(t: _Tables, r: int, c: int, i: int, source: int) -> tuple[int, float]:
+    """Return where r, pushed out of c by i who came from `source`, is worth most."""
+    home = -1
+    top = 0.0
+    for d in range(len(t.size)):
+        if d == c or t.size[d] == 0:
+            continue
+        worth = t.worth[d, r]
+        foes = t.foes[d, r]
+        if d == source:
+            worth -= t.value[r, i]
+            foes -= t.rival[r, i]
+        if foes == 0 and worth > top:
+            top = worth
+            home = d
+    return home, top
+
+
+@compiled
+def _anneal(
+    t: _Tables,
+    proposals: int,
+    temperature: float,
+    cooling: float,
+    price: float,
+    dearer: float,
+    bonus: float,
+) -> None:
+    """Make proposals; at each the temperature falls and the price of a free rider rises."""
+    n = len(t.label)
+    pushed = np.empty(MOST_PUSHED, np.int64)
+    home = np.empty(MOST_PUSHED, np.int64)
+    log = np.empty((4 * MOST_PUSHED + 8, 3), np.int64)
+    touched = np.empty(MOST_PUSHED + 2, np.int64)
+    for _ in range(proposals):
+        temperature *= cooling
+        price *= dearer
+        i = int(_uniform(t.random) * n)
+        source = t.label[i]
+        partner = -1
+        c = -1
+        if _uniform(t.random) < LEAVE or t.n_near[i] == 0:
+            if source < 0:
+                continue
+        else:
+            partner = t.near[i, int(_uniform(t.random) * t.n_near[i])]
+            c = t.label[partner]
+            if c >= 0 and (c == source or t.foes[c, i] > MOST_PUSHED):
+                continue
+        # What the change of welfare, less the price of new free riders, has to reach.
+        bar = temperature * np.log(max(_uniform(t.random), 1e-300))
+        relief = price * t.totals[1] + 2 * bonus
+        gain = -t.worth[source, i] if source >= 0 else 0.0
+        n_pushed = 0
+        if c >= 0:
+            gain += t.worth[c, i]
+            if gain < bar - relief:
+                continue
+            if t.foes[c, i] > 0:
+                for m in range(t.size[c]):
+                    r = t.member[c, m]
+                    if t.rival[i, r]:
+                        gain -= t.worth[c, r]
+                        for b in range(n_pushed):
+                            gain += t.value[r, pushed[b]]
+                        home[n_pushed], top = _best_home(t, r, c, i, source)
+                        gain += top
+                        for b in range(n_pushed):
+                            if home[b] >= 0 and home[b] == home[n_pushed]:
+                                gain += t.value[r, pushed[b]]
+                        pushed[n_pushed] = r
+                        n_pushed += 1
+        elif partner >= 0:
+            gain += t.value[i, partner]
+        if gain < bar - relief:
+            continue
+
+        # Make the move, count the free riders, and take it back if there are too many.
+        steps = 0
+        if c < 0 and partner >= 0:
+            c = _free_slot(t)
+            if c < 0:
+                continue
+            log[steps] = (partner, c, 1)
+            steps += 1
+        if source >= 0:
+            log[steps] = (i, source, -1)
+            steps += 1
+        for a in range(n_pushed):
+            log[steps] = (pushed[a], c, -1)
+            steps += 1
+        for a in range(n_pushed):
+            if home[a] >= 0:
+                log[steps] = (pushed[a], home[a], 1)
+                steps += 1
+        if c >= 0:
+            log[steps] = (i, c, 1)
+            steps += 1
+        for s in range(steps):
+            _shift(t, log[s, 0], log[s, 1], log[s, 2])
+        n_touched = 0
+        for d in (source, c):
+            if d >= 0:
+                touched[n_touched] = d
+                n_touched += 1
+        for a in range(n_pushed):
+            if home[a] >= 0 and home[a] != source:
+                touched[n_touched] = home[a]
+                n_touched += 1
+        for a in range(n_touched):
+            if t.size[touched[a]] == 1:  # a coalition of one is none
+                log[steps] = (t.member[touched[a], 0], touched[a], -1)
+                _shift(t, log[steps, 0], log[steps, 1], -1)
+                steps += 1
+        riders = 0
+        for a in range(n_touched):
+            riders += _count_riders(t, touched[a])
+        t.totals[3] += 2 * steps
+        for s in range(steps):
+            gain += bonus * log[s, 2]
+        if gain - price * riders < bar:
+            for s in range(steps - 1, -1, -1):
+                _shift(t, log[s, 0], log[s, 1], -log[s, 2])
+            for a in range(n_touched):
+                _count_riders(t, touched[a])
+            continue
+        t.totals[0] += gain
+        t.totals[1] += riders
+        if t.totals[1] == 0 and t.totals[0] > t.totals[2] * (1 + 1e-12):
+            t.totals[2] = t.totals[0]
+            t.best[:] = t.label
+
+
+@compiled
+def _repair(t: _Tables, bonus: float) -> None:
+    """Take free riders out, which may make others free riders, until none is left."""
+    for c in range(len(t.size)):
+        m = 0
+        while m < t.size[c]:
+            k = t.member[c, m]
+            if t.size[c] == 1 or t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
+                t.totals[0] -= t.worth[c, k] + bonus
+                _shift(t, k, c, -1)
+                m = 0
+            else:
+                m += 1
+        t.riders[c] = 0
+    t.totals[1] = 0
+    if t.totals[0] > t.totals[2] * (1 + 1e-12):
+        t.totals[2] = t.totals[0]
+        t.best[:] = t.label
+
+
+class Annealing:
+    """A search that can be continued; the same seed and calls give the same partitions.
+
+    Parameters
+    ----------
+    partition : partition
+        Where to start; it satisfies principles 1 and 2, and so does everything that is returned.
+    bonus : float
+        What not being alone counts for everybody.
+    """
+
+    def __init__(
+        self,
+        weights: Floats,
+        edges: Bools,
+        competition: Bools,
+        partition: Sequence[Sequence[int]],
+        seed: int,
+        bonus: float = 0.0,
+    ) -> None:
+        n = len(weights)
+        # What competitors would give each other counts for nothing, and would drown the rest.
+        value = np.where(competition, 0.0, weights + weights.T)
+        useful = value > 0
+        n_near = useful.sum(axis=1)
+        near = np.zeros((n, max(int(n_near.max(initial=0)), 1)), dtype=np.int64)
+        for i in range(n):
+            near[i, : n_near[i]] = np.flatnonzero(useful[i])
+        slots = min(n // 2 + 1, MOST_COALITIONS)
+        self._tables = _Tables(
+            value=np.ascontiguousarray(value),
+            gives=edges.astype(np.int16, order="C"),
+            rival=competition.astype(np.int16, order="C"),
+            near=near,
+            n_near=n_near.astype(np.int64),
+            label=np.full(n, -1),
+            place=np.zeros(n, dtype=np.int64),
+            size=np.zeros(slots, dtype=np.int64),
+            member=np.zeros((slots, n), dtype=np.int64),
+            riders=np.zeros(slots, dtype=np.int64),
+            worth=np.zeros((slots, n)),
+            givers=np.zeros((slots, n), dtype=np.int16),
+            takers=np.zeros((slots, n), dtype=np.int16),
+            foes=np.zeros((slots, n), dtype=np.int16),
+            best=np.full(n, -1),
+            totals=np.zeros(4),
+            random=np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64),
+        )
+        self._typical = float(value[useful].mean()) if useful.any() else 1.0
+        # More than this makes no difference to who is alone, but the search lose sight of welfare.
+        self._bonus = min(bonus, 20 * self._typical)
+        self._restart(partition)
+        t = self._tables
+        t.best[:] = t.label
+        t.totals[2] = t.totals[0]
+        self._own = max(2 * float(t.totals[0]) / max(n, 1), self._typical)
+
+    def _restart(self, partition: Sequence[Sequence[int]]) -> None:
+        """Fill the tables."""
+        t = self._tables
+        groups = sorted((g for g in partition if len(g) > 1), key=len, reverse=True)
+        for c, group in enumerate(groups[: len(t.size)]):
+            for i in group:
+                t.totals[0] += t.worth[c, i] + self._bonus
+                _shift(t, i, c, 1)
+
+    def run(self, proposals: int, effort: Effort) -> list[list[int]]:
+        """Heat up, cool down while making proposals, and return where that led."""
+        step = 1.0 / proposals
+        cooling, dearer = (COLD / HOT) ** step, (DEAR / CHEAP) ** step
+        temperature, price = HOT * self._own, CHEAP * self._typical
+        while proposals > 0 and not effort.over:
+            chunk = min(proposals, CHUNK)
+            _anneal(self._tables, chunk, temperature, cooling, price, dearer, self._bonus)
+            effort.spend(
+                chunk * SECONDS_PER_PROPOSAL
+                + float(self._tables.totals[3]) * len(self._tables.label) * SECONDS_PER_ENTRY
+            )
+            self._tables.totals[3] = 0.0
+            temperature *= cooling**chunk
+            price *= dearer**chunk
+            proposals -= chunk
+        _repair(self._tables, self._bonus)
+        return _groups(self._tables.label)
+
+    @property
+    def best(self) -> list[list[int]]:
+        """The best partition without free riders so far."""
+        return _groups(self._tables.best)
+
+
+def _groups(label: Ints) -> list[list[int]]:
+    groups = [np.flatnonzero(label == c).tolist() for c in np.unique(label) if c >= 0]
+    return sorted(groups + [[int(i)] for i in np.flatnonzero(label < 0)])

@@ -1,0 +1,160 @@
+"""Stability beyond merging: whether a group could leave and all of it be better off.
+
+A *blocking group* is a set of participants, from any coalitions, that could form a coalition of
+their own which satisfies both principles, and in which every one of them receives strictly more
+than now. A partition without blocking groups is *core-stable*. Such a partition need not exist.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.coalitions.principles import check_partition
+from fedegoists.errors import GraphError
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+__all__ = ["BLOCKING_BUDGET", "BlockingGroup", "CoreAudit", "audit_core"]
+
+BLOCKING_BUDGET = 20_000
+"""How many sets of participants the audit looks at before it says "not proven"."""
+
+Coalition = tuple[str, ...]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class BlockingGroup:
+    """Participants who would all gain by leaving together; `gains` is by how much, in order."""
+
+    members: Coalition
+    gains: tuple[float, ...]
+
+    def __str__(self) -> str:
+        gains = ", ".join(
+            f"{name} +{gain:.3g}" for name, gain in zip(self.members, self.gains, strict=True)
+        )
+        return f"{{{', '.join(self.members)}}} would all gain by leaving together ({gains})"
+
+
+@dataclass(frozen=True)
+class CoreAudit:
+    """What the audit found.
+
+    Attributes
+    ----------
+    blocking : BlockingGroup or None
+        A group that would rather be on its own, if one is known.
+    complete : bool
+        Whether a blocking group was found or excluded; False if the budget ended before.
+    """
+
+    blocking: BlockingGroup | None
+    complete: bool
+
+    @property
+    def core_stable(self) -> bool | None:
+        """True if no group blocks, False if one does, None if that is not known."""
+        return False if self.blocking else (True if self.complete else None)
+
+    def __str__(self) -> str:
+        if self.blocking:
+            return str(self.blocking)
+        if self.complete:
+            return "no group would gain by leaving: core-stable"
+        return "core stability is not proven: the budget ended"
+
+
+def audit_core(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    coalitions: Iterable[Iterable[str]],
+    *,
+    budget: int | None = BLOCKING_BUDGET,
+) -> CoreAudit:
+    """Look for a blocking group of a partition; exact unless the budget ends.
+
+    Start from everybody. Whoever could not get more than now from what is left of its independents,
+    or would benefit nobody, is in no blocking group and is left out, again and again. If the rest
+    are all independent, they are a blocking group. Otherwise take one who competes in the rest: a
+    blocking group does without it, or without all its competitors; look at both cases.
+
+    Parameters
+    ----------
+    coalitions : iterable of iterables of names
+        A partition of the participants.
+    budget : int or None
+        How many sets of participants to look at; None means as many as it takes.
+
+    Examples
+    --------
+    a and b would rather be together than with those they are with now:
+
+    >>> edges = [("a", "b", 3), ("b", "a", 3), ("a", "c", 1), ("c", "a", 1), ("b", "d", 1)]
+    >>> benefit = BenefitGraph.from_edges([*edges, ("d", "b", 1)], ["a", "b", "c", "d"])
+    >>> competition = CompetitionGraph([("a", "d"), ("b", "c")], ["a", "b", "c", "d"])
+    >>> print(audit_core(benefit, competition, [("a", "c"), ("b", "d")]))
+    {a, b} would all gain by leaving together (a +2, b +2)
+    >>> audit_core(benefit, competition, [("a", "b"), ("c",), ("d",)]).core_stable
+    True
+    """
+    if benefit.participants != competition.participants:
+        raise GraphError("the benefit and the competition graph are over different participants")
+    names = benefit.participants
+    partition = check_partition(coalitions, names)
+    position = {name: k for k, name in enumerate(names)}
+    now = np.zeros(len(names))
+    for group in partition:
+        rows = [position[name] for name in group]
+        for i in rows:
+            now[i] = math.fsum(benefit.weights[rows, i].tolist())
+    members, complete = _blocking(benefit.weights, competition.matrix, now, budget)
+    if members is None:
+        return CoreAudit(None, complete)
+    gains = (math.fsum([*benefit.weights[members, i].tolist(), -float(now[i])]) for i in members)
+    return CoreAudit(BlockingGroup(tuple(names[i] for i in members), tuple(gains)), True)
+
+
+def _blocking(
+    weights: npt.NDArray[np.float64],
+    rivals: Bools,
+    now: npt.NDArray[np.float64],
+    budget: int | None,
+) -> tuple[list[int] | None, bool]:
+    """Return the members of a blocking group, if any, and whether that is certain."""
+    usable = np.where(rivals, 0.0, weights)
+    gives = usable > 0
+    # A bound is compared, not a sum that decides: let rounding err on the side of looking closer.
+    enough = now * (1 - 1e-12)
+    cases = [np.ones(len(now), dtype=np.bool_)]
+    looked_at = 0
+    while cases:
+        looked_at += 1
+        if budget is not None and looked_at > budget:
+            return None, False
+        group = cases.pop()
+        while True:
+            hopeful = group & (group @ usable > enough) & gives[:, group].any(axis=1)
+            if (hopeful == group).all():
+                break
+            group = hopeful
+        if not group.any():
+            continue
+        competitors = np.where(group, rivals[:, group].sum(axis=1), 0)
+        disputed = int(competitors.argmax())
+        if not competitors[disputed]:
+            members = np.flatnonzero(group).tolist()
+            better = [math.fsum(weights[members, i].tolist()) > now[i] for i in members]
+            if all(better):
+                return members, True
+            without = group.copy()
+            without[members[better.index(False)]] = False
+            cases.append(without)
+            continue
+        without = group.copy()
+        without[disputed] = False
+        cases.append(without)
+        cases.append(group & ~rivals[disputed])
+    return None, True

@@ -1,0 +1,46 @@
+"""How much work a search may do: counted, so that the same seed gives the same result.
+
+Work is counted in seconds of a slow machine, from constants and not from measurements. The clock
+only guards the deadline; where it ends a search, `clock_ended` says so.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+__all__ = ["Effort"]
+
+
+class Effort:
+    """Work that is counted down, and a deadline by `time.perf_counter`."""
+
+    def __init__(
+        self,
+        work: float,
+        deadline: float = math.inf,
+        report: Callable[[], None] | None = None,
+    ) -> None:
+        self.left = work
+        self.deadline = deadline
+        self.clock_ended = False
+        self._report = report
+
+    def spend(self, work: float) -> None:
+        """Count work that was done."""
+        self.left -= work
+        if self._report is not None:
+            self._report()
+
+    @property
+    def over(self) -> bool:
+        """Whether to stop, because the work is done or the time is up."""
+        if self.left <= 0:
+            return True
+        if time.perf_counter() > self.deadline:
+            self.clock_ended = True
+        return self.clock_ended
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline."""
+        return max(self.deadline - time.perf_counter(), 0.0)

@@ -1,0 +1,201 @@
+"""The fairest partition: whoever gets least gets as much as possible, then the next, and so on.
+
+Two partitions are compared by everybody's utilities in ascending order; the one with the larger
+first difference is fairer (leximin). As nobody gets less than who is alone, this first makes as few
+as possible alone. The comparison can be made component by component.
+
+Where a component has few valid coalitions, all are listed and CP-SAT proves the fairest choice: at
+each level of utility in turn, as few as possible shall stay at or below it. Elsewhere the fairest
+of the partitions known is improved by single moves and swaps, and nothing is proven.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.pricing import Pricing
+from fedegoists.coalitions.reduction import components, restricted
+from fedegoists.coalitions.solvers import load_solver
+
+__all__ = ["fairer", "fairest_partition", "utilities"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+MOST_LISTED = 4000
+"""With more valid coalitions than this the fairest choice is not proven."""
+
+SAME = 1e-9
+"""Utilities that differ by no more than this part of the largest are taken as equal."""
+
+
+def utilities(weights: Floats, partition: Sequence[Sequence[int]]) -> Floats:
+    """Return what everybody gets."""
+    got = np.zeros(len(weights))
+    for group in partition:
+        rows = list(group)
+        got[rows] = weights[np.ix_(rows, rows)].sum(axis=0)
+    return got
+
+
+def fairer(one: Floats, other: Floats) -> bool:
+    """Whether the first utilities are fairer than the second."""
+    a, b = np.sort(one), np.sort(other)
+    tolerance = SAME * max(a.max(initial=0.0), b.max(initial=0.0))
+    different = np.flatnonzero(np.abs(a - b) > tolerance)
+    return bool(len(different)) and bool(a[different[0]] > b[different[0]])
+
+
+def fairest_partition(
+    weights: Floats,
+    competition: Bools,
+    starts: Sequence[Sequence[Sequence[int]]],
+    effort: Effort,
+) -> tuple[list[list[int]], bool]:
+    """Return the fairest partition that was found, and whether it is proven to be.
+
+    Parameters
+    ----------
+    starts : sequence of partitions
+        Partitions that satisfy both principles; the result is at least as fair as each of them.
+    """
+    parts = components(weights, competition)
+    result = [[i] for i in sorted(set(range(len(weights))).difference(*parts))]
+    proven = True
+    for component in parts:
+        inside = np.ix_(component, component)
+        w, rivals = weights[inside], competition[inside]
+        best: list[list[int]] = [[i] for i in range(len(component))]
+        for start in starts:
+            candidate = restricted(start, component)
+            if fairer(utilities(w, candidate), utilities(w, best)):
+                best = candidate
+        groups = _all_coalitions(w, rivals, effort)
+        if groups is None:
+            best, known = _improved(w, rivals, best, effort), False
+        else:
+            best, known = _choose(w, groups, best, effort)
+        proven &= known
+        result += [[component[i] for i in group] for group in best]
+    return sorted(result), proven
+
+
+def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> list[list[int]] | None:
+    """Return every valid coalition of two or more; None if there are too many."""
+    pricing = Pricing(weights, weights > 0, competition, effort)
+    found: list[list[int]] = []
+    for root in range(len(weights)):
+        rows = pricing.all_above(root, -1.0, MOST_LISTED - len(found), 200 * 1000 * MOST_LISTED)
+        if rows is None:
+            return None
+        found += [np.flatnonzero(row).tolist() for row in rows]
+    return found
+
+
+def _choose(
+    weights: Floats, groups: list[list[int]], best: list[list[int]], effort: Effort
+) -> tuple[list[list[int]], bool]:
+    """Fix level after level how many stay at or below it, as few as possible."""
+    cp_model = load_solver()
+    n = len(weights)
+    got = [weights[np.ix_(group, group)].sum(axis=0) for group in groups]
+    tolerance = SAME * max((float(g.max()) for g in got), default=0.0)
+    model = cp_model.CpModel()
+    taken = [model.new_bool_var(f"x{k}") for k in range(len(groups))]
+    alone = [model.new_bool_var(f"alone{i}") for i in range(n)]
+    for i in range(n):
+        model.add_exactly_one(
+            [alone[i], *(x for x, group in zip(taken, groups, strict=True) if i in group)]
+        )
+
+    def up_to(level: float) -> Any:
+        """Return how many get no more than this."""
+        counts = [int((g <= level).sum()) for g in got]
+        nobody = 0 if level < 0 else sum(alone)
+        return nobody + sum(c * x for c, x in zip(counts, taken, strict=True) if c)
+
+    fixed = 0
+    improved = False
+    while fixed < n:
+        # The next one from below in the best partition known; can it be put above its level?
+        level = float(np.sort(utilities(weights, best))[fixed])
+        count = up_to(level + tolerance)
+        model.minimize(count)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.catch_sigint_signal = False
+        solver.parameters.max_time_in_seconds = max(min(effort.seconds_left, 1e6), 0.01)
+        solver.parameters.max_deterministic_time = max(effort.left, 0.01)
+        status = solver.solve(model)
+        effort.spend(solver.wall_time if status != cp_model.OPTIMAL else 0.002)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            chosen = [g for g, x in zip(groups, taken, strict=True) if solver.value(x)]
+            rest = set(range(n)).difference(*chosen)
+            found = sorted([*chosen, *([i] for i in rest)])
+            improved = fairer(utilities(weights, found), utilities(weights, best))
+            best = found if improved else best
+        if status != cp_model.OPTIMAL:
+            return best, False
+        least = round(solver.objective_value)
+        if least > fixed:
+            model.add(up_to(level - tolerance) <= fixed)
+            model.add(count <= least)
+            fixed = least
+        elif not improved:
+            return best, False  # the two differ by no more than rounding
+        if effort.over and fixed < n:
+            return best, False
+    return best, True
+
+
+def _improved(
+    weights: Floats, competition: Bools, best: list[list[int]], effort: Effort
+) -> list[list[int]]:
+    """Move or swap participants while that makes the partition fairer."""
+    edges = weights > 0
+
+    def valid(group: list[int]) -> bool:
+        inside = np.ix_(group, group)
+        return len(group) < 2 or not (
+            competition[inside].any()
+            or not edges[inside].any(axis=0).all()
+            or not edges[inside].any(axis=1).all()
+        )
+
+    def trials(partition: list[list[int]]) -> list[tuple[int, int, int]]:
+        """List who moves where, and who in turn comes from there, or -1; the worst off first."""
+        got = utilities(weights, partition)
+        order = np.argsort(got, kind="stable").tolist()
+        return [
+            (i, target, back)
+            for i in order
+            for target in range(len(partition))
+            if i not in partition[target]
+            for back in (-1, *(partition[target] if len(partition[target]) > 1 else ()))
+        ]
+
+    improving = True
+    while improving and not effort.over:
+        improving = False
+        now = utilities(weights, best)
+        for i, target, back in trials(best):
+            effort.spend(5e-5)
+            if effort.over:
+                break
+            home = next(k for k, group in enumerate(best) if i in group)
+            old = [j for j in best[home] if j != i] + ([back] if back >= 0 else [])
+            new = sorted([*(j for j in best[target] if j != back), i])
+            if not valid(new):
+                continue
+            broken = [old] if valid(sorted(old)) else [[j] for j in old]
+            others = [g for k, g in enumerate(best) if k not in (home, target)]
+            trial = sorted(sorted(g) for g in itertools.chain(others, broken, [new]) if g)
+            if fairer(utilities(weights, trial), now):
+                best = trial
+                improving = True
+                break
+    return best

@@ -1,0 +1,272 @@
+"""Method best: optimal where it says so, never above its bound, and an answer at any moment."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from benchmarks.pair_model import solve_pairs
+from fedegoists import BenefitGraph, CompetitionGraph, form, verify
+from fedegoists.coalitions.optimum import best_partition, prepare, quick_upper_bound
+from tests.instances import (
+    as_positions,
+    best_welfare,
+    graphs,
+    is_valid,
+    random_graphs,
+    utility,
+)
+
+
+def uniform(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.random((n, n))
+
+
+def heavy_tailed(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.pareto(1.2, (n, n))
+
+
+def rows_summing_to_one(rng: np.random.Generator, n: int) -> np.ndarray:
+    weights = rng.random((n, n))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+LAWS = [uniform, heavy_tailed, rows_summing_to_one]
+
+
+def consortium(law, n: int, seed: int):
+    """A random instance: density 0.1 to 1, competition 0.05 to 0.4, weights by a law."""
+    rng = np.random.default_rng([seed, n])
+    edges = rng.random((n, n)) < rng.choice([0.1, 0.3, 0.6, 1.0])
+    weights = np.where(edges, law(rng, n), 0.0)
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu(rng.random((n, n)) < rng.choice([0.05, 0.2, 0.4]), 1)
+    return BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+
+
+def assert_sound(formation) -> None:
+    checked = verify(formation.benefit, formation.competition, formation.coalitions)
+    assert checked.ok, str(checked)
+    assert formation.upper_bound >= formation.welfare
+
+
+# Optimal ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_agrees_with_brute_force(law):
+    for seed in range(25):
+        instance = consortium(law, 5 + seed % 4 if seed else 9, seed)
+        formation = form(*instance, time_limit=20)
+        assert formation.optimal, seed
+        assert formation.welfare == pytest.approx(best_welfare(*instance), rel=1e-9), seed
+        assert_sound(formation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
+def test_agrees_with_the_plain_pair_model(law):
+    """500 instances in all, n = 5 to 11; wherever the pair model proves, both agree."""
+    compared = 0
+    for seed in range(167):
+        instance = consortium(law, 5 + seed % 7, seed)
+        formation = form(*instance, time_limit=20)
+        assert_sound(formation)
+        peer = solve_pairs(instance[0].weights, instance[1].matrix, seconds=5, work=1e9, seed=0)
+        assert peer.partition is not None
+        reached = sum(utility(group, instance[0]) for group in peer.partition)
+        assert formation.upper_bound >= reached * (1 - 1e-9), seed
+        if peer.optimal:
+            compared += 1
+            assert formation.optimal, seed
+            assert formation.welfare == pytest.approx(reached, rel=1e-9), seed
+    assert compared > 150
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cuts_and_closing_are_sound_where_the_linear_program_is_not_integral(seed):
+    """Dense instances of 18, where mixtures of coalitions are worth more than any partition."""
+    instance = random_graphs(18, 1.0, 0.3, seed)
+    formation = form(*instance, time_limit=20)
+    assert formation.optimal
+    assert_sound(formation)
+    peer = solve_pairs(instance[0].weights, instance[1].matrix, seconds=20, work=1e9, seed=0)
+    if peer.optimal:
+        assert formation.welfare == pytest.approx(peer.upper_bound, rel=1e-9)
+
+
+# Adversarial families --------------------------------------------------------------------------
+
+
+def multipartite(parts: int, size: int):
+    """Everybody competes with everybody of another part: the parts are the coalitions."""
+    n = parts * size
+    part = np.arange(n) // size
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(0.5, 1.0, (n, n))
+    np.fill_diagonal(weights, 0.0)
+    return BenefitGraph(weights), CompetitionGraph.from_numpy(part[:, None] != part[None, :])
+
+
+def test_complete_multipartite_competition():
+    instance = multipartite(5, 8)
+    formation = form(*instance, time_limit=20)
+    assert formation.optimal
+    assert sorted(map(len, formation.coalitions)) == [8] * 5
+    assert_sound(formation)
+
+
+def test_disjoint_rivals_choose_one_of_each_pair():
+    """By hand: ten pairs of competitors, all weights 1: two coalitions of ten, 2 · 10 · 9."""
+    n = 20
+    weights = np.ones((n, n)) - np.eye(n)
+    instance = BenefitGraph(weights), CompetitionGraph([(2 * k, 2 * k + 1) for k in range(10)], n)
+    formation = form(*instance, time_limit=20)
+    assert formation.welfare == 180
+    assert formation.optimal
+    assert_sound(formation)
+
+
+def test_near_equal_weights():
+    rng = np.random.default_rng(5)
+    n = 14
+    weights = 1 + 1e-7 * rng.random((n, n))
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu(rng.random((n, n)) < 0.3, 1)
+    instance = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+    formation = form(*instance, time_limit=20)
+    assert_sound(formation)
+    peer = solve_pairs(instance[0].weights, instance[1].matrix, seconds=20, work=1e9, seed=0)
+    assert formation.upper_bound >= peer.upper_bound * (1 - 1e-9)
+    assert formation.welfare == pytest.approx(peer.upper_bound, rel=1e-9)
+
+
+def test_free_riders_that_look_like_gains():
+    """Each of four mutual pairs has an admirer that gives nothing, and a donor that gets nothing.
+
+    By hand: the pairs are worth 2 each and may all unite for 0.1 between neighbours, 3 times;
+    admirers and donors, however much they would add, are free riders.
+    """
+    edges = []
+    for k in range(4):
+        a, b, admirer, donor = (4 * k + x for x in range(4))
+        edges += [(a, b, 1.0), (b, a, 1.0), (a, admirer, 50.0), (donor, b, 50.0)]
+        if k:
+            edges.append((4 * k - 4, a, 0.1))
+    names = [f"v{i}" for i in range(16)]
+    instance = BenefitGraph.from_edges(edges, names), CompetitionGraph([], names)
+    formation = form(*instance, time_limit=20)
+    assert formation.welfare == pytest.approx(8.3)
+    assert formation.optimal
+    assert_sound(formation)
+
+
+def test_a_circle_that_pays_only_as_a_whole():
+    """A ring of nine without any mutual pair: no proper part of it is a coalition."""
+    weights = np.roll(np.eye(9), 1, axis=1)
+    formation = form(BenefitGraph(weights), CompetitionGraph([], 9))
+    assert formation.welfare == 9
+    assert formation.optimal
+
+
+def test_disconnected_graphs_add_up():
+    one, other = random_graphs(12, 0.5, 0.2, 1), random_graphs(12, 0.5, 0.2, 2)
+    zeros = np.zeros((12, 12))
+    weights = np.block([[one[0].weights, zeros], [zeros, other[0].weights]])
+    rivals = np.block([[one[1].matrix, zeros > 0], [zeros > 0, other[1].matrix]])
+    both = form(BenefitGraph(weights), CompetitionGraph.from_numpy(rivals), time_limit=20)
+    alone = [form(*instance, time_limit=20) for instance in (one, other)]
+    assert both.optimal
+    assert both.welfare == pytest.approx(sum(f.welfare for f in alone), rel=1e-12)
+    assert_sound(both)
+
+
+# Bounds ----------------------------------------------------------------------------------------
+
+
+@given(graphs(min_n=2, max_n=7))
+@settings(max_examples=60, deadline=None)
+def test_bounds_hold_however_little_work_is_done(instance):
+    prepare()
+    benefit, competition = instance
+    highest = best_welfare(benefit, competition)
+    alone = [[i] for i in range(benefit.n)]
+    for work in (0.0, 1e-3, 1e-2):
+        optimum = best_partition(
+            benefit.weights,
+            competition.matrix,
+            [alone],
+            seconds=work,
+            deadline=np.inf,
+            seed=0,
+        )
+        assert optimum.upper_bound >= highest * (1 - 1e-12)
+        assert all(is_valid(group, benefit, competition) for group in optimum.partition)
+    assert quick_upper_bound(benefit.weights, competition.matrix) >= highest * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("density", "competition"), [(1.0, 0.1), (0.3, 0.3), (0.1, 0.2)])
+def test_no_bound_is_below_what_anything_reaches(density, competition):
+    """Several limits, seeds and methods on the same instance of 40."""
+    instance = random_graphs(40, density, competition, seed=3)
+    formations = [
+        form(*instance, seed=seed, time_limit=limit)
+        for seed, limit in itertools.product(range(2), (0.05, 0.3, 1.0))
+    ]
+    formations += [form(*instance, method) for method in ("stable", "published")]
+    reached = max(formation.welfare for formation in formations)
+    assert all(formation.upper_bound >= reached for formation in formations)
+    for formation in formations:
+        assert_sound(formation)
+
+
+# At any moment ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [50, 100])
+def test_the_time_limit_holds(n):
+    prepare()
+    instance = random_graphs(n, 0.5, 0.15, seed=1)
+    start = time.perf_counter()
+    formation = form(*instance, time_limit=2.0)
+    # 5 % by promise; the rest is slack for a machine that is busy with something else.
+    assert time.perf_counter() - start < 2.0 * 1.05 + 1.0
+    assert_sound(formation)
+
+
+@pytest.mark.parametrize("calls", [1, 5, 40])
+def test_an_interruption_returns_the_best_so_far(calls):
+    instance = random_graphs(60, 0.4, 0.2, seed=2)
+    seen = []
+
+    def progress(welfare: float, bound: float) -> None:
+        seen.append((welfare, bound))
+        if len(seen) == calls:
+            raise KeyboardInterrupt
+
+    formation = form(*instance, time_limit=20, progress=progress)
+    assert_sound(formation)
+    assert any("interrupted" in note for note in formation.notes)
+    assert len(seen) == calls
+    assert formation.welfare >= seen[-1][0] * (1 - 1e-9)
+    assert formation.welfare >= form(*instance, "stable").welfare
+
+
+def test_progress_never_gets_worse():
+    seen: list[tuple[float, float]] = []
+    formation = form(
+        *random_graphs(30, 0.5, 0.2, seed=1), progress=lambda *values: seen.append(values)
+    )
+    assert seen
+    for (welfare, bound), (later, lower) in itertools.pairwise(seen):
+        assert later >= welfare * (1 - 1e-12)
+        assert lower <= bound * (1 + 1e-9)
+    assert seen[-1][0] <= formation.welfare * (1 + 1e-12)
+
+
+def test_the_partition_is_in_terms_of_names():
+    formation = form(*random_graphs(10, 0.6, 0.2, seed=4))
+    groups = as_positions(formation.coalitions, formation.participants)
+    assert sorted(i for group in groups for i in group) == list(range(10))
