@@ -32,6 +32,7 @@ def two_tasks():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_tells_helpers_from_strangers(estimator, two_tasks):
     estimate = learn(federation(two_tasks), quick(estimator))
+    assert estimate.estimator == estimator
     assert estimate.participants == ("a1", "a2", "b1", "b2")
     weights = estimate.weights
     assert weights.shape == estimate.spread.shape == (4, 4)
@@ -177,7 +178,7 @@ def test_synthetic_graphs_over_ten_seeds(data, holds):
 @pytest.mark.slow
 def test_the_hypernetwork_separates_signs():
     """Ten seeds at full length take minutes: reproduction/benefit has them."""
-    silos, groups = synthetic("synthetic-strong", range(2))
+    silos, groups = synthetic("synthetic-strong", range(1))
     settings = LearnSettings(estimator="hypernetwork", repeats=1, steps=800, batch_size=64)
     for estimate in learn_trials(silos, groups, settings).values():
         assert separated(estimate.weights)

@@ -66,6 +66,7 @@ def transfer(
     trials, n = asking.shape
     saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
     fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
+    together = MOST_TOGETHER if models.shape[-1] < LARGE else 2
     for repeat in range(settings.repeats):
         own = models[:, repeat, :, None, None]
         start = starts[repeat].expand(trials, 1, -1)
@@ -73,7 +74,7 @@ def transfer(
         for half in range(HALVES):
             seen = half_of(repeat, half, settings)
             _, alone, known = asking.gradients(own[:, :, 0], **seen)
-            for sources in torch.split(torch.arange(n + 1), TOGETHER):
+            for sources in torch.split(torch.arange(n + 1), together):
                 others = sources_and_start[:, :, sources]
                 rows = (own + fractions * (others - own)).flatten(2, 3)
                 _, losses, answered = asking.gradients(rows, **seen)
@@ -96,5 +97,8 @@ def transfer(
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """How far i's model is moved towards j's."""
 
-TOGETHER = 8
+MOST_TOGETHER = 8
 """Sources whose mixtures a silo is asked about in one call."""
+
+LARGE = 20_000
+"""Networks with more parameters than this need much memory for each mixture."""

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Agreement with the measured truth on both CIFAR-10 splits; needs a GPU and FEDEGOISTS_DATA.
+# Usage, in the root of a checkout: PYTHONPATH=src:. reproduction/benefit/cifar10.sh FOLDER
+set -euo pipefail
+for split in pathological dirichlet; do
+  time "${PYTHON:-python3}" -m fedegoists benefit --data cifar10 --set "partition=$split" --device cuda \
+    --estimator transfer,hypernetwork,pairs,alignment --seeds 2 --repeats 3 --learn steps=400 --learn layers=2 \
+    --measure --measure-repeats 3 --out "$1/$split"
+done
+# The hypernetwork at the paper's step counts, ten seeds at once.
+time "${PYTHON:-python3}" -m fedegoists benefit --data cifar10 --set partition=pathological --device cuda \
+  --estimator hypernetwork --seeds 10 --repeats 1 --learn steps=100 --learn preference_steps=100 --learn layers=2 \
+  --out "$1/ten-seeds"
