@@ -1,6 +1,6 @@
 """Asking silos in several trials at once, and writing down what it costs and who failed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,13 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, Federation, Reply
 
-__all__ = ["Asking", "Cost", "Groups", "groups_of"]
+__all__ = ["Asking", "Cost", "Groups", "Pairs", "groups_of"]
 
 Groups = Mapping[str, Sequence[str]]
 """The participants of each trial, by the trial's label."""
+
+Pairs = Collection[tuple[str, str]]
+"""Names that go together, in either order."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,13 @@ class Asking:
     def shape(self) -> tuple[int, int]:
         """Trials, and participants in each."""
         return len(self.names), len(self.names[0])
+
+    def among(self, pairs: Pairs) -> Tensor:
+        """Return which two participants of each trial are among some pairs, in either order."""
+        known = {frozenset(pair) for pair in pairs}
+        return torch.tensor(
+            [[[{one, other} in known for other in names] for one in names] for names in self.names]
+        )
 
     def gradients(self, rows: Tensor, **payload: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Ask for gradients at the last but one axis of (trials, participants, rows, parameters).

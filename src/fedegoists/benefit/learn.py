@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking, Groups, groups_of
+from fedegoists.benefit.asking import Asking, Groups, Pairs, groups_of
 from fedegoists.benefit.estimate import BenefitEstimate, Matrix
 from fedegoists.benefit.local import alignment, local_models, transfer
 from fedegoists.benefit.pareto import Progress, learn_front
@@ -17,6 +17,7 @@ def learn(
     federation: Federation,
     settings: LearnSettings | None = None,
     *,
+    apart: Pairs = (),
     progress: Progress | None = None,
 ) -> BenefitEstimate:
     """Learn the benefit graph of all participants of a federation.
@@ -27,10 +28,14 @@ def learn(
         The silos; they return losses and gradients (or, for two estimators, trained models).
     settings : LearnSettings, optional
         The estimator and how it learns.
+    apart : collection of pairs of names
+        Competitors: a model of one is never shown to the other, and no benefit between them is
+        learned, since they cannot be in one coalition. Concerns ``transfer``: the models of a
+        hypernetwork are mixtures of everybody's, and ``alignment`` shows models to nobody.
     progress : callable, optional
         Called with what is being done, how much is done, how much there is, and the mean loss.
     """
-    return learn_trials(federation, None, settings, progress=progress)[""]
+    return learn_trials(federation, None, settings, apart=apart, progress=progress)[""]
 
 
 def learn_trials(
@@ -38,6 +43,7 @@ def learn_trials(
     groups: Groups | None,
     settings: LearnSettings | None = None,
     *,
+    apart: Pairs = (),
     progress: Progress | None = None,
 ) -> dict[str, BenefitEstimate]:
     """Learn the graphs of several trials at once, each with hypernetworks of its own.
@@ -46,6 +52,8 @@ def learn_trials(
     ----------
     groups : mapping of str to sequence of str
         The participants of each trial, equally many.
+    apart : collection of pairs of names
+        As for `learn`; with the names of the federation.
     """
     settings = settings or LearnSettings()
     names = groups_of(federation, groups)
@@ -59,7 +67,7 @@ def learn_trials(
             weights, gains = alignment(models, starts)
             savings = gains.mean((1, 2))
         else:
-            weights, gains, savings = transfer(asking, models, starts, settings, report)
+            weights, gains, savings = transfer(asking, models, starts, settings, report, apart)
     else:
         front = learn_front(asking, settings, report)
         present = front.present

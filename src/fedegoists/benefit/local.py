@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking
+from fedegoists.benefit.asking import Asking, Pairs
 from fedegoists.benefit.halves import HALVES, half_of
 from fedegoists.benefit.pareto import TINY, Progress
 from fedegoists.benefit.settings import LearnSettings
@@ -50,7 +50,12 @@ def alignment(models: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def transfer(
-    asking: Asking, models: Tensor, starts: Tensor, settings: LearnSettings, progress: Progress
+    asking: Asking,
+    models: Tensor,
+    starts: Tensor,
+    settings: LearnSettings,
+    progress: Progress,
+    apart: Pairs = (),
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return weights, gains and savings from j's local model, mixed with i's, on i's data.
 
@@ -61,9 +66,11 @@ def transfer(
     nothing, but a mixture with it is shrunken too, and shrinking alone may save something. The
     saving is the largest g(f), in the mean over runs.
 
-    Weights and gains are of shape (trials, repeats, halves, targets, sources).
+    A silo is asked about its own model instead where it competes with j. Weights and gains are of
+    shape (trials, repeats, halves, targets, sources).
     """
     trials, n = asking.shape
+    rivals = torch.cat([asking.among(apart), torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
     saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
     fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
     together = MOST_TOGETHER if models.shape[-1] < LARGE else 2
@@ -75,21 +82,25 @@ def transfer(
             seen = half_of(repeat, half, settings)
             _, alone, known = asking.gradients(own[:, :, 0], **seen)
             for sources in torch.split(torch.arange(n + 1), together):
-                others = sources_and_start[:, :, sources]
+                hidden = rivals[:, :, sources]
+                others = torch.where(
+                    hidden[..., None, None].to(own.device), own, sources_and_start[:, :, sources]
+                )
                 rows = (own + fractions * (others - own)).flatten(2, 3)
                 _, losses, answered = asking.gradients(rows, **seen)
                 parts = 1 - losses / alone.clamp_min(TINY)
                 parts = parts.reshape(trials, n, len(sources), len(FRACTIONS))
-                parts *= (known & answered)[:, :, None, None]
+                parts *= (known & answered)[:, :, None, None] * ~hidden[..., None]
                 saved[:, repeat, half, :, sources] = parts
         progress("transfer", repeat + 1, settings.repeats, alone.mean().item())
     tau = settings.softness
     with_others, with_start = saved[..., :n, :], saved[..., n:, :]
     choices = torch.cat([torch.zeros_like(with_others[..., :1]), with_others], -1)
     half_way = FRACTIONS.index(0.5)
+    unknown = rivals[:, None, None, :, :n]
     return (
-        tau * torch.logsumexp(choices / tau, -1),
-        with_others[..., half_way] - with_start[..., half_way],
+        (tau * torch.logsumexp(choices / tau, -1)).masked_fill(unknown, 0.0),
+        (with_others[..., half_way] - with_start[..., half_way]).masked_fill(unknown, 0.0),
         with_others.mean((1, 2)).amax(-1),
     )
 

@@ -34,9 +34,15 @@ def benefit_command(
         str,
         typer.Option(
             help="transfer, hypernetwork, pairs or alignment; several with commas are compared, "
-            "and the first one's graph is written."
+            "and the first one's graph is written. Default: hypernetwork for images, else transfer."
         ),
-    ] = "transfer",
+    ] = "",
+    competition: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A CSV with a,b: a model of one is never shown to the other."
+        ),
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option(min=0, help="An edge where the weight is above this number.")
     ] = None,
@@ -99,6 +105,7 @@ def benefit_command(
         options=options_from(settings),
         settings=own,
         measure_settings={"repeats": measure_repeats, "leave_one_out": leave_one_out},
+        competition=competition,
         device=device,
     )
     with Progress(
@@ -111,7 +118,7 @@ def benefit_command(
         disable=not errors.is_terminal,
     ) as progress:
         result = study(plan, out, data_dir=data_dir, progress=_Bars(progress))
-    _show(plan.estimators[0], str(seed), result, threshold, confidence)
+    _show(next(iter(result.estimates)), str(seed), result, threshold, confidence)
     line(f"Written to {out}: benefit.csv, weights.csv, heatmap.png, thresholds.png, report.md")
 
 

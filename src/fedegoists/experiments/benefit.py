@@ -1,7 +1,7 @@
 """A study of who benefits whom on one data set: learn, measure, compare, write down."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ from fedegoists.benefit.report import report_markdown
 from fedegoists.benefit.settings import EstimatorName
 from fedegoists.benefit.sweep import threshold_sweep
 from fedegoists.errors import SettingsError
-from fedegoists.experiments.defaults import defaults_for, model_options
+from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
+from fedegoists.experiments.training import load_trainable
 from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.files import write_all
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.datasets import available, load, load_own
 from fedegoists.learning.models import build_model
 
 __all__ = ["BenefitStudy", "StudyResult", "study"]
@@ -59,10 +59,12 @@ class BenefitStudy:
         Of `LearnSettings`, other than the defaults.
     measure_settings : mapping
         Of `MeasureSettings`, other than the defaults.
+    competition : str, optional
+        A CSV file with ``a,b``: a model of one is never shown to the other.
     """
 
     data: str
-    estimators: tuple[EstimatorName, ...] = ("transfer",)
+    estimators: tuple[EstimatorName, ...] = ()
     seeds: tuple[int, ...] = (0,)
     threshold: float | None = None
     confidence: float | None = None
@@ -70,11 +72,12 @@ class BenefitStudy:
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     measure_settings: Mapping[str, Any] = field(default_factory=dict)
+    competition: str | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if not self.estimators or len(set(self.estimators)) < len(self.estimators):
-            raise SettingsError("name at least one estimator, and none twice")
+        if len(set(self.estimators)) < len(self.estimators):
+            raise SettingsError("name no estimator twice")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise SettingsError("name at least one seed, and none twice")
         if self.threshold is not None and self.confidence is not None:
@@ -99,63 +102,55 @@ def study(
     progress: Progress | None = None,
 ) -> StudyResult:
     """Learn, and write ``benefit.csv``, ``weights.csv``, pictures and ``report.md`` to a folder."""
-    trials = {str(seed): _loaded(plan, data_dir, seed) for seed in plan.seeds}
+    trials = {
+        str(seed): load_trainable(plan.data, data_dir=data_dir, seed=seed, **plan.options)
+        for seed in plan.seeds
+    }
     first = next(iter(trials.values()))
-    local, truth = _training(first)
     settings = {
-        name: replace(LearnSettings(estimator=name, local=local), **plan.settings)
-        for name in plan.estimators
+        name: learn_settings(first, name, **plan.settings)
+        for name in plan.estimators or (learn_settings(first).estimator,)
     }
     model = build_model(defaults_for(first).model, 0, **model_options(first))
     federation = SimulatedFederation(trials, model, device=plan.device)
     groups = {label: [f"{label}/{name}" for name in d.participants] for label, d in trials.items()}
+    apart = [
+        (f"{label}/{one}", f"{label}/{other}")
+        for label, trial in trials.items()
+        for one, other in _rivals(plan, trial)
+    ]
     estimates: dict[str, Mapping[str, BenefitEstimate]] = {
-        name: learn_trials(federation, groups, own, progress=progress)
+        name: learn_trials(federation, groups, own, apart=apart, progress=progress)
         for name, own in settings.items()
     }
     measured = {}
     if plan.measured:
+        truth = _truth(next(iter(settings.values())), first)
         wanted = replace(MeasureSettings(train=truth), **plan.measure_settings)
         measured = measure_trials(federation, groups, wanted, progress=progress)
     result = StudyResult(estimates, measured)
-    _write(plan, Path(out), result, first, settings[plan.estimators[0]])
+    _write(plan, Path(out), result, first, next(iter(settings.values())))
     return result
 
 
-def _training(data: SiloedData) -> tuple[TrainSettings, TrainSettings]:
-    """Return how silos train for an estimate, and how models are trained for the truth."""
-    usual = defaults_for(data).train
-    inputs = data.samples.inputs[0].ndim
-    steps, batch = {4: (500, 64), 3: (60, 32)}.get(inputs, (300, 64))
-    rate = 0.02
-    local = replace(
-        usual, steps=steps, total_steps=steps, batch_size=batch, learning_rate=rate, augment=False
-    )
-    more = steps if inputs == 3 else 2 * steps
-    return local, replace(local, steps=more, total_steps=more)
+def _truth(settings: LearnSettings, data: SiloedData) -> TrainSettings:
+    """Return how models are trained for the truth: twice as long as for an estimate."""
+    local = settings.local
+    steps = local.steps if data.samples.inputs[0].ndim == 3 else 2 * local.steps
+    return replace(local, steps=steps, total_steps=steps)
 
 
-def _loaded(plan: BenefitStudy, data_dir: str | os.PathLike[str] | None, seed: int) -> SiloedData:
-    known = {info.name for info in available()}
-    if plan.data not in known and Path(plan.data).is_dir():
-        if plan.options:
-            raise SettingsError("one's own silos have no options; the schema.toml describes them")
-        data = load_own(plan.data, seed=seed)
-    else:
-        data = load(plan.data, data_dir=data_dir, seed=seed, **plan.options)
-    first = data.samples.inputs[0]
-    if first.ndim == 2 and first.dtype.kind == "f" and np.isnan(first).any():
-        raise SettingsError(
-            f"{data.name}: its network cannot handle missing values; have them filled in"
-        )
-    return data
+def _rivals(plan: BenefitStudy, trial: SiloedData) -> Iterable[tuple[str, str]]:
+    if plan.competition is None:
+        return ()
+    return CompetitionGraph.from_csv(plan.competition, trial.participants).pairs
 
 
 def _write(
     plan: BenefitStudy, out: Path, result: StudyResult, data: SiloedData, settings: LearnSettings
 ) -> None:
     seed = str(plan.seeds[0])
-    estimate = result.estimates[plan.estimators[0]][seed]
+    estimate = result.estimates[settings.estimator][seed]
     graph = estimate.graph(plan.threshold, confidence=plan.confidence)
     competition = CompetitionGraph(data.competition_pairs, estimate.participants)
     points = threshold_sweep(estimate, competition=competition)

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedegoists.benefit import LearnSettings, learn_trials
+from fedegoists.benefit import learn_trials
 from fedegoists.coalitions import form
 from fedegoists.coalitions.formation import METHODS as FORMATION_METHODS
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.coalitions.tables import read_coalitions
 from fedegoists.errors import SettingsError
+from fedegoists.experiments.defaults import learn_settings
 from fedegoists.federation import Federation
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
@@ -64,12 +65,14 @@ def decide(
     comparison: "Comparison", trials: Mapping[int, SiloedData], federation: Federation
 ) -> Decisions:
     """Form, or read, the coalitions of every trial."""
-    graphs = _benefits(comparison.benefit, trials, federation)
+    rivals = {
+        label: _competition(comparison.competition, trial, label) for label, trial in trials.items()
+    }
+    graphs = _benefits(comparison.benefit, trials, rivals, federation)
     baseline, final, edges = [], [], []
     for label, trial in trials.items():
         names = trial.participants
-        competition = _competition(comparison.competition, trial, label)
-        benefit = graphs[label]
+        competition, benefit = rivals[label], graphs[label]
         edges += [(f"{label}/{j}", f"{label}/{i}", weight) for j, i, weight in benefit.edges()]
         groups: Sequence[Sequence[str]]
         if comparison.coalitions == "all":
@@ -82,10 +85,10 @@ def decide(
             groups = read_coalitions(comparison.coalitions)
         groups = check_partition(groups, names)
         for group in groups:
-            rivals = [p for p in competition.pairs if set(p) <= set(group)]
-            if rivals:
+            together = [p for p in competition.pairs if set(p) <= set(group)]
+            if together:
                 raise SettingsError(
-                    f"{rivals[0][0]!r} and {rivals[0][1]!r} compete but share a coalition; "
+                    f"{together[0][0]!r} and {together[0][1]!r} compete but share a coalition; "
                     "use --coalitions cliques"
                 )
         better = groups
@@ -97,17 +100,25 @@ def decide(
 
 
 def _benefits(
-    text: str, trials: Mapping[int, SiloedData], federation: Federation
+    text: str,
+    trials: Mapping[int, SiloedData],
+    rivals: Mapping[int, CompetitionGraph],
+    federation: Federation,
 ) -> dict[int, BenefitGraph]:
     """Learn or read who benefits whom in every trial; without either, everybody everybody."""
     if text == LEARN or text.startswith(f"{LEARN}:"):
-        chosen: Any = text.removeprefix(LEARN).removeprefix(":")  # checked by the settings
-        settings = LearnSettings(estimator=chosen) if chosen else LearnSettings()
+        estimator = text.removeprefix(LEARN).removeprefix(":") or None
+        settings = learn_settings(next(iter(trials.values())), estimator)
+        apart = [
+            (f"{label}/{one}", f"{label}/{other}")
+            for label, graph in rivals.items()
+            for one, other in graph.pairs
+        ]
         groups = {
             str(label): tuple(f"{label}/{name}" for name in trial.participants)
             for label, trial in trials.items()
         }
-        estimates = learn_trials(federation, groups, settings)
+        estimates = learn_trials(federation, groups, settings, apart=apart)
         return {label: estimates[str(label)].graph() for label in trials}
     graphs = {}
     for label, trial in trials.items():
