@@ -31,12 +31,12 @@ def benefit_command(
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")],
     estimator: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="transfer, hypernetwork, pairs or alignment; several with commas are compared, "
             "and the first one's graph is written. Default: hypernetwork for images, else transfer."
         ),
-    ] = "",
+    ] = None,
     competition: Annotated[
         str | None,
         typer.Option(
@@ -94,7 +94,9 @@ def benefit_command(
     own |= {"clip": clip, "noise": noise}
     if repeats is not None:
         own["repeats"] = repeats
-    names: Any = tuple(name.strip() for name in estimator.split(",") if name.strip())
+    names: Any = tuple(name.strip() for name in (estimator or "").split(",") if name.strip())
+    if estimator is not None and not names:
+        raise SettingsError("name at least one estimator")
     plan = BenefitStudy(
         data=data,
         estimators=names,
