@@ -157,3 +157,18 @@ def test_ones_own_silos(run, tmp_path):
     for part in ("south", "line 22", "'x'", "many"):
         assert part in err
     assert not (tmp_path / "b" / "metrics.csv").exists()
+
+
+def test_a_command_that_fails_leaves_nothing_behind(run, tmp_path):
+    for wrong in (["--personal", "head."], ["--with", "fedavg.mu=1"], ["--personal", ""]):
+        assert run(*QUICK, "--out", "r", *wrong)[0] == 2
+        assert not (tmp_path / "r").exists()
+    assert run(*QUICK, "--out", "r", "--methods", "local")[0] == 0
+    assert (tmp_path / "r/failures.csv").read_text().startswith("seed,participant,method,round")
+    assert (tmp_path / "r/coalitions.csv").exists()
+
+
+def test_settings_of_a_method_also_by_the_name_of_its_tuning(run):
+    settings = ["--with", "fedprox+ft.mu=0.5", "--with", "fedprox.mu=x"]
+    code, _, err = run(*QUICK, "--out", "r", "--methods", "fedprox+ft", *settings)
+    assert (code, "fedprox: mu is 'x'; expected a number" in err) == (2, True)

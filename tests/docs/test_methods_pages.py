@@ -28,7 +28,8 @@ def test_every_method_has_a_section_with_its_paper_and_settings(name):
         assert METHODS[name].paper.title in " ".join(text.split())
     for declared in METHODS[name].declared():
         meaning = declared.metadata["meaning"]
-        assert f"| `{declared.name}` | {declared.default} | {meaning} |" in text
+        allowed = METHODS[name].range_of(declared)
+        assert f"| `{declared.name}` | {declared.default} | {allowed} | {meaning} |" in text
 
 
 def test_the_eleventh_method_of_the_page_works():

@@ -1,6 +1,7 @@
 """The simulated federation: the same numbers looped and stacked, and failures as values."""
 
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -208,6 +209,23 @@ def failing(operation, reply):
         (lambda _, reply: {**reply, "parameters": "me"}, "wrong shape", "str where"),
         (lambda _, reply: {**reply, "loss": float("inf")}, "not finite", "loss"),
         (lambda _, reply: {**reply, "samples": -5}, "error", "samples is -5"),
+        (lambda _, reply: {**reply, "samples": 10**400}, "error", "samples is 1000"),
+        (lambda _, reply: {**reply, "samples": True}, "error", "samples is True"),
+        (
+            lambda _, reply: {**reply, "parameters": reply["parameters"] * 0 + 3e38},
+            "not finite",
+            "parameters",
+        ),
+        (
+            lambda _, reply: {**reply, "parameters": reply["parameters"].double()},
+            "wrong shape",
+            "float64",
+        ),
+        (
+            lambda _, reply: {**reply, "parameters": reply["parameters"].to_sparse()},
+            "wrong shape",
+            "sparse",
+        ),
         (lambda _, reply: {**reply, "samples": 1e9}, "error", "samples is 1000000000.0"),
         (lambda _, reply: {"loss": 1.0}, "error", "no parameters in the reply to train"),
         (lambda _, reply: "hello", "error", "a str instead of a reply"),
@@ -219,6 +237,21 @@ def test_answers_that_cannot_be_used_are_failures(behaviour, reason, detail):
     assert isinstance(replies["s1"], Failure)
     assert (replies["s1"].reason, detail in replies["s1"].detail) == (reason, True)
     assert "parameters" in replies["s0"]
+
+
+def test_what_was_not_asked_for_is_dropped():
+    more = {"diary": torch.ones(3), "parameters of others": 7}
+    talkative = federation("mlp", behaviours={"s1": lambda _, reply: {**reply, **more}})
+    payload = {**asked()["s1"], "personal": ("output.",), "slot": "mine"}
+    assert not talkative.call("train", {"s1": payload})["s1"].keys() & more.keys()
+
+
+def test_silent_silos_are_waited_for_together():
+    silent = federation("mlp", behaviours=dict.fromkeys(("s0", "s1", "s2"), never))
+    began = time.monotonic()
+    replies = silent.call("train", asked(), timeout=0.3)
+    assert {reply.reason for reply in replies.values()} == {"timeout"}
+    assert time.monotonic() - began < 3 * 0.3
 
 
 def test_gradients_must_come_for_every_model_asked_about():

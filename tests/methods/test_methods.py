@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fedegoists.errors import FileError, PartitionError, SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples, SiloedData
-from fedegoists.methods import METHODS, FedAvg, Local, run
+from fedegoists.methods import METHODS, FedAvg, FedProx, Local, run
 from fedegoists.methods.method import mixing_matrix
 from tests.silos import federation, initial, silos
 
@@ -62,8 +62,8 @@ def test_mixing_rows_sum_to_one_and_stay_inside_coalitions(labels, data):
 @pytest.mark.parametrize(
     ("method", "given", "complaint"),
     [
-        ("fedprox", {"mu": -1.0}, "fedprox: mu is -1.0; expected 0 to inf"),
-        ("fedprox", {"mu": math.nan}, "fedprox: mu is nan; expected 0 to inf"),
+        ("fedprox", {"mu": -1.0}, "fedprox: mu is -1.0; expected 0 to 1e"),
+        ("fedprox", {"mu": math.nan}, "fedprox: mu is nan; expected 0 to 1e"),
         ("fedprox", {"mu": "strong"}, "fedprox: mu is 'strong'; expected a number"),
         ("fedprox", {"mu": True}, "fedprox: mu is True; expected a number"),
         ("pfedme", {"inner_steps": 2.5}, "pfedme: inner_steps is 2.5; expected a whole number"),
@@ -165,9 +165,10 @@ def test_who_fails_is_reported_and_the_rest_is_unaffected(name, execution):
 # Running, choosing, resuming -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("personal", [(), ("output.",)])
 @pytest.mark.parametrize("name", METHODS)
-def test_a_stopped_run_continues_to_the_same_bytes(name, tmp_path):
-    method = METHODS[name](settings=QUICK)
+def test_a_stopped_run_continues_to_the_same_bytes(name, personal, tmp_path):
+    method = METHODS[name](settings=QUICK, personal=personal)
     groups = [["s0", "s1"], ["s2"]]
     start = initial("mlp")
     whole = run(method, federation("mlp"), groups, start, rounds=5, seed=5)
@@ -179,6 +180,36 @@ def test_a_stopped_run_continues_to_the_same_bytes(name, tmp_path):
     assert whole.rows == resumed.rows
     assert whole.spent == resumed.spent
     assert (whole.best_round, whole.best_score) == (resumed.best_round, resumed.best_score)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_huge_answer_reaches_nobody(name):
+    """So large that sums of it overflow: also its partners, and other coalitions, go on."""
+
+    def huge(operation, reply):
+        tensors = {k: v * 0 + 3e38 for k, v in reply.items() if isinstance(v, torch.Tensor)}
+        return {**reply, **tensors}
+
+    data = silos("mlp", sizes=(60, 50, 70, 80, 60))
+    groups = [["s0", "s1"], ["s2"], ["s3", "s4"]]
+    start = initial("mlp", 5)
+    wild = federation("mlp", data, behaviours={"s1": huge})
+    outcome = run(METHODS[name](QUICK), wild, groups, start, rounds=3, seed=5)
+    assert {failure.participant for _, failure in outcome.failures} == {"s1"}
+    healthy = run(METHODS[name](QUICK), federation("mlp", data), groups, start, rounds=3, seed=5)
+    assert torch.equal(outcome.state.parameters[2:], healthy.state.parameters[2:])
+
+
+@pytest.mark.parametrize("change", ["settings", "coalitions", "seed", "start"])
+def test_a_checkpoint_is_continued_only_by_the_same_run(change, tmp_path):
+    path, groups, start = tmp_path / "state.safetensors", [["s0", "s1"], ["s2"]], initial("mlp")
+    run(FedProx(QUICK), federation("mlp"), groups, start, rounds=1, seed=5, checkpoint=path)
+    method = FedProx(QUICK, mu=0.5) if change == "settings" else FedProx(QUICK)
+    groups = [["s0"], ["s1", "s2"]] if change == "coalitions" else groups
+    start = start + 1 if change == "start" else start
+    seed = 6 if change == "seed" else 5
+    with pytest.raises(FileError, match="a checkpoint of another run"):
+        run(method, federation("mlp"), groups, start, rounds=2, seed=seed, checkpoint=path)
 
 
 def test_the_step_is_chosen_on_validation_data():

@@ -1,5 +1,6 @@
 """The commands about training: data, methods, train."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,7 +108,8 @@ def methods_command() -> None:
             paper = method.paper
             about.append(f"\n{paper.authors}: {paper.title}, {paper.venue}", "dim")
         settings = "\n".join(
-            f"{one.name}={one.default}: {one.metadata['meaning']}" for one in method.declared()
+            f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
+            for one in method.declared()
         )
         table.add_row(Text(name), about, Text(settings))
     screen.print(table)
@@ -171,14 +173,8 @@ def train_command(
         list[str] | None,
         typer.Option(
             metavar="PREFIX",
-            help="Parameters whose names start so never leave a silo, such as output. "
-            "May be repeated.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="How long a silo has to answer before a round goes on without."
+            help="Parameters whose names start so never leave a silo, such as output. May be "
+            "repeated; none for none at all. By default only FedEgoists keeps output layers.",
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
@@ -207,8 +203,7 @@ def train_command(
         seeds=tuple(range(seeds)),
         steps=steps,
         options=_options(settings),
-        personal=tuple(personal or ()),
-        timeout=timeout,
+        personal=_personal(personal),
         device=device,
     )
     with Progress(
@@ -240,11 +235,17 @@ def _training() -> Iterator[None]:
         ) from None
 
 
+def _personal(given: list[str] | None) -> tuple[str, ...] | None:
+    if not given:
+        return None
+    return () if given == ["none"] else tuple(given)
+
+
 def _method_settings(given: list[str] | None) -> dict[str, dict[str, Any]]:
     settings: dict[str, dict[str, Any]] = {}
     for text in given or ():
         target, equals, value = text.partition("=")
-        method, dot, key = target.strip().partition(".")
+        method, dot, key = target.strip().replace("+ft.", ".").partition(".")
         if not equals or not dot or not key:
             raise SettingsError(f"--with {text!r}: expected METHOD.KEY=VALUE")
         settings.setdefault(method, {})[key] = _value(value.strip())
@@ -326,10 +327,10 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
         )
     screen.print(table)
     for method, outcome in outcomes.items():
-        failed = sorted({str(failure) for _, failure in outcome.failures})
-        for failure in failed:
-            line(f"{method}: left out {failure}", "yellow")
-    line(f"Written to {out}: metrics.csv, summary.csv")
+        failed = Counter(str(failure) for _, failure in outcome.failures)
+        for failure, times in sorted(failed.items()):
+            line(f"{method}: left out {failure}, {times} times", "yellow")
+    line(f"Written to {out}: metrics.csv, summary.csv, coalitions.csv, failures.csv")
 
 
 def _options(settings: list[str] | None) -> dict[str, Any]:

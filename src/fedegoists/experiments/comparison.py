@@ -10,12 +10,13 @@ from typing import Any
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.experiments.decisions import decide
-from fedegoists.experiments.summary import metrics_csv, summary_csv
+from fedegoists.experiments.summary import failures_csv, metrics_csv, summary_csv
 from fedegoists.experiments.training import (
     Trials,
     Wanted,
     data_digest,
     load_trainable,
+    method_of,
     train_methods,
 )
 from fedegoists.files import read_text, write_all, write_bytes
@@ -55,12 +56,10 @@ class Comparison:
         Training steps in all; a default that suits the data if left out.
     options : mapping
         For the data set, such as ``partition`` and ``beta``.
-    personal : tuple of str
-        Parameters whose names start so never leave a silo, such as ``output.``.
+    personal : tuple of str, optional
+        Parameters whose names start so never leave a silo, such as ``output.``; see `Wanted`.
     method_settings : mapping of str to mapping
         Settings of methods other than their defaults, such as ``{"fedprox": {"mu": 0.1}}``.
-    timeout : float, optional
-        How many seconds a silo has to answer.
     """
 
     data: str
@@ -71,9 +70,8 @@ class Comparison:
     seeds: tuple[int, ...] = (0,)
     steps: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    personal: tuple[str, ...] = ()
+    personal: tuple[str, ...] | None = None
     method_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    timeout: float | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -84,7 +82,7 @@ class Comparison:
     @property
     def wanted(self) -> Wanted:
         """The methods, with their settings."""
-        return Wanted(self.methods, self.method_settings, self.personal, self.timeout)
+        return Wanted(self.methods, self.method_settings, self.personal)
 
 
 def compare(
@@ -113,6 +111,8 @@ def compare(
     }
     trials = Trials.simulated(data, steps=comparison.steps, device=comparison.device)
     decisions = decide(comparison, data, trials.federation)
+    for name in comparison.wanted.bases:
+        method_of(name, comparison.wanted, trials, decisions)  # reports what is wrong with it
     # Only now: a command that failed so far leaves nothing behind.
     digest = hashlib.sha256(f"{decisions}{data_digest(*data.values())}".encode()).hexdigest()
     _claim(out, comparison, digest, resume)
@@ -128,6 +128,7 @@ def compare(
         [
             (out / "coalitions.csv", decisions.coalitions_csv()),
             *([(out / "benefit.csv", decisions.benefit_csv())] if comparison.benefit else []),
+            (out / "failures.csv", failures_csv(wanted)),
             (out / "metrics.csv", metrics_csv(wanted, outcomes)),
             (out / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
         ]

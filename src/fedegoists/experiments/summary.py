@@ -8,7 +8,7 @@ from fedegoists.federation import Federation
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
 
-__all__ = ["COSTS", "EVERYBODY", "chosen_test_values", "metrics_csv", "summary_csv"]
+__all__ = ["COSTS", "EVERYBODY", "chosen_test_values", "failures_csv", "metrics_csv", "summary_csv"]
 
 METRIC_COLUMNS = ("seed", "method", "participant", "round", "split", "metric", "value")
 SUMMARY_COLUMNS = ("method", "participant", "metric", "mean", "std", "n")
@@ -32,6 +32,16 @@ def metrics_csv(wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome]) 
                 seed, participant = name.split("/", 1)
                 rows.append((seed, method, participant, outcome.state.round, "train", kind, amount))
     return csv_bytes(METRIC_COLUMNS, rows)
+
+
+def failures_csv(wanted: Mapping[str, Outcome]) -> bytes:
+    """Return who failed in which round, and why."""
+    rows = [
+        (*failure.participant.split("/", 1), method, number, failure.reason, failure.detail)
+        for method, outcome in wanted.items()
+        for number, failure in outcome.failures
+    ]
+    return csv_bytes(("seed", "participant", "method", "round", "reason", "detail"), rows)
 
 
 def summary_csv(

@@ -35,16 +35,14 @@ class Wanted:
         Names of `fedegoists.methods.METHODS`; ``+ft`` behind one adds fine-tuning on own data.
     settings : mapping of str to mapping
         Settings of methods other than their defaults, such as ``{"fedprox": {"mu": 0.1}}``.
-    personal : tuple of str
-        Parameters whose names start so never leave a silo, such as ``output.``.
-    timeout : float, optional
-        How many seconds a silo has to answer.
+    personal : tuple of str, optional
+        Parameters whose names start so never leave a silo, such as ``output.``. If left out, none
+        do, but for FedEgoists in a classification, where output layers are personal as published.
     """
 
     methods: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    personal: tuple[str, ...] = ()
-    timeout: float | None = None
+    personal: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in self.methods:
@@ -64,6 +62,8 @@ class Wanted:
                         f"{name} has no setting {key!r}; it has {', '.join(declared) or 'none'}"
                     )
             METHODS[name](**given)  # checks the values
+        if "" in (self.personal or ()):
+            raise SettingsError("personal parameters need a name, such as output.")
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -105,12 +105,15 @@ class Trials:
 def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -> Method:
     """Return a method with its settings; Local alone has nothing that could leave a silo."""
     own: dict[str, Any] = dict(wanted.settings.get(name, {}))
-    personal = () if name == "local" else wanted.personal
+    personal = wanted.personal
     if name == "fedegoists":
         own["benefit"] = decisions.edges
-        if not personal and trials.federation.task.name == "classification":
+        if personal is None and trials.federation.task.name == "classification":
             personal = (OUTPUT_LAYER,)  # as published for CIFAR
-    method: Method = METHODS[name](trials.defaults.train, personal, **own)
+    trials.federation.schema.mask(personal or ())  # reports a name that does not exist
+    method: Method = METHODS[name](
+        trials.defaults.train, () if name == "local" else personal or (), **own
+    )
     return method
 
 
@@ -141,7 +144,6 @@ def train_methods(
             rounds=defaults.rounds,
             seed=0,
             evaluate_every=defaults.evaluate_every,
-            timeout=wanted.timeout,
             checkpoint=checkpoint(name),
             observers=observers,
         )
@@ -154,10 +156,8 @@ def train_methods(
                 outcomes[name].best,
                 rounds=defaults.tune_rounds,
                 seed=1,
-                evaluate_every=defaults.evaluate_every,
                 may_keep_start=True,
                 begin_with=best_slot(method),
-                timeout=wanted.timeout,
                 checkpoint=checkpoint(tuned),
                 observers=observers,
             )

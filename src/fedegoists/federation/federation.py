@@ -101,7 +101,7 @@ class WithTimeout:
         return self._federation.call(operation, payloads, seconds)
 
 
-REPLIES = {
+REPLIES: dict[str, tuple[str, ...]] = {
     "train": ("parameters", "loss", "samples", "sample_passes"),
     "loss_and_gradient": ("loss", "gradient", "samples"),
     "evaluate": ("loss", "score", "samples"),
@@ -110,6 +110,12 @@ REPLIES = {
 }
 """What must be in a reply to each operation."""
 
+OPTIONAL: dict[str, tuple[str, ...]] = {"train": ("anchor",), "describe": ("labels", "direction")}
+"""What may be in it besides; anything else is dropped."""
+
+LARGEST = 1e12
+"""Larger parameters and gradients are no use to anybody, and their sums could overflow."""
+
 
 def accepted(
     operation: str, participant: str, reply: Any, shape: tuple[int, ...]
@@ -117,30 +123,60 @@ def accepted(
     """Return a reply if it can be used, and otherwise the failure to report.
 
     Vectors of parameters and gradients must have the shape of the parameters that were sent and,
-    like every loss, be finite: one silo's NaN must not reach the others.
+    like every loss, be finite: what one silo answers must not stop the others.
     """
     if not isinstance(reply, dict):
         return Failure(participant, "error", f"a {type(reply).__name__} instead of a reply")
-    for key in REPLIES[operation]:
+    usable: Reply = {}
+    for key in (*REPLIES[operation], *OPTIONAL.get(operation, ())):
         if key not in reply:
-            return Failure(participant, "error", f"no {key} in the reply to {operation}")
-    for key, value in reply.items():
+            if key in REPLIES[operation]:
+                return Failure(participant, "error", f"no {key} in the reply to {operation}")
+            continue
+        value = reply[key]
         if key in ("parameters", "gradient", "anchor"):
-            if not isinstance(value, Tensor) or value.shape != shape:
-                given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                expected = f"{key}: {given} where {tuple(shape)} is expected"
-                return Failure(participant, "wrong shape", expected)
-            if not bool(torch.isfinite(value).all()):
-                return Failure(participant, "not finite", key)
+            wrong = _wrong_vector(value, shape)
         elif key == "loss":
-            losses = value if isinstance(value, list) else [value]
-            if not all(isinstance(x, float) and math.isfinite(x) for x in losses):
-                return Failure(participant, "not finite", key)
-            if isinstance(value, list) != (len(shape) == 2) or len(losses) != math.prod(shape[:-1]):
-                return Failure(participant, "wrong shape", f"{len(losses)} losses")
-        elif key in ("samples", "sample_passes") and operation != "describe":
-            if not isinstance(value, int) or value < 1:
-                return Failure(participant, "error", f"{key} is {value!r}")
-        elif key == "score" and not isinstance(value, float):
-            return Failure(participant, "error", f"{key} is {value!r}")
-    return reply
+            wrong = _wrong_losses(value, shape)
+        elif key == "score":
+            wrong = None if isinstance(value, float) else ("error", repr(value)[:50])
+        elif key == "direction":
+            wrong = _wrong_vector(value, tuple(value.shape) if isinstance(value, Tensor) else ())
+        elif key == "labels":
+            counts = isinstance(value, list) and all(_count(x, 0) for x in value) and sum(value)
+            wrong = None if counts else ("error", f"{key} is no list of counts")
+        elif operation == "describe":
+            sizes = isinstance(value, dict) and all(_count(x, 0) for x in value.values())
+            wrong = None if sizes else ("error", f"{key} are no counts")
+        else:
+            wrong = None if _count(value, 1) else ("error", f"{key} is {repr(value)[:50]}")
+        if wrong is not None:
+            reason, detail = wrong
+            text = detail if key in detail else f"{key}: {detail}".removesuffix(": ")
+            return Failure(participant, reason, text)
+        usable[key] = value
+    return usable
+
+
+def _wrong_vector(value: object, shape: tuple[int, ...]) -> tuple[str, str] | None:
+    if not isinstance(value, Tensor) or value.shape != shape:
+        given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        return "wrong shape", f"{given} where {tuple(shape)} is expected"
+    if value.layout != torch.strided or value.dtype != torch.float32:
+        return "wrong shape", f"a {value.layout} tensor of {value.dtype}"
+    if not bool((value.abs() < LARGEST).all()):  # false for what is no number, too
+        return "not finite", ""
+    return None
+
+
+def _wrong_losses(value: object, shape: tuple[int, ...]) -> tuple[str, str] | None:
+    losses = value if isinstance(value, list) else [value]
+    if not all(isinstance(loss, float) and math.isfinite(loss) for loss in losses):
+        return "not finite", ""
+    if isinstance(value, list) != (len(shape) == 2) or len(losses) != math.prod(shape[:-1]):
+        return "wrong shape", f"{len(losses)} losses"
+    return None
+
+
+def _count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**53

@@ -56,7 +56,7 @@ class SiloMemory:
             return reply
         shown: dict[str, Any] = dict(reply)
         for key, value in reply.items():
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor) and value.shape[-1] == self._schema.size:
                 places = self._personal(payload, value)
                 if key == "parameters":
                     self.slots[payload["slot"]] = value[places].clone()

@@ -123,7 +123,7 @@ class LocalTerms:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves: parameters, the anchor where there is one, and the steps' mean loss."""
+    """What training leaves: parameters, the anchor where it moved, and the steps' mean loss."""
 
     parameters: Tensor
     anchor: Tensor | None
@@ -227,7 +227,7 @@ def train(
                 added.move_anchor(tensors)
     return Trained(
         schema.flatten(dict(zip(schema.names, tensors, strict=True))),
-        None if added.anchor is None else schema.flatten(added.anchor),
+        schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
         (total / settings.steps).item(),
     )
 

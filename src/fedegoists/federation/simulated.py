@@ -3,6 +3,7 @@
 import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from fedegoists.errors import SettingsError
 from fedegoists.federation import operations
 from fedegoists.federation.batches import share_of, stream_seed
-from fedegoists.federation.federation import Failure, Payload, Reply, accepted
+from fedegoists.federation.federation import LARGEST, Failure, Payload, Reply, accepted
 from fedegoists.federation.memory import SiloMemory
 from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
 from fedegoists.federation.stacked import StackedSilos
@@ -136,8 +137,7 @@ class SimulatedFederation:
                     replies |= self._call_stacked(operation, group)
             else:
                 replies |= {name: self._call_one(operation, name, group[name]) for name in group}
-        for name in self._behaviours.keys() & replies.keys():
-            replies[name] = self._misbehaved(operation, name, replies[name], payloads, timeout)
+        replies |= self._misbehaved(operation, replies, payloads, timeout)
         return {
             name: reply
             if isinstance(reply, Failure)
@@ -247,9 +247,8 @@ class SimulatedFederation:
     ) -> Reply:
         parameters = payload["parameters"]
         if payload.get("personal") and "personal_rate" in payload:
-            row = payload.get("own_row", 0)
-            own = parameters.reshape(gradients.shape)[row]
-            self._memories[participant].step(own, gradients[row], payload)
+            own = parameters.reshape(gradients.shape)[0]  # a silo's own model comes first
+            self._memories[participant].step(own, gradients[0], payload)
         size = len(self._silos[participant].splits[payload.get("split", "train")])
         asked = share_of(size, payload.get("share"), payload.get("batch_size"))
         samples = min(asked or size, size)
@@ -273,7 +272,7 @@ class SimulatedFederation:
                 )
             except SettingsError as error:
                 return {name: Failure(name, "error", str(error)) for name in names}
-            finite = torch.isfinite(torch.cat(gradients)).all(1).tolist()
+            finite = (torch.cat(gradients).abs() < LARGEST).all(1).tolist()
             numbers = torch.cat(losses).tolist()
             replies: dict[str, Reply | Failure] = {}
             start = 0
@@ -302,7 +301,7 @@ class SimulatedFederation:
             first_step=first.get("first_step", 0),
             terms=[p["terms"] for p in payloads.values()] if first.get("terms") else (),
         )
-        finite = torch.isfinite(trained.parameters).all(1).tolist()
+        finite = (trained.parameters.abs() < LARGEST).all(1).tolist()
         return {
             name: _train_reply(
                 trained.parameters[k],
@@ -333,31 +332,47 @@ class SimulatedFederation:
     def _misbehaved(
         self,
         operation: str,
-        participant: str,
-        reply: Reply | Failure,
+        replies: Mapping[str, Reply | Failure],
         payloads: Mapping[str, Payload],
         timeout: float | None,
-    ) -> Reply | Failure:
-        """Let a silo answer in its own way, for as long as one waits for it."""
-        if isinstance(reply, Failure):
-            return reply
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        behaviour = self._behaviours[participant]
-
-        def answer() -> None:
+    ) -> dict[str, Reply | Failure]:
+        """Let silos answer in their own ways, all at once, for as long as one waits for them."""
+        waiting: dict[str, queue.SimpleQueue[Any]] = {}
+        for name, behaviour in self._behaviours.items():
+            reply = replies.get(name)
+            if reply is not None and not isinstance(reply, Failure):
+                waiting[name] = _answering(behaviour, operation, name, reply)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        given: dict[str, Reply | Failure] = {}
+        for name, answers in waiting.items():
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             try:
-                answers.put(behaviour(operation, reply))
-            except Exception as error:  # a silo may fail in any way
-                answers.put(Failure(participant, "error", f"{type(error).__name__}: {error}"))
+                answer = answers.get(timeout=left)
+            except queue.Empty:
+                given[name] = Failure(name, "timeout", f"{timeout:g} s")
+                continue
+            given[name] = (
+                answer
+                if isinstance(answer, Failure)
+                else accepted(operation, name, answer, _shape(payloads[name]))
+            )
+        return given
 
-        threading.Thread(target=answer, daemon=True).start()
+
+def _answering(
+    behaviour: Behaviour, operation: str, participant: str, reply: Reply
+) -> "queue.SimpleQueue[Any]":
+    """Let a silo answer in a thread of its own; return where its answer will be."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def answer() -> None:
         try:
-            given = answers.get(timeout=timeout)
-        except queue.Empty:
-            return Failure(participant, "timeout", f"{timeout:g} s")
-        if isinstance(given, Failure):
-            return given
-        return accepted(operation, participant, given, _shape(payloads[participant]))
+            answers.put(behaviour(operation, reply))
+        except Exception as error:  # a silo may fail in any way
+            answers.put(Failure(participant, "error", f"{type(error).__name__}: {error}"))
+
+    threading.Thread(target=answer, daemon=True).start()
+    return answers
 
 
 MOST_STACKS = 4

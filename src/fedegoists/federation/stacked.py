@@ -114,7 +114,9 @@ class StackedSilos:
         key = ("train", settings.steps, settings.momentum, settings.weight_decay)
         state = self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
         return TrainedRows(
-            state["parameters"], state.get("anchor"), state["losses"] / settings.steps
+            state["parameters"],
+            state["anchor"] if "anchor_rates" in state else None,
+            state["losses"] / settings.steps,
         )
 
     def _step(self, state: dict[str, Tensor], settings: TrainSettings) -> None:

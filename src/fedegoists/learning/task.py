@@ -1,15 +1,14 @@
 """What a model is trained for: loss and metric, as pure functions of outputs and targets."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-__all__ = ["TASKS", "Task", "TaskName", "area_under_curve"]
+from fedegoists.learning.data import TaskName
 
-TaskName = Literal["classification", "binary", "regression"]
+__all__ = ["TASKS", "Task", "area_under_curve"]
 
 
 @dataclass(frozen=True)

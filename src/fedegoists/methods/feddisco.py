@@ -7,7 +7,7 @@ Collaboration", ICML 2023, equation 7.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -54,15 +54,23 @@ class FedDisco(MethodSettings):
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask every silo for its label counts; who has none to give is taken as balanced."""
-        replies = federation.call("describe", {name: {} for name in federation.participants})
-        values = []
-        for name in federation.participants:
-            reply = replies.get(name, Failure(name, "timeout"))
-            counts = None if isinstance(reply, Failure) else reply.get("labels")
-            values.append([divergence_from_uniform(_usable(counts))])
-        discrepancy = torch.tensor(values, device=initial.device)
-        return State(0, {"parameters": initial, "discrepancy": discrepancy})
+        """Ask every silo for its label counts; who hides them counts as the least balanced."""
+        names = federation.participants
+        replies = federation.call("describe", {name: {} for name in names})
+        answers = {name: replies.get(name, Failure(name, "timeout")) for name in names}
+        failures = tuple(reply for reply in answers.values() if isinstance(reply, Failure))
+        known = {
+            name: divergence_from_uniform(reply.get("labels", ()))
+            for name, reply in answers.items()
+            if not isinstance(reply, Failure)
+        }
+        worst = max(known.values(), default=0.0)
+        values = [[known.get(name, worst)] for name in names]
+        tensors = {
+            "parameters": initial,
+            "discrepancy": torch.tensor(values, device=initial.device),
+        }
+        return State(0, tensors, failures)
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
@@ -95,13 +103,6 @@ class FedDisco(MethodSettings):
             name: max(shares[name] - self.a * discrepancy[name] + self.b, 0.0) for name in present
         }
         return raw if sum(raw.values()) > 0 else shares
-
-
-def _usable(counts: Any) -> list[int]:
-    """Return counts as a silo gave them, or none where that was something else."""
-    if isinstance(counts, list) and all(isinstance(c, int) and c >= 0 for c in counts):
-        return counts
-    return []
 
 
 def divergence_from_uniform(counts: Sequence[int]) -> float:

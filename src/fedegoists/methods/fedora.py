@@ -66,6 +66,7 @@ class FedORA(MethodSettings):
             for name, reply in replies.items()
             if not isinstance(reply, Failure) and _usable(reply.get("direction"))
         }
+        failures = tuple(reply for reply in replies.values() if isinstance(reply, Failure))
         matrix = torch.eye(len(participants))
         position = {name: k for k, name in enumerate(participants)}
         for group in coalitions:
@@ -85,6 +86,7 @@ class FedORA(MethodSettings):
                 "propagated": initial,
                 "propagation": matrix.to(initial.device),
             },
+            failures,
         )
 
     def propagate(self, directions: Tensor) -> Tensor:

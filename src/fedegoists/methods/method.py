@@ -44,15 +44,26 @@ class State:
     tensors : mapping of str to Tensor
         ``parameters`` holds the models to evaluate, one row per participant; initial values stand
         where silos keep personal parameters to themselves.
+    failures : tuple of Failure
+        Who could not be asked at the start; later ones are in the reports of rounds.
     """
 
     round: int
     tensors: Mapping[str, Tensor]
+    failures: tuple[Failure, ...] = ()
 
     @property
     def parameters(self) -> Tensor:
         """The personal models, one row per participant."""
         return self.tensors["parameters"]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names start so, by the rest of their names."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.tensors.items()
+            if name.startswith(prefix)
+        }
 
     def after(self, **tensors: Tensor) -> "State":
         """Return the state one round later with some tensors changed."""
@@ -202,6 +213,16 @@ class MethodSettings:
     def declared(cls) -> list[Any]:
         """Return the method's own settings, with their metadata."""
         return [declared for declared in fields(cls) if "meaning" in declared.metadata]
+
+    @staticmethod
+    def range_of(declared: Any) -> str:
+        """Return what a setting can be, in words."""
+        if declared.metadata["choices"]:
+            return " or ".join(declared.metadata["choices"])
+        if isinstance(declared.default, bool):
+            return "True or False"
+        low, high = _range(declared)
+        return f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
 
     def start(
         self,

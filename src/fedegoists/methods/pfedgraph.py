@@ -35,7 +35,7 @@ class PFedGraph(MethodSettings):
     towards its aggregate, public code has the sign that pushes it away.
     """
 
-    alpha: float = setting(0.8, "α, how strongly weights are held near data shares", 1e-9, 1e6)
+    alpha: float = setting(0.8, "α, how strongly weights are held near data shares", 1e-9, 1e12)
     lam: float = setting(0.01, "how strongly silos are drawn to their aggregate", 0, 1e6)
 
     key: ClassVar[str] = "pfedgraph"

@@ -39,7 +39,7 @@ class PFedHN(MethodSettings):
     generate the initial model, the same for all methods, rather than random parameters.
     """
 
-    hidden: int = setting(100, "width of the hypernetwork's hidden layers", 1, math.inf)
+    hidden: int = setting(100, "width of the hypernetwork's hidden layers", 1, 10_000)
     layers: int = setting(3, "its hidden layers", 1, 10)
     outer_rate: float = setting(0.01, "learning rate of hypernetwork and embeddings", 0, 1e6)
     outer_momentum: float = setting(0.9, "momentum of the hypernetwork", 0, 0.999)
@@ -106,8 +106,8 @@ class PFedHN(MethodSettings):
         for k, group in enumerate(groups):
             rows = [position[name] for name in group]
             change[k, : len(group)] = state.parameters[rows] - trained.rows[rows]
-        networks = Hypernetworks(_part(state, "network.")).copy()
-        momenta = {name: value.clone() for name, value in _part(state, "momentum.").items()}
+        networks = Hypernetworks(state.part("network.")).copy()
+        momenta = {name: value.clone() for name, value in state.part("momentum.").items()}
         back = networks.descend(
             embeddings,
             change,
@@ -144,11 +144,3 @@ def _companies(coalitions: Coalitions) -> list[Sequence[str]]:
 
 def _entries(group: Sequence[str]) -> int:
     return 1 + len(group) // 4
-
-
-def _part(state: State, prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in state.tensors.items()
-        if name.startswith(prefix)
-    }

@@ -1,5 +1,6 @@
 """Running a method round by round: evaluation, choice of the step, checkpoints, progress."""
 
+import hashlib
 import json
 import math
 import os
@@ -99,13 +100,17 @@ def run(
     """
     if timeout is not None:
         federation = WithTimeout(federation, timeout)
-    outcome = _loaded(checkpoint, method.name, federation)
+    digest = hashlib.sha256(repr((method, coalitions, seed, may_keep_start, begin_with)).encode())
+    digest.update(initial.detach().cpu().numpy().tobytes())
+    identity = f"{method.name} {digest.hexdigest()}"
+    outcome = _loaded(checkpoint, identity, federation)
     if outcome is None:
         count = len(federation.participants)
         worst = (-math.inf, -math.inf)
-        _keep(method, federation, method.name, begin_with, federation.participants)
+        unprepared = _keep(method, federation, method.name, begin_with, federation.participants)
         state = method.start(federation, coalitions, initial, seed)
         outcome = Outcome(state, initial.clone(), [0] * count, [worst] * count)
+        outcome.failures += [(0, failure) for failure in (*unprepared, *state.failures)]
         _evaluate(method, federation, outcome, choose=may_keep_start)
     pause = _Pause()
     while outcome.state.round < rounds:
@@ -116,7 +121,7 @@ def run(
             _evaluate(method, federation, outcome, choose=True)
             if checkpoint is not None and (pause.over or state.round == rounds):
                 with pause:
-                    _save(checkpoint, method.name, outcome, federation.memory(method.name))
+                    _save(checkpoint, identity, outcome, federation.memory(method.name))
         for observer in observers:
             observer(method.name, state.round, rounds, outcome)
     return outcome
@@ -147,10 +152,14 @@ def best_slot(method: Method) -> str:
 
 def _keep(
     method: Method, federation: Federation, slot: str, source: str | None, names: Iterable[str]
-) -> None:
+) -> list[Failure]:
     """Have silos copy personal parameters from one slot to another, or empty the slot."""
-    if method.personal:
-        federation.call("keep", {name: {"slot": slot, "source": source} for name in names})
+    if not method.personal:
+        return []
+    names = list(names)
+    replies = federation.call("keep", {name: {"slot": slot, "source": source} for name in names})
+    answers = [replies.get(name, Failure(name, "timeout")) for name in names]
+    return [answer for answer in answers if isinstance(answer, Failure)]
 
 
 def _account(outcome: Outcome, report: RoundReport) -> None:
@@ -196,11 +205,12 @@ def _evaluate(method: Method, federation: Federation, outcome: Outcome, *, choos
                     outcome.best_round[k] = state.round
                     outcome.best[k] = state.parameters[k]
                     chosen.append(name)
-    _keep(method, federation, best_slot(method), method.name, chosen)
+    lost = _keep(method, federation, best_slot(method), method.name, chosen)
+    outcome.failures += [(state.round, failure) for failure in lost]
 
 
 def _save(
-    path: str | os.PathLike[str], method: str, outcome: Outcome, memory: Mapping[str, Tensor]
+    path: str | os.PathLike[str], identity: str, outcome: Outcome, memory: Mapping[str, Tensor]
 ) -> None:
     """Write everything into one file, so that it is replaced as a whole."""
     from safetensors.torch import save
@@ -209,7 +219,7 @@ def _save(
     tensors |= {f"memory.{key}": value for key, value in memory.items()}
     tensors["best"] = outcome.best
     about = {
-        "method": method,
+        "run": identity,
         "round": outcome.state.round,
         "best_round": outcome.best_round,
         "best_score": outcome.best_score,
@@ -223,7 +233,7 @@ def _save(
 
 
 def _loaded(
-    path: str | os.PathLike[str] | None, method: str, federation: Federation
+    path: str | os.PathLike[str] | None, identity: str, federation: Federation
 ) -> Outcome | None:
     if path is None or not Path(path).exists():
         return None
@@ -236,7 +246,7 @@ def _loaded(
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise FileError(f"{path}: not a checkpoint ({error}); remove it to start anew") from None
     shape = (len(federation.participants), federation.schema.size)
-    if about["method"] != method or tuple(tensors["best"].shape) != shape:
+    if about["run"] != identity or tuple(tensors["best"].shape) != shape:
         raise FileError(f"{path}: a checkpoint of another run; remove it to start anew")
     device = federation.device
     state, memory = (
