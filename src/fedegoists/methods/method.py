@@ -349,7 +349,8 @@ def train_silos(
             payloads[name]["terms"] = terms[name]
     replies = federation.call("train", payloads)
     withheld = federation.schema.mask(method.personal).to(rows.device)
-    before, rows, anchors = rows, rows.clone(), rows.clone()
+    before, rows = rows, rows.clone()
+    anchors = before
     losses, passes, samples, failures = {}, {}, {}, []
     for name in names:
         reply = replies.get(name, Failure(name, "timeout"))
@@ -359,6 +360,7 @@ def train_silos(
         k = position[name]
         rows[k] = torch.where(withheld, before[k], reply["parameters"])
         if "anchor" in reply:
+            anchors = before.clone() if anchors is before else anchors
             anchors[k] = torch.where(withheld, before[k], reply["anchor"])
         losses[name] = reply["loss"]
         passes[name] = reply["sample_passes"]

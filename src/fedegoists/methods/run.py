@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from fedegoists.errors import FileError
@@ -101,7 +102,7 @@ def run(
     if timeout is not None:
         federation = WithTimeout(federation, timeout)
     digest = hashlib.sha256(repr((method, coalitions, seed, may_keep_start, begin_with)).encode())
-    digest.update(initial.detach().cpu().numpy().tobytes())
+    digest.update(np.ascontiguousarray(initial.detach().cpu().numpy()).data)
     identity = f"{method.name} {digest.hexdigest()}"
     outcome = _loaded(checkpoint, identity, federation)
     if outcome is None:
@@ -227,9 +228,14 @@ def _save(
         "failures": [[r, f.participant, f.reason, f.detail] for r, f in outcome.failures],
         "spent": outcome.spent,
     }
-    # Copies, since a file cannot hold two names for one tensor.
-    copies = {key: value.detach().cpu().clone() for key, value in tensors.items()}
-    write_bytes(path, save(copies, {"fedegoists": json.dumps(about)}))
+    distinct: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for key, value in tensors.items():
+        here = value.detach().cpu().contiguous()
+        # A file cannot hold two names for one tensor.
+        distinct[key] = here.clone() if here.data_ptr() in seen else here
+        seen.add(here.data_ptr())
+    write_bytes(path, save(distinct, {"fedegoists": json.dumps(about)}))
 
 
 def _loaded(
