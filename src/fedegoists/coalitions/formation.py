@@ -344,7 +344,8 @@ def form_best(
     progress: Progress | None = None,
 ) -> Formation:
     """Find the best by an objective; see `form`, and `best_partition` for `keep` and `starts`."""
-    prepare()  # which takes a while the first time and is not part of the limit
+    # This may take a while the first time, and is not part of the limit.
+    prepare(benefit.weights, competition.matrix)
     deadline = time.perf_counter() + time_limit
     notes = []
     merged = [form_stable(benefit, competition)]
