@@ -71,7 +71,7 @@ def as_columns(masks: Ints, n: int) -> Bools:
 
 
 class Enumeration:
-    """Improves a standing to the optimum, unless the effort is spent before it begins.
+    """Improves a standing to the optimum, unless the effort is spent before.
 
     Parameters
     ----------
@@ -106,13 +106,13 @@ class Enumeration:
 
     def run(self) -> None:
         """Find a best partition, and if asked one that moves few."""
-        if self._effort.over or (self._standing.optimal and not self._keep):
+        if self._standing.optimal and not self._keep:
             return
         best = np.zeros(1)
         for i in range(self._n - 1):
-            best = self._joined_by(i, best)
             if self._effort.over:
                 return
+            best = self._joined_by(i, best)
         self._effort.spend(3 ** (self._n - 1) * SECONDS_PER_PAIR)
         partition = self._partition(best)
         self._standing.offer(partition)
