@@ -379,7 +379,7 @@ def test_a_terminal_says_that_the_first_use_compiles(folder):
             text=True,
             check=True,
         )
-        assert ("the first time it is compiled, which takes some seconds" in done.stderr) is said
+        assert ("the first time it is compiled, which may take a minute" in done.stderr) is said
 
 
 @pytest.mark.parametrize("command", [("explain", "North"), ("what-if",), ("draw", "x.png")])

@@ -45,7 +45,7 @@ LARGEST = 1000
 def prepare(weights: Floats, competition: Bools) -> None:
     """Load the solvers and the compiled searches, if a component is too large to do without.
 
-    That takes about a second in each process, and many seconds the first time in an installation,
+    That takes about a second in each process, and up to a minute the first time in an installation,
     as the log says.
     """
     if not all(is_small(len(component)) for component in components(weights, competition)):
@@ -56,7 +56,7 @@ def prepare(weights: Floats, competition: Bools) -> None:
 def load_searches() -> None:
     """Load the solvers, and compile the searches unless that was done before."""
     load_solver()
-    logger.info("loading the search; the first time it is compiled, which takes some seconds")
+    logger.info("loading the search; the first time it is compiled, which may take a minute")
     from fedegoists.coalitions.annealing import Annealing
     from fedegoists.coalitions.pricing import Pricing
 
