@@ -15,7 +15,7 @@ import time
 from benchmarks.measure import RESULTS, random_consortium, report, seconds
 from benchmarks.pair_model import solve_pairs
 from fedegoists import form, verify
-from fedegoists.coalitions.optimum import prepare
+from fedegoists.coalitions.optimum import load_searches
 
 COMPETITIONS = (0.05, 0.1, 0.2, 0.4)
 
@@ -176,7 +176,7 @@ def _plot(densities, competitions, grid) -> None:
 
 
 if __name__ == "__main__":
-    prepare()
+    load_searches()
     small()
     price_of_merging()
     large(40, (0.1, 1.0), 5.0, 0.0)

@@ -358,11 +358,28 @@ def test_importing_is_light():
     """The core starts without anything that takes long to load."""
     code = (
         "import sys, fedegoists, fedegoists.cli; "
-        "heavy = {'torch', 'matplotlib', 'ortools', 'networkx', 'pandas', 'pydantic'}; "
+        "heavy = {'torch', 'matplotlib', 'numba', 'ortools', 'networkx', 'pandas', 'pydantic'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_terminal_says_that_the_first_use_compiles(folder):
+    """With fifteen in a ring, but not with a few participants."""
+    ring = [f"p{k},p{(k + 1) % 15},1" for k in range(15)]
+    (folder / "ring.csv").write_text("\n".join(["source,target,weight", *ring]))
+    (folder / "nobody.csv").write_text("a,b\n")
+    command = Path(sys.executable).with_name("fedegoists")
+    for benefit, said in (("benefit.csv", False), ("ring.csv", True)):
+        done = subprocess.run(
+            [command, "form", benefit, "nobody.csv"],
+            env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "160"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ("the first time it is compiled, which may take a minute" in done.stderr) is said
 
 
 @pytest.mark.parametrize("command", [("explain", "North"), ("what-if",), ("draw", "x.png")])

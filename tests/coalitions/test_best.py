@@ -1,6 +1,8 @@
 """Method best: optimal where it says so, never above its bound, and an answer at any moment."""
 
 import itertools
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -9,7 +11,10 @@ from hypothesis import given, settings
 
 from benchmarks.pair_model import solve_pairs
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
-from fedegoists.coalitions.optimum import best_partition, prepare, quick_upper_bound
+from fedegoists.coalitions import enumeration
+from fedegoists.coalitions.annealing import Annealing
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.optimum import best_partition, load_searches, quick_upper_bound
 from tests.instances import (
     as_positions,
     best_welfare,
@@ -56,6 +61,7 @@ def assert_sound(formation) -> None:
 
 
 @pytest.mark.parametrize("law", LAWS)
+@pytest.mark.usefixtures("way")
 def test_agrees_with_brute_force(law):
     for seed in range(25):
         instance = consortium(law, 5 + seed % 4 if seed else 9, seed)
@@ -67,6 +73,7 @@ def test_agrees_with_brute_force(law):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
+@pytest.mark.usefixtures("way")
 def test_agrees_with_the_plain_pair_model(law):
     """500 instances in all, n = 5 to 11; wherever the pair model proves, both agree."""
     compared = 0
@@ -83,6 +90,91 @@ def test_agrees_with_the_plain_pair_model(law):
             assert formation.optimal, seed
             assert formation.welfare == pytest.approx(reached, rel=1e-9), seed
     assert compared > 150
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("participation", [False, True])
+def test_listing_agrees_with_the_compiled_search(law, participation, monkeypatch):
+    """In welfare, in how many are together, and in that this is proven."""
+    load_searches()
+    for seed in range(20):
+        benefit, competition = consortium(law, 8 + seed % 7, seed)
+        alone = [[i] for i in range(benefit.n)]
+        keep = [[i, i + 1] for i in range(0, benefit.n - 1, 2)] if seed % 2 else []
+        found = []
+        for small in (enumeration.SMALL, 0):
+            monkeypatch.setattr(enumeration, "SMALL", small)
+            found.append(
+                best_partition(
+                    benefit.weights,
+                    competition.matrix,
+                    [alone],
+                    seconds=20,
+                    deadline=np.inf,
+                    seed=0,
+                    keep=keep,
+                    participation=participation,
+                )
+            )
+            monkeypatch.undo()
+        listed, compiled = found
+        assert listed.optimal, seed
+        assert compiled.optimal, seed
+        assert all(is_valid(group, benefit, competition) for group in listed.partition)
+        assert sum(utility(g, benefit) for g in listed.partition) == pytest.approx(
+            sum(utility(g, benefit) for g in compiled.partition), rel=1e-9
+        )
+        together = [sum(len(g) for g in o.partition if len(g) > 1) for o in found]
+        assert not participation or together[0] == together[1], seed
+
+
+@pytest.mark.usefixtures("way")
+def test_of_equally_good_partitions_the_one_to_keep_is_kept():
+    """A ring of six where everybody gives both neighbours 1; only neighbours do not compete.
+
+    By hand: the coalitions are the six pairs of neighbours, and there are two best partitions.
+    """
+    load_searches()
+    ring = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
+    rivals = (ring == 0) & ~np.eye(6, dtype=bool)
+    alone = [[i] for i in range(6)]
+    for keep in ([[0, 1], [2, 3], [4, 5]], [[1, 2], [3, 4], [0, 5]]):
+        optimum = best_partition(
+            ring, rivals, [alone], seconds=20, deadline=np.inf, seed=0, keep=keep
+        )
+        assert optimum.optimal
+        assert sorted(optimum.partition) == sorted(keep)
+
+
+def test_weights_of_very_different_size():
+    """Two who would gain 1e300 but are in no coalition together do not hide what others gain."""
+    names = ["a", "b", "c", "d", "e"]
+    edges = [("a", "b", 1e-9), ("b", "a", 1e-9), ("b", "c", 1e-9), ("c", "b", 3e-9)]
+    edges += [("a", "d", 1e300), ("d", "e", 1e300), ("e", "b", 1e300)]
+    rivals = CompetitionGraph([("a", "c"), ("a", "e"), ("d", "b"), ("c", "e")], names)
+    formation = form(BenefitGraph.from_edges(edges, names), rivals)
+    assert ("b", "c") in formation.coalitions
+    assert formation.optimal
+    assert_sound(formation)
+
+
+def test_a_few_participants_need_nothing_compiled():
+    """Whatever is asked about the example banks, Numba is not even imported."""
+    code = (
+        "import sys\n"
+        "from fedegoists import audit_core, form, what_if\n"
+        "from fedegoists.examples import banks\n"
+        "graphs = banks()\n"
+        "for objective in ('welfare', 'fair', 'participation'):\n"
+        "    formation = form(*graphs, objective=objective)\n"
+        "    assert formation.proven\n"
+        "    assert formation.certificate.check().ok\n"
+        "    what_if(formation, leaves=['Juniper Bank'])\n"
+        "    audit_core(*graphs, formation.coalitions)\n"
+        "print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -129,6 +221,7 @@ def test_disjoint_rivals_choose_one_of_each_pair():
     assert_sound(formation)
 
 
+@pytest.mark.usefixtures("way")
 def test_near_equal_weights():
     rng = np.random.default_rng(5)
     n = 14
@@ -163,6 +256,7 @@ def test_free_riders_that_look_like_gains():
     assert_sound(formation)
 
 
+@pytest.mark.usefixtures("way")
 def test_a_circle_that_pays_only_as_a_whole():
     """A ring of nine without any mutual pair: no proper part of it is a coalition."""
     weights = np.roll(np.eye(9), 1, axis=1)
@@ -171,6 +265,32 @@ def test_a_circle_that_pays_only_as_a_whole():
     assert formation.optimal
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_annealing_alone_finds_circles_of_four(seed):
+    """25 circles are hidden among rare smaller benefits and many competitors.
+
+    By hand: all circles together are worth 25 · 4.
+    """
+    rng = np.random.default_rng(seed)
+    n = 100
+    members = rng.permutation(n).reshape(25, 4)
+    circle = np.empty(n, dtype=int)
+    circle[members] = np.arange(25)[:, None]
+    weights = np.where(rng.random((n, n)) < 0.05, 0.1 * rng.random((n, n)), 0.0)
+    weights[members, np.roll(members, 1, axis=1)] = 1.0
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu((rng.random((n, n)) < 0.4) & (circle[:, None] != circle), 1)
+    rivals |= rivals.T
+    weights[rivals] = 0.0
+    annealing = Annealing(weights, weights > 0, rivals, [[i] for i in range(n)], seed)
+    assert annealing.sparse
+    annealing.run(200_000, Effort(100))
+    benefit, competition = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals)
+    assert all(is_valid(group, benefit, competition) for group in annealing.best)
+    assert sum(utility(group, benefit) for group in annealing.best) > 98
+
+
+@pytest.mark.usefixtures("way")
 def test_disconnected_graphs_add_up():
     one, other = random_graphs(12, 0.5, 0.2, 1), random_graphs(12, 0.5, 0.2, 2)
     zeros = np.zeros((12, 12))
@@ -189,7 +309,7 @@ def test_disconnected_graphs_add_up():
 @given(graphs(min_n=2, max_n=7))
 @settings(max_examples=60, deadline=None)
 def test_bounds_hold_however_little_work_is_done(instance):
-    prepare()
+    load_searches()
     benefit, competition = instance
     highest = best_welfare(benefit, competition)
     alone = [[i] for i in range(benefit.n)]
@@ -227,7 +347,7 @@ def test_no_bound_is_below_what_anything_reaches(density, competition):
 
 @pytest.mark.parametrize("n", [50, 100])
 def test_the_time_limit_holds(n):
-    prepare()
+    load_searches()
     instance = random_graphs(n, 0.5, 0.15, seed=1)
     start = time.perf_counter()
     formation = form(*instance, time_limit=2.0)

@@ -26,6 +26,7 @@ def alone(partition) -> int:
 
 
 @pytest.mark.parametrize("density", [0.25, 0.5, 1.0])
+@pytest.mark.usefixtures("way")
 def test_fair_is_the_highest_of_all_sorted_utilities(density):
     for seed in range(8):
         benefit, competition = random_graphs(7, density, 0.3, seed)
@@ -37,6 +38,7 @@ def test_fair_is_the_highest_of_all_sorted_utilities(density):
 
 
 @pytest.mark.parametrize("density", [0.2, 0.4])
+@pytest.mark.usefixtures("way")
 def test_participation_is_fewest_alone_then_most_welfare(density):
     for seed in range(8):
         benefit, competition = random_graphs(7, density, 0.3, seed)

@@ -1,6 +1,7 @@
 """What the commands print: tables for people, JSON for programs."""
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ errors = Console(stderr=True)
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[float, float], None]]:
-    """Show that something is going on, on a terminal only.
+    """Show that something is going on and what it logs, on a terminal only.
 
     What it yields can be called with a value and its upper bound, to show how far it has come.
     """
@@ -47,7 +48,7 @@ def working(what: str) -> Iterator[Callable[[float, float], None]]:
         yield lambda _value, _bound: None
         return
     shown = 0.0
-    with errors.status(what) as status:
+    with errors.status(what) as status, _logged(lambda text: status.update(f"{what} {text}")):
 
         def update(value: float, bound: float) -> None:
             nonlocal shown
@@ -58,6 +59,25 @@ def working(what: str) -> Iterator[Callable[[float, float], None]]:
             status.update(f"{what} {value:.6g} of at most {bound:.6g} (gap {gap:.1%})")
 
         yield update
+
+
+@contextmanager
+def _logged(show: Callable[[str], None]) -> Iterator[None]:
+    """Pass on what the package logs meanwhile."""
+
+    class Show(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            show(record.getMessage())
+
+    logger = logging.getLogger("fedegoists")
+    handler, level = Show(logging.INFO), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def print_json(value: object) -> None:

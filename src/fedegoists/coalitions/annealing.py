@@ -1,5 +1,8 @@
 """Simulated annealing over partitions: members move, swap places and push competitors out.
 
+Where benefits are rare, whole paths of benefit that begin and end in a coalition (ears, as in the
+ear decomposition of a graph) are proposed too: all along such a path have a giver and a taker.
+
 The search keeps, for every coalition and every participant, what the two are worth to one another
 and how many givers, takers and competitors the participant would find there. A proposed move is
 valued from these tables at once; only moves that may be accepted change them. Principle 2 always
@@ -31,8 +34,23 @@ MOST_PUSHED = 3
 LEAVE = 0.02
 """Which part of the proposals is that somebody goes on its own."""
 
-HOT, COLD = 0.4, 0.01
-"""First and last temperature, in units of what a participant is worth to its coalition."""
+LONGEST_EAR = 4
+"""How many a path may lead through that is added to a coalition as a whole."""
+
+TRIES = 3
+"""How many takers are looked at for one that closes the path."""
+
+FEW_TAKERS, EARS = 10.0, 0.3
+"""With fewer takers each than the first number, the second is the part of proposals that are paths.
+
+Where everybody has many to choose from, single moves reach as much and are cheaper.
+"""
+
+HOT, COLD, COLD_WITH_EARS = 0.4, 0.01, 0.05
+"""First and last temperature, in units of what a participant is worth to its coalition.
+
+A path changes more at once than a move, and is refused by lower temperatures in any case.
+"""
 
 CHEAP, DEAR = 2.0, 60.0
 """First and last price of a free rider, in units of the mean worth of a pair."""
@@ -52,6 +70,8 @@ class _Tables(NamedTuple):
     rival: npt.NDArray[np.int16]
     near: Ints  # by participant, whom it could gain with, padded
     n_near: Ints
+    out: Ints  # by participant, whom it benefits and does not compete with, padded
+    n_out: Ints
     label: Ints  # the coalition somebody is in, -1 for nobody's
     place: Ints  # where it stands in the coalition's list
     size: Ints
@@ -140,6 +160,132 @@ def _best_home(t: _Tables, r: int, c: int, i: int, source: int) -> tuple[int, fl
 
 
 @compiled
+def _cascade(t: _Tables, c: int, log: Ints, steps: int) -> tuple[int, float]:
+    """Take free riders out of a coalition until none is left; return the steps and the change."""
+    change = 0.0
+    m = 0
+    while m < t.size[c]:
+        k = t.member[c, m]
+        if t.size[c] == 1 or t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
+            change -= t.worth[c, k]
+            _shift(t, k, c, -1)
+            log[steps] = (k, c, -1)
+            steps += 1
+            m = 0
+        else:
+            m += 1
+    return steps, change
+
+
+@compiled
+def _find_ear(t: _Tables, i: int, c: int, path: Ints) -> int:
+    """Walk from i along benefits until somebody benefits coalition c, or i if c is -1.
+
+    Returns the length of the path, 0 if it does not close.
+    """
+    last = i
+    for length in range(LONGEST_EAR):
+        path[length] = -1
+        for _ in range(TRIES):
+            if t.n_out[last] == 0:
+                return 0
+            k = t.out[last, int(_uniform(t.random) * t.n_out[last])]
+            if (k == i or t.rival[k, i]) if c < 0 else (t.label[k] == c or t.foes[c, k] > 0):
+                continue
+            fits = True
+            for a in range(length):
+                fits &= path[a] != k and t.rival[k, path[a]] == 0
+            if fits:
+                path[length] = k
+                if (t.gives[k, i] if c < 0 else t.takers[c, k]) > 0:
+                    return length + 1
+        last = path[length]
+        if last < 0:
+            return 0
+    return 0
+
+
+@compiled
+def _add_ear(t: _Tables, i: int, path: Ints, log: Ints, touched: Ints) -> tuple[int, int, float]:
+    """Add a path of benefit that leads from i back to its coalition, or to i in a new one.
+
+    Whoever is a free rider without those who went along the path, goes on its own. Returns the
+    steps made, the number of coalitions touched, and the change of welfare; no steps if no path was
+    found.
+    """
+    source = t.label[i]
+    c = source if source >= 0 and _uniform(t.random) < 0.5 else -1
+    length = _find_ear(t, i, c, path)
+    steps = 0
+    n_touched = 0
+    gain = 0.0
+    if length == 0:
+        return steps, n_touched, gain
+    if c < 0:
+        c = _free_slot(t)
+        if c < 0:
+            return steps, n_touched, gain
+        path[length] = i
+        length += 1
+    touched[0] = c
+    n_touched = 1
+    for a in range(length):
+        j = path[a]
+        old = t.label[j]
+        if old >= 0:
+            gain -= t.worth[old, j]
+            _shift(t, j, old, -1)
+            log[steps] = (j, old, -1)
+            steps += 1
+            seen = False
+            for b in range(n_touched):
+                seen |= touched[b] == old
+            if not seen:
+                touched[n_touched] = old
+                n_touched += 1
+        gain += t.worth[c, j]
+        _shift(t, j, c, 1)
+        log[steps] = (j, c, 1)
+        steps += 1
+    for a in range(n_touched):
+        steps, change = _cascade(t, touched[a], log, steps)
+        gain += change
+    return steps, n_touched, gain
+
+
+@compiled
+def _settle(
+    t: _Tables,
+    log: Ints,
+    steps: int,
+    touched: Ints,
+    n_touched: int,
+    gain: float,
+    bar: float,
+    price: float,
+    bonus: float,
+) -> None:
+    """Keep the steps made if they reach the bar, otherwise take them back."""
+    riders = 0
+    for a in range(n_touched):
+        riders += _count_riders(t, touched[a])
+    t.totals[3] += 2 * steps
+    for s in range(steps):
+        gain += bonus * log[s, 2]
+    if gain - price * riders < bar:
+        for s in range(steps - 1, -1, -1):
+            _shift(t, log[s, 0], log[s, 1], -log[s, 2])
+        for a in range(n_touched):
+            _count_riders(t, touched[a])
+        return
+    t.totals[0] += gain
+    t.totals[1] += riders
+    if t.totals[1] == 0 and t.totals[0] > t.totals[2] * (1 + 1e-12):
+        t.totals[2] = t.totals[0]
+        t.best[:] = t.label
+
+
+@compiled
 def _anneal(
     t: _Tables,
     proposals: int,
@@ -148,17 +294,25 @@ def _anneal(
     price: float,
     dearer: float,
     bonus: float,
+    ears: float,
 ) -> None:
     """Make proposals; at each the temperature falls and the price of a free rider rises."""
     n = len(t.label)
+    path = np.empty(LONGEST_EAR + 1, np.int64)
     pushed = np.empty(MOST_PUSHED, np.int64)
     home = np.empty(MOST_PUSHED, np.int64)
-    log = np.empty((4 * MOST_PUSHED + 8, 3), np.int64)
-    touched = np.empty(MOST_PUSHED + 2, np.int64)
+    log = np.empty((4 * MOST_PUSHED + 2 * LONGEST_EAR + n + 8, 3), np.int64)
+    touched = np.empty(max(MOST_PUSHED, LONGEST_EAR) + 2, np.int64)
     for _ in range(proposals):
         temperature *= cooling
         price *= dearer
         i = int(_uniform(t.random) * n)
+        if ears > 0 and _uniform(t.random) < ears:
+            steps, n_touched, gain = _add_ear(t, i, path, log, touched)
+            if steps:
+                bar = temperature * np.log(max(_uniform(t.random), 1e-300))
+                _settle(t, log, steps, touched, n_touched, gain, bar, price, bonus)
+            continue
         source = t.label[i]
         partner = -1
         c = -1
@@ -235,23 +389,7 @@ def _anneal(
                 log[steps] = (t.member[touched[a], 0], touched[a], -1)
                 _shift(t, log[steps, 0], log[steps, 1], -1)
                 steps += 1
-        riders = 0
-        for a in range(n_touched):
-            riders += _count_riders(t, touched[a])
-        t.totals[3] += 2 * steps
-        for s in range(steps):
-            gain += bonus * log[s, 2]
-        if gain - price * riders < bar:
-            for s in range(steps - 1, -1, -1):
-                _shift(t, log[s, 0], log[s, 1], -log[s, 2])
-            for a in range(n_touched):
-                _count_riders(t, touched[a])
-            continue
-        t.totals[0] += gain
-        t.totals[1] += riders
-        if t.totals[1] == 0 and t.totals[0] > t.totals[2] * (1 + 1e-12):
-            t.totals[2] = t.totals[0]
-            t.best[:] = t.label
+        _settle(t, log, steps, touched, n_touched, gain, bar, price, bonus)
 
 
 @compiled
@@ -302,6 +440,12 @@ class Annealing:
         near = np.zeros((n, max(int(n_near.max(initial=0)), 1)), dtype=np.int64)
         for i in range(n):
             near[i, : n_near[i]] = np.flatnonzero(useful[i])
+        benefits = edges & ~competition
+        n_out = benefits.sum(axis=1)
+        out = np.zeros((n, max(int(n_out.max(initial=0)), 1)), dtype=np.int64)
+        for i in range(n):
+            out[i, : n_out[i]] = np.flatnonzero(benefits[i])
+        self._ears = EARS if n_out.mean() < FEW_TAKERS else 0.0
         slots = min(n // 2 + 1, MOST_COALITIONS)
         self._tables = _Tables(
             value=np.ascontiguousarray(value),
@@ -309,6 +453,8 @@ class Annealing:
             rival=competition.astype(np.int16, order="C"),
             near=near,
             n_near=n_near.astype(np.int64),
+            out=out,
+            n_out=n_out.astype(np.int64),
             label=np.full(n, -1),
             place=np.zeros(n, dtype=np.int64),
             size=np.zeros(slots, dtype=np.int64),
@@ -343,11 +489,14 @@ class Annealing:
     def run(self, proposals: int, effort: Effort) -> list[list[int]]:
         """Heat up, cool down while making proposals, and return where that led."""
         step = 1.0 / proposals
-        cooling, dearer = (COLD / HOT) ** step, (DEAR / CHEAP) ** step
+        coldest = COLD_WITH_EARS if self._ears else COLD
+        cooling, dearer = (coldest / HOT) ** step, (DEAR / CHEAP) ** step
         temperature, price = HOT * self._own, CHEAP * self._typical
         while proposals > 0 and not effort.over:
             chunk = min(proposals, CHUNK)
-            _anneal(self._tables, chunk, temperature, cooling, price, dearer, self._bonus)
+            _anneal(
+                self._tables, chunk, temperature, cooling, price, dearer, self._bonus, self._ears
+            )
             effort.spend(
                 chunk * SECONDS_PER_PROPOSAL
                 + float(self._tables.totals[3]) * len(self._tables.label) * SECONDS_PER_ENTRY
@@ -358,6 +507,11 @@ class Annealing:
             proposals -= chunk
         _repair(self._tables, self._bonus)
         return _groups(self._tables.label)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether everybody has so few takers that whole paths are proposed."""
+        return self._ears > 0
 
     @property
     def best(self) -> list[list[int]]:

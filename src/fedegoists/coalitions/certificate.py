@@ -292,7 +292,7 @@ class Certificate:
             if valid.free_riders or valid.conflicts:
                 positions = [[i] for i in range(self.benefit.n)]
             try:
-                prepare()
+                prepare(weights, competition)
                 optimum = best_partition(
                     weights,
                     competition,

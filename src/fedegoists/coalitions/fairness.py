@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.pricing import Pricing
+from fedegoists.coalitions.enumeration import as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.reduction import components, restricted
 from fedegoists.coalitions.solvers import load_solver
 
@@ -28,6 +28,9 @@ Bools = npt.NDArray[np.bool_]
 
 MOST_LISTED = 4000
 """With more valid coalitions than this the fairest choice is not proven."""
+
+SECONDS_PER_SET = 1e-7
+"""What looking at a set of a few participants counts as work."""
 
 SAME = 1e-9
 """Utilities that differ by no more than this part of the largest are taken as equal."""
@@ -86,9 +89,18 @@ def fairest_partition(
 
 def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> list[list[int]] | None:
     """Return every valid coalition of two or more; None if there are too many."""
+    n = len(weights)
+    if is_small(n):
+        columns = as_columns(valid_coalitions((weights > 0) & ~competition, competition), n)
+        effort.spend(SECONDS_PER_SET * 2**n)
+        if len(columns) > MOST_LISTED:
+            return None
+        return [np.flatnonzero(column).tolist() for column in columns]
+    from fedegoists.coalitions.pricing import Pricing  # compiled, and not needed above
+
     pricing = Pricing(weights, weights > 0, competition, effort)
     found: list[list[int]] = []
-    for root in range(len(weights)):
+    for root in range(n):
         rows = pricing.all_above(root, -1.0, MOST_LISTED - len(found), 200 * 1000 * MOST_LISTED)
         if rows is None:
             return None

@@ -22,6 +22,7 @@ from fedegoists.coalitions.optimum import (
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.coalitions.published import baseline_coalitions, merge_as_published
 from fedegoists.coalitions.search import stabilise
+from fedegoists.coalitions.solvers import load_solver
 from fedegoists.errors import GraphError, PartitionError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of
@@ -54,6 +55,9 @@ Progress = Callable[[float, float], None]
 Coalition = tuple[str, ...]
 
 DEFAULT_TIME_LIMIT = 1.0
+
+PUBLISHED_SHARE = 0.3
+"""Which part of the time the published algorithm may take as a start for method best."""
 
 _STAGES: Mapping[Objective, int] = {"welfare": 1, "participation": 2, "fair": 3}
 """How many searches share the time: for welfare, for participation, for fairness."""
@@ -344,15 +348,19 @@ def form_best(
     progress: Progress | None = None,
 ) -> Formation:
     """Find the best by an objective; see `form`, and `best_partition` for `keep` and `starts`."""
-    prepare()  # which takes a while the first time and is not part of the limit
-    deadline = time.perf_counter() + time_limit
+    # Loading may take a while the first time, and is not part of the limit.
+    prepare(benefit.weights, competition.matrix)
+    if keep or objective == "fair":
+        load_solver()
+    now = time.perf_counter()
+    deadline, early = now + time_limit, now + PUBLISHED_SHARE * time_limit
     notes = []
     merged = [form_stable(benefit, competition)]
     interrupted = clock_ended = False
     try:
-        merged.append(_published(benefit, competition, None, merge=True, deadline=deadline))
+        merged.append(_published(benefit, competition, None, merge=True, deadline=early))
     except OutOfTimeError:
-        notes.append("the published algorithm, one of the starts, did not finish in the time limit")
+        notes.append("the published algorithm, one of the starts, did not finish in its time")
     except KeyboardInterrupt:
         interrupted = True
     starts = [*starts, *(_positions(formation) for formation in merged)]

@@ -134,6 +134,8 @@ class Generation:
         work = self._effort.left
         # Small components are soon solved exactly; a start is enough for them.
         share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else min(0.1 * work, 0.005 * n)
+        if n > 60 and self._annealing.sparse:
+            share = min(0.6 * work, 0.4 + 0.1 * work)
         last = self._effort.left - share
         proposals = 1000 * n
         while True:

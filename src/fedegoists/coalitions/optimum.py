@@ -5,9 +5,11 @@ partition of maximum welfare is always merge-stable too, because a merge with ga
 welfare.
 
 First the problem is split: participants that can be in no coalition are left out, and what remains
-falls into components that cannot gain from one another. Each component is solved by `generation`.
+falls into components that cannot gain from one another. Small components are solved by
+`enumeration`, others by `generation`, whose searches are compiled and loaded only then.
 """
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,27 +18,48 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.annealing import Annealing
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.generation import Generation
-from fedegoists.coalitions.pricing import Pricing
+from fedegoists.coalitions.enumeration import Enumeration, as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.reduction import competing_groups, components, restricted
 from fedegoists.coalitions.solvers import load_solver
 from fedegoists.coalitions.standing import Standing, welfare_of
 
-__all__ = ["Optimum", "best_partition", "prepare", "quick_upper_bound", "welfare_of"]
+__all__ = [
+    "Optimum",
+    "best_partition",
+    "load_searches",
+    "prepare",
+    "quick_upper_bound",
+    "welfare_of",
+]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+logger = logging.getLogger(__name__)
 
 LARGEST = 1000
 """Larger components keep the best of their starts: the tables of the search would not fit."""
 
 
+def prepare(weights: Floats, competition: Bools) -> None:
+    """Load the solvers and the compiled searches, if a component is too large to do without.
+
+    That takes about a second in each process, and up to a minute the first time in an installation,
+    as the log says.
+    """
+    if not all(is_small(len(component)) for component in components(weights, competition)):
+        load_searches()
+
+
 @cache
-def prepare() -> None:
-    """Import the solvers and compile the searches, once in a process: seconds the first time."""
+def load_searches() -> None:
+    """Load the solvers, and compile the searches unless that was done before."""
     load_solver()
+    logger.info("loading the search; the first time it is compiled, which may take a minute")
+    from fedegoists.coalitions.annealing import Annealing
+    from fedegoists.coalitions.pricing import Pricing
+
     ring = np.roll(np.eye(4), 1, axis=1)
     nobody = np.zeros((4, 4), dtype=np.bool_)
     effort = Effort(1.0)
@@ -44,6 +67,7 @@ def prepare() -> None:
     pricing = Pricing(ring, ring > 0, nobody, effort)
     pricing.set_prices(np.zeros(4), [(0, 1, 2)], np.ones(1))
     pricing.best(0, 1000)
+    logger.info("the search is loaded")
 
 
 @dataclass(frozen=True)
@@ -143,6 +167,13 @@ class _Part:
         self.component = component
         inside = np.ix_(component, component)
         self._competition = competition[inside]
+        self._small = is_small(len(component))
+        if self._small:
+            edges = (weights[inside] > 0) & ~self._competition
+            self._coalitions = valid_coalitions(edges, self._competition)
+            # Who is together in no coalition might as well compete.
+            columns = as_columns(self._coalitions, len(component)).astype(np.float64)
+            self._competition = self._competition | (columns.T @ columns == 0)
         self._keep = restricted(keep, component)
         self._participation = participation
         usable = np.where(self._competition, 0.0, weights[inside])
@@ -173,8 +204,22 @@ class _Part:
 
     def solve(self, effort: Effort, seed: int) -> None:
         """Improve until proven or the effort is spent."""
-        if len(self.component) > LARGEST:
-            return
+        if self._small:
+            Enumeration(
+                self._weights,
+                self._coalitions,
+                self._standing,
+                effort,
+                seed=seed,
+                bonus=self._bonus,
+                keep=self._keep,
+            ).run()
+        elif len(self.component) <= LARGEST:
+            self._generate(effort, seed)
+
+    def _generate(self, effort: Effort, seed: int) -> None:
+        from fedegoists.coalitions.generation import Generation
+
         while True:
             Generation(
                 self._weights,
