@@ -49,7 +49,7 @@ def gains_over_local(
         if method == "local":
             continue
         for participant, values in _by_participant(chosen_test_values(outcome, federation)).items():
-            own = alone[participant]
+            own = alone.get(participant, {})
             seeds = [
                 seed
                 for seed in values

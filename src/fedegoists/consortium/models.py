@@ -9,9 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from fedegoists.experiments.training import Trials
+from fedegoists.federation import Federation
 from fedegoists.methods import Outcome
 
-__all__ = ["ChosenModel", "chosen_models"]
+__all__ = ["ChosenModel", "chosen_models", "preferred"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,23 @@ class ChosenModel:
         return content
 
 
+def preferred(
+    outcomes: Mapping[str, Outcome], federation: Federation
+) -> dict[str, tuple[str, int]]:
+    """Return by which method, and in which row, each participant's validation data is served best.
+
+    Who was never validated is left out.
+    """
+    best: dict[str, tuple[tuple[float, float], str, int]] = {}
+    for method, outcome in outcomes.items():
+        for k, name in enumerate(federation.participants):
+            participant = name.split("/", 1)[1]
+            score = outcome.best_score[k]
+            if score[0] > -math.inf and (participant not in best or score > best[participant][0]):
+                best[participant] = (score, method, k)
+    return {participant: (method, k) for participant, (_, method, k) in best.items()}
+
+
 def chosen_models(
     outcomes: Mapping[str, Outcome], personal: Mapping[str, tuple[str, ...]], trials: Trials
 ) -> list[ChosenModel]:
@@ -46,15 +64,8 @@ def chosen_models(
         Which parameters each method kept in the silos.
     """
     federation = trials.federation
-    best: dict[str, tuple[tuple[float, float], str, int]] = {}
-    for method, outcome in outcomes.items():
-        for k, name in enumerate(federation.participants):
-            participant = name.split("/", 1)[1]
-            score = outcome.best_score[k]
-            if score[0] > -math.inf and (participant not in best or score > best[participant][0]):
-                best[participant] = (score, method, k)
     models = []
-    for participant, (_, method, k) in best.items():
+    for participant, (method, k) in preferred(outcomes, federation).items():
         name = federation.participants[k]
         vector = outcomes[method].best[k]
         if personal[method]:

@@ -1,7 +1,6 @@
 """From data to decision to models: the stages of a run, each kept by what it depends on."""
 
 import json
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.config import config_toml
 from fedegoists.consortium.gains import Gain, gains_over_local
 from fedegoists.consortium.models import chosen_models
+from fedegoists.consortium.names import file_names
 from fedegoists.consortium.settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.stages import StageStore
 from fedegoists.errors import FileError
@@ -79,7 +79,7 @@ class ConsortiumRun:
     gains : list of Gain
         What each participant gains against training alone.
     outcomes : dict of Outcome by method
-        Everything measured.
+        Everything measured; with a method that is only fine-tuned, also what it was tuned from.
     """
 
     folder: Path
@@ -256,7 +256,8 @@ class Consortium:
                 f"{folder} was interrupted; add --resume to go on, or use another --name"
             )
         write_bytes(marker, _state("running", STAGES[0], {}))
-        write_bytes(folder / "config.toml", config_toml(self.settings).encode())
+        # It says who competes with whom, which is nobody else's business.
+        write_bytes(folder / "config.toml", config_toml(self.settings).encode(), private=True)
         clock = _Clock(folder, marker)
         with clock.stage("data"):
             clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
@@ -279,6 +280,7 @@ class Consortium:
         gains = gains_over_local(wanted, trials.federation)
         with clock.stage("report"):
             models = chosen_models(wanted, personal, trials)
+            files = file_names(self.data.participants)
             write_all(
                 [
                     (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
@@ -286,7 +288,7 @@ class Consortium:
                     (folder / "gains.csv", _gains_csv(gains)),
                     *(
                         (
-                            folder / "models" / f"{_file_name(model.participant)}.safetensors",
+                            folder / "models" / f"{files[model.participant]}.safetensors",
                             model.safetensors(),
                         )
                         for model in models
@@ -300,7 +302,7 @@ class Consortium:
                 benefit,
                 formation,
                 gains,
-                wanted,
+                outcomes,
                 trials,
                 clock.seconds,
             )
@@ -315,13 +317,14 @@ class _Clock:
     def __init__(self, folder: Path, marker: Path) -> None:
         self.seconds: dict[str, float] = {}
         self.marker = marker
-        self._log = logging.Logger("fedegoists.run")
-        handler = logging.FileHandler(folder / "log.txt", encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        self._log.addHandler(handler)
+        self._path = folder / "log.txt"
 
     def log(self, text: str) -> None:
-        self._log.info(text)
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        except OSError as error:
+            raise FileError(f"{self._path}: cannot be written ({error.strerror})") from None
 
     def stage(self, name: str) -> "_Stage":
         return _Stage(self, name)
@@ -396,8 +399,3 @@ def _weights(folder: Path, benefit: LearnedBenefit) -> list[tuple[Path, bytes]]:
 def _gains_csv(gains: Sequence[Gain]) -> bytes:
     columns = ("method", "participant", "value", "alone", "gain", "low", "high")
     return csv_bytes(columns, [tuple(asdict(gain).values()) for gain in gains])
-
-
-def _file_name(participant: str) -> str:
-    """Return a name that every file system takes."""
-    return "".join(c if c.isalnum() or c in "._- " else "_" for c in participant).strip(". ")
