@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing else."""
+"""The report of a run: pages that need nothing else, for the manager and for each participant."""
 
 from fedegoists.consortium.report.page import write_report
 
