@@ -303,7 +303,7 @@ def test_words_for_gains(banks, tmp_path):
     ]  # fmt: skip
     pages = written(replace(banks, gains=gains), tmp_path)
     page = Balance(pages["report.html"]).text
-    assert "1 better, 1 worse, 2 no clear difference" in page
+    assert "1 better, 2 no clear difference, 1 worse" in page
     assert "+0.200 ▲ better" in page
     assert "−0.200 ▼ worse" in page
     assert "+0.050 ◆ no clear difference" in page
@@ -353,6 +353,22 @@ def test_forty_participants(tmp_path):
     assert text.count('class="cell"') == 40 * 39
     assert len(text) < 2e6
     assert len(list((run.folder / "members").iterdir())) == 40
+
+
+def test_more_participants_than_a_page_can_show_in_pairs(tmp_path):
+    names = [f"o{k}" for k in range(61)]
+    run = make(tmp_path, names, circle(names[:3]), seeds=1, methods=("local",))
+    page = Balance((run.folder / "report.html").read_text(encoding="utf-8")).text
+    assert "too many participants for a picture. The file benefit.csv" in page
+    assert "fedegoists explain certificate.json NAME" in page
+    assert "local , training alone, was the only method" in page.replace("local,", "local ,")
+
+
+def test_a_single_participant(tmp_path):
+    run = make(tmp_path, ["Only"], [], seeds=1)
+    page = Balance((run.folder / "report.html").read_text(encoding="utf-8")).text
+    assert "Nobody trains together." in page
+    assert page.count("There is only one participant.") == 2
 
 
 def test_settings_say_nothing_of_the_machine(banks, tmp_path):

@@ -10,7 +10,7 @@ from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefits, heat_map
 from fedegoists.consortium.report.picture import inline_picture
-from fedegoists.consortium.report.results import CONFIDENCE, EVERYBODY, Results
+from fedegoists.consortium.report.results import CONFIDENCE, EVERYBODY, VERDICTS, Results
 from fedegoists.consortium.report.setup import settings_text, stage_times, versions
 from fedegoists.consortium.report.words import counted, decimals_for, fixed, listed, weight
 
@@ -133,13 +133,14 @@ def total(formation: Formation) -> str:
     )
 
 
-def _tallies(results: Results) -> list[tuple[str, Counter[str]]]:
+def _tallies(results: Results) -> list[tuple[str, str]]:
     """Count by method who is better, not clearly different, or worse than alone."""
-    methods = dict.fromkeys(row.gain.method for row in results.gains)
-    return [
-        (method, Counter(row.verdict for row in results.gains if row.gain.method == method))
-        for method in methods
-    ]
+    found = []
+    for method in dict.fromkeys(row.gain.method for row in results.gains):
+        counts = Counter(row.verdict for row in results.gains if row.gain.method == method)
+        told = [f"{counts[said]} {said}" for said in VERDICTS if said in counts]
+        found.append((method, ", ".join(told)))
+    return found
 
 
 def _coalitions(formation: Formation, usage: "nx.DiGraph[str]") -> list[tuple[str, list[Member]]]:

@@ -15,14 +15,15 @@ from fedegoists.experiments.summary import EVERYBODY, summary_csv
 if TYPE_CHECKING:
     from fedegoists.consortium.pipeline import ConsortiumRun
 
-__all__ = ["CONFIDENCE", "EVERYBODY", "Amount", "GainRow", "Results", "verdict"]
+__all__ = ["CONFIDENCE", "EVERYBODY", "VERDICTS", "Amount", "GainRow", "Results", "verdict"]
 
 CONFIDENCE = "95 %"
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "mse": "mean squared error"}
 """Metrics as a reader calls them."""
 
-SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼"}
+SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼", "one seed, not sure": "○"}
+VERDICTS = tuple(SIGNS)
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _row(gain: Gain, decimals: int) -> GainRow:
         signed(gain.gain, decimals),
         f"{signed(gain.low, decimals)} to {signed(gain.high, decimals)}" if known else "",
         said,
-        SIGNS.get(said, "○"),
+        SIGNS[said],
     )
 
 
