@@ -250,7 +250,7 @@ def test_members_see_only_their_own_coalition(banks):
 
 def test_nobody_together(banks, tmp_path):
     page = Balance(written(with_graphs(banks, [], []), tmp_path)["report.html"]).text
-    assert "Nobody trains together. No benefit between any two of them was found." in page
+    assert "Nobody trains together. No benefit between any two participants was found." in page
     assert "proven to be the highest possible" in page
     assert "Nobody was reported to compete." in page
 

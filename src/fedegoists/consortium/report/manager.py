@@ -103,11 +103,12 @@ def headline(formation: Formation) -> tuple[str, str]:
     if not groups:
         edges = sum(1 for _ in formation.benefit.edges())
         if not edges:
-            why = "No benefit between any two of them was found."
+            why = "No benefit between any two participants was found."
         elif formation.optimal:
             why = (
-                f"There {'is' if edges == 1 else 'are'} {counted(edges, 'benefit')} between them, "
-                "but no coalition in which everybody gives and receives and nobody helps a rival."
+                f"There {'is' if edges == 1 else 'are'} {counted(edges, 'benefit')} between "
+                "participants, but no coalition in which everybody gives and receives and nobody "
+                "helps a rival."
             )
         else:
             why = "No valid coalition was found."
