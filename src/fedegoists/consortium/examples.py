@@ -1,0 +1,147 @@
+"""Commented consortium files to start from."""
+
+import os
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from fedegoists.errors import FileError, SettingsError
+from fedegoists.files import write_all
+
+__all__ = ["EXAMPLES", "Example", "init"]
+
+Example = Literal["synthetic", "banks", "hospitals"]
+EXAMPLES: tuple[Example, ...] = get_args(Example)
+
+HEADS: dict[Example, str] = {
+    "synthetic": """\
+name = "synthetic" # results go to runs/synthetic
+
+[data]
+# A data set (`fedegoists data list`), or a folder with one file per organisation and a schema.toml.
+source = "synthetic-weak" # eight participants, four with much data and four with little
+seed = 0                  # divides everybody's samples into training, validation and test
+
+[competition]
+# Who competes with whom, as reported in confidence. Nothing of one ever reaches the other.
+pairs = [["v1", "v2"], ["v3", "v5"]]
+# file = "competition.csv" # instead: a CSV with a,b
+""",
+    "banks": """\
+name = "banks" # results go to runs/banks
+
+[data]
+# One file for each bank; schema.toml says what is in them. Replace them by your own.
+source = "banks"
+seed = 0 # divides everybody's rows into training, validation and test
+
+[competition]
+# Who competes with whom, as reported in confidence. Nothing of one ever reaches the other.
+pairs = [["Alder", "Birch"], ["Cedar", "Elm"]]
+# file = "competition.csv" # instead: a CSV with a,b
+""",
+    "hospitals": """\
+name = "hospitals" # results go to runs/hospitals
+
+[data]
+# Four hospitals with patients who may have a heart disease. The files are not part of this package:
+# `fedegoists data show heart` says where to get them and where to put them.
+source = "heart"
+seed = 0 # divides everybody's patients into training, validation and test
+# folder = "data" # where real data is; or set FEDEGOISTS_DATA
+
+[competition]
+# Who competes with whom, as reported in confidence. Nothing of one ever reaches the other.
+pairs = [["cleveland", "va"]]
+# file = "competition.csv" # instead: a CSV with a,b
+""",
+}
+
+TAIL = """\
+
+[benefit]
+# Who benefits whom is learned from models, losses and gradients; no data leaves a silo.
+estimator = "auto" # or transfer, hypernetwork, pairs, alignment; or file, with file = "benefit.csv"
+confidence = 0.95  # an edge counts where the benefit is above zero with this confidence
+# threshold = 0.1  # instead: an edge counts where its weight is above this
+# repeats = 5      # independent runs, which show how sure a weight is
+# clip = 1.0       # for hypernetwork: shorten every sample's gradient before it leaves …
+# noise = 1.0      # … and add noise: differential privacy
+
+[formation]
+method = "best" # the highest total benefit; or stable, published, cliques
+# time_limit = 1.0 # seconds
+
+[training]
+# `fedegoists methods` lists all ten; +ft tunes models on own data; local is the yardstick.
+methods = ["local", "fedavg+ft", "fedegoists"]
+seeds = 3       # trials with other initial models and batches
+# steps = 2000  # training steps; a default that suits the data
+# personal = ["output."] # parameters that never leave a silo
+device = "cpu"  # or cuda
+# timeout = 60  # seconds a silo has to answer before a round goes on without it
+
+# [training.settings.fedprox] # settings of a method
+# mu = 0.1
+
+[output]
+folder = "runs"
+"""
+
+SCHEMA = """\
+features = ["income", "debt", "age", "accounts", "late_payments"]
+target = "default"
+task = "binary"
+classes = ["no", "yes"]
+missing = "error"
+"""
+
+BANKS = {"Alder": 900, "Birch": 700, "Cedar": 300, "Dogwood": 300, "Elm": 900, "Fir": 300}
+"""Invented banks and how many customers they have."""
+
+
+def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
+    """Write a consortium.toml, and data of one's own for the banks; return what was written.
+
+    Raises
+    ------
+    FileError
+        If there is a file already; nothing is overwritten.
+    """
+    if example not in EXAMPLES:
+        raise SettingsError(f"unknown example {example!r}; examples are {', '.join(EXAMPLES)}")
+    folder = Path(folder)
+    contents = [(folder / "consortium.toml", (HEADS[example] + TAIL).encode())]
+    if example == "banks":
+        contents.append((folder / "banks" / "schema.toml", SCHEMA.encode()))
+        contents += [
+            (folder / "banks" / f"{name}.csv", _customers(k, size).encode())
+            for k, (name, size) in enumerate(BANKS.items())
+        ]
+    for path, _ in contents:
+        if path.exists():
+            raise FileError(f"{path} is there already; nothing was written")
+    write_all(contents)
+    return [path for path, _ in contents]
+
+
+def _customers(bank: int, size: int) -> str:
+    """Return invented customers; what makes them default differs a little between banks."""
+    rng = np.random.default_rng([7, bank])
+    income = rng.lognormal(10.2, 0.4, size)
+    debt = income * rng.beta(2, 4, size)
+    age = rng.integers(20, 75, size)
+    accounts = rng.integers(1, 9, size)
+    late = rng.poisson(1.2, size)
+    risk = 7 * debt / income + 0.6 * late - 0.02 * (age - 45) + 0.1 * accounts - 3.8
+    # Elm and Fir serve other customers: there, many accounts are a good sign.
+    risk = risk - (0.9 * accounts if bank >= 4 else 0.0) + (3.2 if bank >= 4 else 0.0)
+    default = rng.random(size) < 1 / (1 + np.exp(-risk))
+    lines = ["income,debt,age,accounts,late_payments,default"]
+    lines += [
+        f"{income[k]:.0f},{debt[k]:.0f},{age[k]},{accounts[k]},{late[k]},"
+        f"{'yes' if default[k] else 'no'}"
+        for k in range(size)
+    ]
+    return "\n".join(lines) + "\n"

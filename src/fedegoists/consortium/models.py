@@ -1,0 +1,87 @@
+"""The participants' models as files that can be used elsewhere."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fedegoists.experiments.training import Trials
+from fedegoists.federation import Federation
+from fedegoists.methods import Outcome
+
+__all__ = ["ChosenModel", "chosen_models", "preferred"]
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """The model that a participant's validation data prefers over all methods and seeds."""
+
+    participant: str
+    method: str
+    seed: str
+    round: int
+    tensors: Mapping[str, Tensor]
+    about: Mapping[str, Any]
+
+    def safetensors(self) -> bytes:
+        """Return the model as a file."""
+        from safetensors.torch import save
+
+        metadata = {"fedegoists": json.dumps(dict(self.about), sort_keys=True)}
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
+        content: bytes = save(tensors, metadata)
+        return content
+
+
+def preferred(
+    outcomes: Mapping[str, Outcome], federation: Federation
+) -> dict[str, tuple[str, int]]:
+    """Return by which method, and in which row, each participant's validation data is served best.
+
+    Who was never validated is left out.
+    """
+    best: dict[str, tuple[tuple[float, float], str, int]] = {}
+    for method, outcome in outcomes.items():
+        for k, name in enumerate(federation.participants):
+            participant = name.split("/", 1)[1]
+            score = outcome.best_score[k]
+            if score[0] > -math.inf and (participant not in best or score > best[participant][0]):
+                best[participant] = (score, method, k)
+    return {participant: (method, k) for participant, (_, method, k) in best.items()}
+
+
+def chosen_models(
+    outcomes: Mapping[str, Outcome], personal: Mapping[str, tuple[str, ...]], trials: Trials
+) -> list[ChosenModel]:
+    """Return everybody's preferred model; who was never validated has none.
+
+    Parameters
+    ----------
+    personal : mapping of str to tuple of str
+        Which parameters each method kept in the silos.
+    """
+    federation = trials.federation
+    models = []
+    for participant, (method, k) in preferred(outcomes, federation).items():
+        name = federation.participants[k]
+        vector = outcomes[method].best[k]
+        if personal[method]:
+            vector = federation.personal_model(name, vector, personal[method], f"{method}/best")
+        seed = name.split("/", 1)[0]
+        about = {
+            "participant": participant,
+            "method": method,
+            "seed": int(seed),
+            "round": outcomes[method].best_round[k],
+            "model": trials.defaults.model,
+            "options": dict(trials.options),
+            "task": federation.task.name,
+        }
+        tensors = {key: value.clone() for key, value in federation.schema.unflatten(vector).items()}
+        models.append(
+            ChosenModel(participant, method, seed, outcomes[method].best_round[k], tensors, about)
+        )
+    return models

@@ -1,0 +1,401 @@
+"""From data to decision to models: the stages of a run, each kept by what it depends on."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedegoists.benefit import BenefitEstimate, learn
+from fedegoists.coalitions import Formation, form
+from fedegoists.consortium.config import config_toml
+from fedegoists.consortium.gains import Gain, gains_over_local
+from fedegoists.consortium.models import chosen_models
+from fedegoists.consortium.names import file_names
+from fedegoists.consortium.settings import ConsortiumSettings, read_settings
+from fedegoists.consortium.stages import StageStore
+from fedegoists.errors import FileError
+from fedegoists.experiments.decisions import Decisions
+from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
+from fedegoists.experiments.summary import metrics_csv, summary_csv
+from fedegoists.experiments.training import (
+    Trials,
+    Wanted,
+    data_digest,
+    load_trainable,
+    method_of,
+    train_methods,
+)
+from fedegoists.federation import SimulatedFederation
+from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.interchange import csv_bytes
+from fedegoists.learning.data import SiloedData
+from fedegoists.learning.models import build_model
+from fedegoists.methods import Outcome
+
+__all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
+
+STAGES = ("data", "benefit", "formation", "training", "report")
+
+Progress = Callable[[str, str, int, int, str], None]
+"""Called with the stage, what is being done, how much is done, how much there is, and a remark."""
+
+
+@dataclass(frozen=True)
+class LearnedBenefit:
+    """Who benefits whom, as far as it is known.
+
+    Attributes
+    ----------
+    graph : BenefitGraph
+        The edges that count.
+    weights, spread : array, optional
+        All weights before the rule for edges, and their deviations over repeats; only where the
+        graph was learned.
+    """
+
+    graph: BenefitGraph
+    weights: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    spread: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    cost: Mapping[str, int] | None = None
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConsortiumRun:
+    """What came of a run.
+
+    Attributes
+    ----------
+    folder : Path
+        Where everything was written.
+    formation : Formation
+        The decision, with its certificate.
+    gains : list of Gain
+        What each participant gains against training alone.
+    outcomes : dict of Outcome by method
+        Everything measured; with a method that is only fine-tuned, also what it was tuned from.
+    """
+
+    folder: Path
+    settings: ConsortiumSettings
+    data: SiloedData
+    benefit: LearnedBenefit
+    formation: Formation
+    gains: list[Gain]
+    outcomes: dict[str, Outcome]
+    trials: Trials
+    seconds: dict[str, float]
+
+
+class Consortium:
+    """A consortium described in a file: learn who benefits whom, decide, train, report.
+
+    Examples
+    --------
+    >>> from fedegoists.consortium.settings import ConsortiumSettings
+    >>> consortium = Consortium(ConsortiumSettings(data={"source": "synthetic-weak"}))
+    >>> consortium.data.participants[:2]
+    ('v1', 'v2')
+    """
+
+    def __init__(self, settings: ConsortiumSettings) -> None:
+        self.settings = settings
+        training = settings.training
+        self.wanted = Wanted(
+            training.methods, training.settings, training.personal, training.timeout
+        )
+        self.data = load_trainable(
+            settings.data.source,
+            data_dir=settings.data.folder,
+            seed=settings.data.seed,
+            **settings.data.options,
+        )
+        self.competition = self._competition()
+        self.store = StageStore(Path(settings.output.folder))
+        self._digest = data_digest(self.data)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
+        """Read a consortium.toml; changes like ``training.seeds=5`` go before what it says."""
+        return cls(read_settings(path, changes))
+
+    def _competition(self) -> CompetitionGraph:
+        section, names = self.settings.competition, self.data.participants
+        if section.file is not None:
+            return CompetitionGraph.from_csv(section.file, names)
+        pairs = self.data.competition_pairs if section.published else section.pairs
+        return CompetitionGraph(pairs, names)
+
+    def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
+        """Learn who benefits whom, or read it."""
+        section = self.settings.benefit
+        if section.estimator == "file":
+            assert section.file is not None  # checked with the settings
+            return LearnedBenefit(BenefitGraph.from_csv(section.file, self.data.participants))
+        defaults = defaults_for(self.data)
+        given = section.model_dump(include={"repeats", "steps", "clip", "noise"})
+        chosen = {name: value for name, value in given.items() if value is not None}
+        estimator = None if section.estimator == "auto" else section.estimator
+        settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
+        # Competitors count where models are shown to others, and only there.
+        apart = self.competition.pairs if settings.estimator == "transfer" else ()
+        key = self.store.key("benefit", [self._digest, defaults.model, asdict(settings), apart])
+        known = self.store.read("benefit", key)
+        if known is None:
+            model = build_model(defaults.model, 0, **model_options(self.data))
+            federation = SimulatedFederation(self.data, model, device=self.settings.training.device)
+            report = progress or (lambda *_: None)
+            estimate = learn(
+                federation,
+                settings,
+                apart=apart,
+                progress=lambda what, done, total, loss: report(
+                    "benefit", what, done, total, f"loss {loss:.3f}"
+                ),
+            )
+            known = _plain(estimate)
+            self.store.write("benefit", key, known)
+        estimate = _estimate(known, self.data.participants)
+        graph = (
+            estimate.graph(section.threshold)
+            if section.threshold is not None
+            else estimate.graph(confidence=section.confidence)
+        )
+        return LearnedBenefit(
+            graph, estimate.weights, estimate.spread, known["cost"], tuple(known["failures"])
+        )
+
+    def form(self, benefit: LearnedBenefit) -> Formation:
+        """Decide who trains with whom."""
+        section = self.settings.formation
+        return form(
+            benefit.graph,
+            self.competition,
+            section.method,
+            seed=section.seed,
+            time_limit=section.time_limit,
+        )
+
+    def train(
+        self, formation: Formation, progress: Progress | None = None
+    ) -> tuple[Trials, dict[str, Outcome], Decisions]:
+        """Train with all methods in the coalitions; each is kept by what it depends on."""
+        training = self.settings.training
+        trials = Trials.simulated(
+            dict.fromkeys(range(training.seeds), self.data),
+            steps=training.steps,
+            device=training.device,
+        )
+        groups = [
+            tuple(f"{seed}/{name}" for name in group)
+            for seed in range(training.seeds)
+            for group in formation.coalitions
+        ]
+        edges = tuple(
+            (f"{seed}/{source}", f"{seed}/{target}", weight)
+            for seed in range(training.seeds)
+            for source, target, weight in formation.benefit.edges()
+        )
+        decisions = Decisions(groups, groups, edges)
+
+        def checkpoint(name: str) -> Path:
+            base = name.removesuffix("+ft")
+            method = method_of(base, self.wanted, trials, decisions)
+            inputs = [
+                self._digest,
+                asdict(trials.defaults),
+                repr(method),
+                None if base == "local" else groups,
+                training.seeds,
+                training.timeout,
+                trials.federation.device.type,
+            ]
+            return self.store.path(
+                "training", self.store.key("training", inputs), f"{name}.safetensors"
+            )
+
+        report = progress or (lambda *_: None)
+        outcomes = train_methods(
+            self.wanted,
+            trials,
+            decisions,
+            checkpoint,
+            (lambda name, done, total, out: report("training", name, done, total, _remark(out)),),
+        )
+        return trials, outcomes, decisions
+
+    def run(
+        self,
+        name: str | None = None,
+        *,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> ConsortiumRun:
+        """Go through all stages and write a run's folder.
+
+        Parameters
+        ----------
+        name : str, optional
+            The run's name; the consortium's by default.
+        resume : bool
+            Continue a run that was interrupted.
+        """
+        from fedegoists.consortium.report import write_report
+
+        name = name or self.settings.name
+        folder = self.store.folder / name
+        marker = folder / "run.json"
+        if marker.exists() and not resume and json.loads(read_text(marker))["state"] == "running":
+            raise FileError(
+                f"{folder} was interrupted; add --resume to go on, or use another --name"
+            )
+        write_bytes(marker, _state("running", STAGES[0], {}))
+        # It says who competes with whom, which is nobody else's business.
+        write_bytes(folder / "config.toml", config_toml(self.settings).encode(), private=True)
+        clock = _Clock(folder, marker)
+        with clock.stage("data"):
+            clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
+        with clock.stage("benefit"):
+            benefit = self.learn_benefit(progress)
+        with clock.stage("formation"):
+            formation = self.form(benefit)
+        write_all([(folder / "benefit.csv", benefit.graph.csv_bytes()), *_weights(folder, benefit)])
+        formation.certificate.save(folder / "certificate.json")
+        with clock.stage("training"):
+            trials, outcomes, decisions = self.train(formation, progress)
+        wanted = {method: outcomes[method] for method in self.wanted.methods}
+        for method, outcome in wanted.items():
+            for failure in sorted({str(failure) for _, failure in outcome.failures}):
+                clock.log(f"{method}: left out {failure}")
+        personal = {
+            method: method_of(method.removesuffix("+ft"), self.wanted, trials, decisions).personal
+            for method in wanted
+        }
+        gains = gains_over_local(wanted, trials.federation)
+        with clock.stage("report"):
+            models = chosen_models(wanted, personal, trials)
+            files = file_names(self.data.participants)
+            write_all(
+                [
+                    (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
+                    (folder / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
+                    (folder / "gains.csv", _gains_csv(gains)),
+                    *(
+                        (
+                            folder / "models" / f"{files[model.participant]}.safetensors",
+                            model.safetensors(),
+                        )
+                        for model in models
+                    ),
+                ]
+            )
+            result = ConsortiumRun(
+                folder,
+                self.settings,
+                self.data,
+                benefit,
+                formation,
+                gains,
+                outcomes,
+                trials,
+                clock.seconds,
+            )
+            write_report(result)
+        write_bytes(marker, _state("finished", "", clock.seconds))
+        return result
+
+
+class _Clock:
+    """Times the stages and writes the log."""
+
+    def __init__(self, folder: Path, marker: Path) -> None:
+        self.seconds: dict[str, float] = {}
+        self.marker = marker
+        self._path = folder / "log.txt"
+
+    def log(self, text: str) -> None:
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        except OSError as error:
+            raise FileError(f"{self._path}: cannot be written ({error.strerror})") from None
+
+    def stage(self, name: str) -> "_Stage":
+        return _Stage(self, name)
+
+
+class _Stage:
+    def __init__(self, clock: _Clock, name: str) -> None:
+        self.clock, self.name = clock, name
+
+    def __enter__(self) -> None:
+        self.began = time.perf_counter()
+        self.clock.log(f"{self.name}: begins")
+        write_bytes(self.clock.marker, _state("running", self.name, self.clock.seconds))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        seconds = time.perf_counter() - self.began
+        ended = "ended" if kind is None else f"stopped by {kind.__name__}"
+        self.clock.log(f"{self.name}: {ended} after {seconds:.1f} s")
+        self.clock.seconds[self.name] = seconds
+
+
+def _state(state: str, stage: str, seconds: Mapping[str, float]) -> bytes:
+    return (json.dumps({"state": state, "stage": stage, "seconds": dict(seconds)}) + "\n").encode()
+
+
+def _plain(estimate: BenefitEstimate) -> dict[str, Any]:
+    """Return an estimate as values for JSON."""
+    return {
+        "estimator": estimate.estimator,
+        "runs": estimate.runs.tolist(),
+        "gains": estimate.gains.tolist(),
+        "savings": estimate.savings.tolist(),
+        "cost": asdict(estimate.cost),
+        "failures": list(estimate.failures),
+        "absent": list(estimate.absent),
+    }
+
+
+def _estimate(known: Mapping[str, Any], participants: tuple[str, ...]) -> BenefitEstimate:
+    return BenefitEstimate(
+        participants,
+        known["estimator"],
+        np.array(known["runs"]),
+        np.array(known["gains"]),
+        np.array(known["savings"]),
+        absent=tuple(known["absent"]),
+    )
+
+
+def _remark(outcome: Outcome) -> str:
+    values = [row for row in outcome.rows[-400:] if row.split == "validation"]
+    if not values:
+        return ""
+    last = values[-1]
+    own = [row.value for row in values if (row.round, row.metric) == (last.round, last.metric)]
+    return f"{last.metric} {sum(own) / len(own):.3f}"
+
+
+def _weights(folder: Path, benefit: LearnedBenefit) -> list[tuple[Path, bytes]]:
+    if benefit.weights is None:
+        return []
+    names = benefit.graph.participants
+    rows = [
+        (source, target, repr(float(benefit.weights[j, i])))
+        for j, source in enumerate(names)
+        for i, target in enumerate(names)
+        if i != j
+    ]
+    return [(folder / "weights.csv", csv_bytes(("source", "target", "weight"), rows))]
+
+
+def _gains_csv(gains: Sequence[Gain]) -> bytes:
+    columns = ("method", "participant", "value", "alone", "gain", "low", "high")
+    return csv_bytes(columns, [tuple(asdict(gain).values()) for gain in gains])
