@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli import benefit, coalitions, learning
+from fedegoists.cli import benefit, coalitions, consortium, learning
 from fedegoists.cli.output import errors
 from fedegoists.errors import FedEgoistsError
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 coalitions.register(app)
 learning.register(app)
+consortium.register(app)
 benefit.register(app)
 
 

@@ -80,7 +80,6 @@ seeds = 3       # trials with other initial models and batches
 # steps = 2000  # training steps; a default that suits the data
 # personal = ["output."] # parameters that never leave a silo
 device = "cpu"  # or cuda
-# timeout = 60  # seconds a silo has to answer before a round goes on without it
 
 # [training.settings.fedprox] # settings of a method
 # mu = 0.1

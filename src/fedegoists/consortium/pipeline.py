@@ -107,9 +107,7 @@ class Consortium:
     def __init__(self, settings: ConsortiumSettings) -> None:
         self.settings = settings
         training = settings.training
-        self.wanted = Wanted(
-            training.methods, training.settings, training.personal, training.timeout
-        )
+        self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.data = load_trainable(
             settings.data.source,
             data_dir=settings.data.folder,
@@ -213,7 +211,6 @@ class Consortium:
                 repr(method),
                 None if base == "local" else groups,
                 training.seeds,
-                training.timeout,
                 trials.federation.device.type,
             ]
             return self.store.path(

@@ -107,9 +107,10 @@ class TrainingSection(_Section):
     steps: int | None = Field(
         default=None, ge=1, description="training steps; suits the data if left out"
     )
-    personal: tuple[str, ...] = Field(default=(), description="parameters that never leave a silo")
+    personal: tuple[str, ...] | None = Field(
+        default=None, description="parameters that never leave a silo"
+    )
     device: str = "cpu"
-    timeout: float | None = Field(default=None, gt=0, description="seconds a silo has to answer")
 
 
 class OutputSection(_Section):

@@ -132,10 +132,13 @@ def train_methods(
         What is there of an earlier run is continued.
     """
     defaults = trials.defaults
+    alone: list[tuple[str, ...]] = [(name,) for name in trials.federation.participants]
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
         method = method_of(name, wanted, trials, decisions)
         coalitions = decisions.final if name == "fedegoists" else decisions.baseline
+        if name == "local":
+            coalitions = alone  # so that what it gives can be kept whatever is decided
         outcomes[name] = run(
             method,
             trials.federation,
@@ -152,7 +155,7 @@ def train_methods(
             outcomes[tuned] = run(
                 Local(defaults.tune, method.personal, alias=tuned),
                 trials.federation,
-                coalitions,
+                alone,
                 outcomes[name].best,
                 rounds=defaults.tune_rounds,
                 seed=1,
