@@ -12,6 +12,8 @@ Examples
 True
 """
 
+from typing import TYPE_CHECKING, Any
+
 from fedegoists.coalitions import (
     Certificate,
     CoreAudit,
@@ -28,14 +30,18 @@ from fedegoists.coalitions import (
     verify,
     what_if,
 )
-from fedegoists.errors import FedEgoistsError
+from fedegoists.errors import FedEgoistsError, MissingDependencyError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
 from fedegoists.version import __version__
+
+if TYPE_CHECKING:
+    from fedegoists.consortium import Consortium
 
 __all__ = [
     "BenefitGraph",
     "Certificate",
     "CompetitionGraph",
+    "Consortium",
     "CoreAudit",
     "Explanation",
     "FedEgoistsError",
@@ -53,3 +59,16 @@ __all__ = [
     "verify",
     "what_if",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs the extra ``train`` only when it is asked for."""
+    if name != "Consortium":
+        raise AttributeError(f"module 'fedegoists' has no attribute {name!r}")
+    try:
+        from fedegoists.consortium import Consortium
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Consortium needs {error.name}: pip install 'fedegoists[train]'"
+        ) from None
+    return Consortium

@@ -136,3 +136,17 @@ def test_the_commands(tmp_path, monkeypatch):
     listed = runner.invoke(app, ["runs"])
     assert "first" in listed.output
     assert "finished" in listed.output
+
+
+def test_the_consortium_is_at_the_top_without_loading_torch_for_others():
+    import subprocess
+    import sys
+
+    import fedegoists
+
+    assert fedegoists.Consortium is Consortium
+    with pytest.raises(AttributeError, match="no attribute 'Conspiracy'"):
+        _ = fedegoists.Conspiracy
+    code = "import sys, fedegoists; print('torch' in sys.modules)"
+    seen = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert seen.stdout.strip() == "False"
