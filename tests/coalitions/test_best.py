@@ -390,3 +390,46 @@ def test_the_partition_is_in_terms_of_names():
     formation = form(*random_graphs(10, 0.6, 0.2, seed=4))
     groups = as_positions(formation.coalitions, formation.participants)
     assert sorted(i for group in groups for i in group) == list(range(10))
+
+
+def test_weights_that_vanish_beside_a_useless_one_still_count():
+    """0 would give 1 more than anything, but needs 3, who competes with 1."""
+    n, huge, tiny = 16, 1e300, 1e-30
+    rng = np.random.default_rng(1)
+    weights = np.where(rng.random((n, n)) < 0.4, rng.random((n, n)) * tiny, 0.0)
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu(rng.random((n, n)) < 0.2, 1)
+    weights[:, 0] = 0
+    weights[3, 0] = weights[0, 3] = tiny
+    weights[0, 1] = huge
+    rivals[0, 1] = rivals[0, 3] = False
+    rivals[1, 3] = True
+    competition = CompetitionGraph.from_numpy(rivals | rivals.T)
+    formation = form(BenefitGraph(weights), competition)
+    plain = np.where(weights == huge, tiny, weights) / tiny
+    expected = form(BenefitGraph(plain), competition)
+    assert expected.optimal
+    assert formation.welfare == pytest.approx(expected.welfare * tiny)
+    assert formation.upper_bound >= formation.welfare
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_listing_rests_on_its_prices_however_good_the_bound(seed):
+    """A start that can be improved, and a bound from elsewhere that is nearly tight."""
+    from fedegoists.coalitions.generation import Generation
+    from fedegoists.coalitions.standing import Standing, welfare_of
+
+    n = 16
+    rng = np.random.default_rng(seed)
+    weights = np.where(rng.random((n, n)) < 0.5, rng.random((n, n)), 0.0)
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu(rng.random((n, n)) < 0.3, 1)
+    rivals |= rivals.T
+    deadline = time.perf_counter() + 60
+    alone = [[i] for i in range(n)]
+    best = best_partition(weights, rivals, [alone], seconds=30, deadline=deadline, seed=0)
+    assert best.optimal
+    value = welfare_of(weights, best.partition)
+    standing = Standing(weights, alone, value * 1.0001)
+    Generation(weights, weights > 0, rivals, standing, Effort(30, deadline), seed=0)._list(20_000)
+    assert not standing.optimal or standing.value == pytest.approx(value)

@@ -112,3 +112,16 @@ def test_a_goal_needs_method_best():
         form(*example(), "stable", objective="fair")
     with pytest.raises(SettingsError, match="unknown objective 'profit'; objectives are welfare"):
         form(*example(), objective="profit")
+
+
+def test_fair_is_proven_and_right_beside_a_huge_benefit():
+    """a and b give each other far more than anybody else; still nobody needs to be alone."""
+    names = ["a", "b", "c", "d"]
+    for huge in (10.0, 1e10):
+        edges = [("a", "b", huge), ("b", "a", huge)]
+        edges += [(x, y, 1.5) for x, y in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b"))]
+        benefit = BenefitGraph.from_edges(edges, names)
+        rivals = CompetitionGraph([("c", "d"), ("a", "d"), ("b", "c")], names)
+        formation = form(benefit, rivals, objective="fair")
+        assert formation.coalitions == (("a", "c"), ("b", "d"))
+        assert formation.best_by_objective

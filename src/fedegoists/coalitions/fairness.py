@@ -33,7 +33,7 @@ SECONDS_PER_SET = 1e-7
 """What looking at a set of a few participants counts as work."""
 
 SAME = 1e-9
-"""Utilities that differ by no more than this part of the largest are taken as equal."""
+"""Utilities that differ by no more than this part of them are taken as equal."""
 
 
 def utilities(weights: Floats, partition: Sequence[Sequence[int]]) -> Floats:
@@ -48,8 +48,7 @@ def utilities(weights: Floats, partition: Sequence[Sequence[int]]) -> Floats:
 def fairer(one: Floats, other: Floats) -> bool:
     """Whether the first utilities are fairer than the second."""
     a, b = np.sort(one), np.sort(other)
-    tolerance = SAME * max(a.max(initial=0.0), b.max(initial=0.0))
-    different = np.flatnonzero(np.abs(a - b) > tolerance)
+    different = np.flatnonzero(np.abs(a - b) > SAME * np.maximum(a, b))
     return bool(len(different)) and bool(a[different[0]] > b[different[0]])
 
 
@@ -115,7 +114,6 @@ def _choose(
     cp_model = load_solver()
     n = len(weights)
     got = [weights[np.ix_(group, group)].sum(axis=0) for group in groups]
-    tolerance = SAME * max((float(g.max()) for g in got), default=0.0)
     model = cp_model.CpModel()
     taken = [model.new_bool_var(f"x{k}") for k in range(len(groups))]
     alone = [model.new_bool_var(f"alone{i}") for i in range(n)]
@@ -135,7 +133,9 @@ def _choose(
     while fixed < n:
         # The next one from below in the best partition known; can it be put above its level?
         level = float(np.sort(utilities(weights, best))[fixed])
-        count = up_to(level + tolerance)
+        count = up_to(level * (1 + SAME))
+        # The best partition known has no more below the level, so the fairest has not either.
+        model.add(up_to(level * (1 - SAME) if level > 0 else -1.0) <= fixed)
         model.minimize(count)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -154,7 +154,6 @@ def _choose(
             return best, False
         least = round(solver.objective_value)
         if least > fixed:
-            model.add(up_to(level - tolerance) <= fixed)
             model.add(count <= least)
             fixed = least
         elif not improved:

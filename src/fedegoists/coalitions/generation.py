@@ -275,8 +275,10 @@ class Generation:
         """List all coalitions that a better partition could use, and choose; False if too many."""
         standing = self._standing
         self._listed_at = standing.upper_bound - standing.value
-        # A partition with a coalition that is below its prices by more than the gap is not better.
-        threshold = -self._listed_at * (1 + 1e-6) - 2e-9 * standing.upper_bound
+        # No partition is worth more than all prices together, less what its coalitions are below
+        # theirs. The bound may be lower than these prices, and says nothing about them.
+        total = math.fsum(self._inner.tolist())
+        threshold = -(total - standing.value) * (1 + 1e-6) - 2e-9 * total
         self._set_prices(self._inner)
         # Setting up the choice takes time that nothing can interrupt.
         most = int(min(most, self._effort.seconds_left / SECONDS_PER_LISTED))

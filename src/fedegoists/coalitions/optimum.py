@@ -22,7 +22,7 @@ from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.enumeration import Enumeration, as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.reduction import competing_groups, components, restricted
 from fedegoists.coalitions.solvers import load_solver
-from fedegoists.coalitions.standing import Standing, welfare_of
+from fedegoists.coalitions.standing import TOLERANCE, Standing, welfare_of
 
 __all__ = [
     "Optimum",
@@ -176,23 +176,29 @@ class _Part:
             self._competition = self._competition | (columns.T @ columns == 0)
         self._keep = restricted(keep, component)
         self._participation = participation
-        usable = np.where(self._competition, 0.0, weights[inside])
+        self._given = weights[inside]
+        usable = np.where(self._competition, 0.0, self._given)
         best = max(
             (restricted(start, component) for start in starts),
             key=lambda start: self._start_value(usable, start),
         )
-        self._stand(usable, best, 0)
+        self._stand(best)
 
     def _start_value(self, weights: Floats, start: list[list[int]]) -> tuple[int, float]:
         together = sum(len(group) for group in start if len(group) > 1)
         return together if self._participation else 0, welfare_of(weights, start)
 
-    def _stand(self, weights: Floats, partition: list[list[int]], exponent: int) -> None:
-        """Scale by a power of two, which is exact, so that the largest weight is about one."""
-        _, largest = math.frexp(float(weights.max(initial=0.0)))
-        self._weights = np.ldexp(weights, -largest)
-        self._edges = weights > 0
-        self._exponent = exponent + largest
+    def _stand(self, partition: list[list[int]]) -> None:
+        """Scale by a power of two, so that the largest weight is about one.
+
+        That is exact but for weights so small beside the largest that they vanish; what these are
+        worth together is kept, so that nothing is claimed about it.
+        """
+        usable = np.where(self._competition, 0.0, self._given)
+        _, self._exponent = math.frexp(float(usable.max(initial=0.0)))
+        self._weights = np.ldexp(usable, -self._exponent)
+        self._lost = math.fsum((usable - np.ldexp(self._weights, self._exponent)).ravel().tolist())
+        self._edges = usable > 0
         bound = quick_upper_bound(self._weights, self._competition)
         self._bonus = 2.0 * bound if self._participation else 0.0
         self._standing = Standing(
@@ -235,11 +241,10 @@ class _Part:
             # such pairs the numbers that matter are rounded less, and the bound may meet the value.
             pairs = self._weights + self._weights.T
             hopeless = (pairs > self._standing.upper_bound * (1 + 1e-9)) & ~self._competition
-            if self._standing.optimal or effort.over or not hopeless.any():
+            if self.optimal or effort.over or not hopeless.any():
                 return
             self._competition = self._competition | hopeless
-            usable = np.where(self._competition, 0.0, self._weights)
-            self._stand(usable, self._standing.partition, self._exponent)
+            self._stand(self._standing.partition)
 
     @property
     def partition(self) -> list[list[int]]:
@@ -254,14 +259,14 @@ class _Part:
     @property
     def upper_bound(self) -> float:
         """What no partition exceeds."""
-        if self._standing.optimal:
+        if self.optimal:
             return self.value
-        return math.ldexp(self._standing.upper_bound, self._exponent)
+        return math.ldexp(self._standing.upper_bound, self._exponent) + max(self._lost, 0.0)
 
     @property
     def optimal(self) -> bool:
         """Whether the two meet."""
-        return self._standing.optimal
+        return self._standing.optimal and self._lost <= TOLERANCE * self.value
 
 
 def quick_upper_bound(weights: Floats, competition: Bools) -> float:
