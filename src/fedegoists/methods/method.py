@@ -232,7 +232,11 @@ class MethodSettings:
         seed: int,  # noqa: ARG002
     ) -> State:
         """Return the state before the first round."""
-        return State(0, {"parameters": initial})
+        return State(0, {"parameters": initial, **self.beginning(initial)})
+
+    def beginning(self, initial: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - most need none
+        """Return what the state holds besides the models."""
+        return {}
 
     def shared_size(self, federation: Federation) -> int:
         """Return how many numbers travel when a model does."""

@@ -46,15 +46,9 @@ class PFedGraph(MethodSettings):
         "ICML 2023",
     )
 
-    def start(
-        self,
-        federation: Federation,  # noqa: ARG002 - nothing to ask
-        coalitions: Coalitions,  # noqa: ARG002
-        initial: Tensor,
-        seed: int,  # noqa: ARG002
-    ) -> State:
-        """Return the state before the first round."""
-        return State(0, {"parameters": initial, "initial": initial})
+    def beginning(self, initial: Tensor) -> dict[str, Tensor]:
+        """Return the initial model, from which updates are counted."""
+        return {"initial": initial}
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int

@@ -52,15 +52,9 @@ class PFedMe(MethodSettings):
         "NeurIPS 2020",
     )
 
-    def start(
-        self,
-        federation: Federation,  # noqa: ARG002 - nothing to ask
-        coalitions: Coalitions,  # noqa: ARG002
-        initial: Tensor,
-        seed: int,  # noqa: ARG002
-    ) -> State:
-        """Return the state before the first round: θ and w are the initial model."""
-        return State(0, {"parameters": initial, "shared": initial})
+    def beginning(self, initial: Tensor) -> dict[str, Tensor]:
+        """Return w, which is the initial model, as θ is."""
+        return {"shared": initial}
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int

@@ -48,24 +48,10 @@ class Scaffold(MethodSettings):
         "ICML 2020",
     )
 
-    def start(
-        self,
-        federation: Federation,  # noqa: ARG002 - nothing to ask
-        coalitions: Coalitions,  # noqa: ARG002
-        initial: Tensor,
-        seed: int,  # noqa: ARG002
-    ) -> State:
-        """Return the state before the first round: all control variates are zero."""
+    def beginning(self, initial: Tensor) -> dict[str, Tensor]:
+        """Return control variates of zero, and that nobody's samples are known yet."""
         zeros = torch.zeros_like(initial)
-        return State(
-            0,
-            {
-                "parameters": initial,
-                "control": zeros,
-                "shared_control": zeros,
-                "samples": zeros[:, 0],
-            },
-        )
+        return {"control": zeros, "shared_control": zeros, "samples": zeros[:, 0]}
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
