@@ -19,8 +19,8 @@ __all__ = ["SiloMemory"]
 
 
 @lru_cache(maxsize=64)
-def _places(schema: ParameterSchema, prefixes: Sequence[str]) -> Tensor:
-    return schema.mask(prefixes).nonzero()[:, 0]
+def _places(schema: ParameterSchema, prefixes: Sequence[str], device: torch.device) -> Tensor:
+    return schema.mask(prefixes).nonzero()[:, 0].to(device)
 
 
 class SiloMemory:
@@ -70,13 +70,15 @@ class SiloMemory:
         With ``personal_momentum`` it goes on from the slot's last step; without, it is a first one.
         """
         places = self._personal(payload, gradient)
-        speed = gradient[places] + payload.get("personal_decay", 0.0) * parameters[places]
+        here = parameters[places]
+        speed = gradient[places] + payload.get("personal_decay", 0.0) * here
         if payload.get("personal_momentum") and payload["slot"] in self._speeds:
             speed = speed + payload["personal_momentum"] * self._speeds[payload["slot"]]
-        moved = parameters[places] - payload["personal_rate"] * speed
-        if bool(torch.isfinite(moved).all()):
-            self.slots[payload["slot"]] = moved
-            self._speeds[payload["slot"]] = speed
+        moved = here - payload["personal_rate"] * speed
+        # A step into what is no number is not taken; decided on the device, without waiting for it.
+        fine = torch.isfinite(moved).all()
+        self.slots[payload["slot"]] = torch.where(fine, moved, here)
+        self._speeds[payload["slot"]] = torch.where(fine, speed, 0.0)
 
     def keep(self, slot: str, source: str | None) -> None:
         """Copy another slot to this one, or empty it."""
@@ -86,4 +88,4 @@ class SiloMemory:
             self.slots.pop(slot, None)
 
     def _personal(self, payload: Payload, like: Tensor) -> Tensor:
-        return _places(self._schema, tuple(payload["personal"])).to(like.device)
+        return _places(self._schema, tuple(payload["personal"]), like.device)

@@ -4,6 +4,7 @@ import math
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -485,6 +486,7 @@ def _silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict[str, 
 def _tensor(arrays: list[np.ndarray[Any, Any]]) -> Tensor:
     """Return arrays one after the other as a tensor; a single one without a copy."""
     array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    if not array.flags.writeable:
-        array = array.view()
-    return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
+    with warnings.catch_warnings():
+        # Tensors cannot be read-only, as the samples are; nothing here writes to them.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
