@@ -10,7 +10,7 @@ import torch
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, LocalTerms, TrainSettings, WithTimeout
-from fedegoists.federation.batches import batch_at, batch_plan, stream_seed
+from fedegoists.federation.batches import batch_at, batch_plan, share_of, stream_seed
 from fedegoists.federation.operations import learning_rates
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from tests.silos import MODELS, SIZES, federation, initial, silos
@@ -53,6 +53,7 @@ def call(model, execution, operation, rows=0, **payload):
         ("loss_and_gradient", {"batch_size": 32, "seed": 3, "step": 2, "rows": 3}),
         ("loss_and_gradient", {"split": "validation"}),
         ("evaluate", {"split": "test"}),
+        ("evaluate", {"split": "validation", "rows": 3, "share": 0.5, "step": 1, "seed": 3}),
     ],
 )
 def test_looped_equals_stacked_on_every_model(model, operation, payload):
@@ -72,6 +73,29 @@ def test_looped_equals_stacked_on_every_model(model, operation, payload):
                 torch.testing.assert_close(value, other[key], rtol=1e-3, atol=3e-4)
             else:
                 assert value == pytest.approx(other[key], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("operation", "key"), [("loss_and_gradient", "loss"), ("evaluate", "loss")]
+)
+def test_more_models_than_fit_at_once_go_through_one_after_the_other(monkeypatch, operation, key):
+    payload = {"rows": 4, "split": "validation"}
+    whole = call("mlp", "stacked", operation, **payload)
+    monkeypatch.setattr("fedegoists.federation.stacked.PER_PASS", 16)
+    monkeypatch.setattr("fedegoists.federation.stacked.EVALUATED", 7)
+    parts = call("mlp", "stacked", operation, **payload)
+    for name, one in whole.items():
+        assert one[key] == pytest.approx(parts[name][key], rel=1e-5)
+        if "gradient" in one:
+            torch.testing.assert_close(one["gradient"], parts[name]["gradient"])
+
+
+@pytest.mark.parametrize("size", range(2, 18))
+def test_two_halves_have_no_sample_in_common(size):
+    half = share_of(size, 0.5, None)
+    first, second = (set(batch_at(size, half, step, seed=3)) for step in (0, 1))
+    assert len(first) == len(second) == size // 2
+    assert not first & second
 
 
 def test_training_is_momentum_descent_worked_out_in_numpy():

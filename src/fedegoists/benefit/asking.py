@@ -88,21 +88,16 @@ class Asking:
                     self._count(self.passes, name, reply["samples"] * rows.shape[2])
         return gradients, losses, answered
 
-    def evaluate(self, rows: Tensor, split: str) -> Tensor:
-        """Return the losses of (trials, participants, rows, parameters); NaN where a silo failed.
-
-        All rows go out together; where an engine takes one model a call, they follow one another.
-        """
+    def losses(self, rows: Tensor, **payload: Any) -> Tensor:
+        """Return losses of (trials, participants, rows, parameters); NaN where a silo failed."""
         losses = torch.full(rows.shape[:3], torch.nan)
-        self.rounds -= rows.shape[2] - 1
-        for row in range(rows.shape[2]):
-            replies = self._call("evaluate", rows[:, :, row], {"split": split})
-            for trial, names in enumerate(self.names):
-                for k, name in enumerate(names):
-                    reply = replies[name]
-                    if not isinstance(reply, Failure):
-                        losses[trial, k, row] = reply["loss"]
-                        self._count(self.sent, name, 8)
+        replies = self._call("evaluate", rows, payload)
+        for trial, names in enumerate(self.names):
+            for k, name in enumerate(names):
+                reply = replies[name]
+                if not isinstance(reply, Failure):
+                    losses[trial, k] = torch.tensor(reply["loss"])
+                    self._count(self.sent, name, 8 * rows.shape[2])  # the scores come with them
         return losses
 
     def trained(self, rows: Tensor, **payload: Any) -> tuple[Tensor, Tensor]:

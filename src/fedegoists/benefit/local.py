@@ -80,19 +80,19 @@ def transfer(
         sources_and_start = torch.cat([models[:, repeat], start], 1)[:, None, :, None]
         for half in range(HALVES):
             seen = half_of(repeat, half, settings)
-            _, alone, known = asking.gradients(own[:, :, 0], **seen)
+            alone = asking.losses(own[:, :, 0], **seen)
             for sources in torch.split(torch.arange(n + 1), together):
                 hidden = rivals[:, :, sources]
                 others = torch.where(
                     hidden[..., None, None].to(own.device), own, sources_and_start[:, :, sources]
                 )
                 rows = (own + fractions * (others - own)).flatten(2, 3)
-                _, losses, answered = asking.gradients(rows, **seen)
-                parts = 1 - losses / alone.clamp_min(TINY)
+                losses = asking.losses(rows, **seen)
+                parts = (1 - losses / alone.clamp_min(TINY)).nan_to_num(nan=0.0)
                 parts = parts.reshape(trials, n, len(sources), len(FRACTIONS))
-                parts *= (known & answered)[:, :, None, None] * ~hidden[..., None]
+                parts *= ~hidden[..., None]
                 saved[:, repeat, half, :, sources] = parts
-        progress("transfer", repeat + 1, settings.repeats, alone.mean().item())
+        progress("transfer", repeat + 1, settings.repeats, alone.nanmean().item())
     tau = settings.softness
     with_others, with_start = saved[..., :n, :], saved[..., n:, :]
     choices = torch.cat([torch.zeros_like(with_others[..., :1]), with_others], -1)

@@ -218,8 +218,8 @@ def _run(
         models -= rate * speeds
         if step + 1 in marks:
             rows = models[:, asked]
-            validation = asking.evaluate(rows, "validation")
-            judged = asking.evaluate(rows, settings.split)
+            validation = asking.losses(rows, split="validation")
+            judged = asking.losses(rows, split=settings.split)
             better = validation < best
             best = torch.where(better, validation, best)
             chosen = torch.where(better, judged, chosen)

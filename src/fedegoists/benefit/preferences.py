@@ -87,9 +87,9 @@ def pair_gains(asking: Asking, front: ParetoFront, settings: LearnSettings) -> T
         for repeat in range(settings.repeats):
             for half in range(HALVES):
                 seen = half_of(repeat, half, settings)
-                _, losses, answered = asking.gradients(models[:, repeat], **seen)
+                losses = asking.losses(models[:, repeat], **seen)
                 parts = 1 - losses[..., 1:] / losses[..., :1].clamp_min(TINY)
-                gains[:, repeat, half, :, sources] = parts * answered[:, :, None]
+                gains[:, repeat, half, :, sources] = parts.nan_to_num(nan=0.0)
     return gains
 
 

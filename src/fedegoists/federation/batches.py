@@ -49,8 +49,11 @@ def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDA
 
 
 def share_of(size: int, share: float | None, batch_size: int | None) -> int | None:
-    """Return how many of `size` samples a batch has: a share of them, where one is given."""
-    return batch_size if share is None else max(1, round(share * size))
+    """Return how many of `size` samples a batch has: a share of them, where one is given.
+
+    Rounded down, so that two halves of an odd number have no sample in common.
+    """
+    return batch_size if share is None else max(1, int(share * size))
 
 
 @lru_cache(maxsize=1024)

@@ -139,7 +139,7 @@ def accepted(
         elif key == "loss":
             wrong = _wrong_losses(value, shape)
         elif key == "score":
-            wrong = None if isinstance(value, float) else ("error", repr(value)[:50])
+            wrong = _wrong_scores(value, shape)
         elif key == "direction":
             wrong = _wrong_vector(value, tuple(value.shape) if isinstance(value, Tensor) else ())
         elif key == "labels":
@@ -175,6 +175,16 @@ def _wrong_losses(value: object, shape: tuple[int, ...]) -> tuple[str, str] | No
         return "not finite", ""
     if isinstance(value, list) != (len(shape) == 2) or len(losses) != math.prod(shape[:-1]):
         return "wrong shape", f"{len(losses)} losses"
+    return None
+
+
+def _wrong_scores(value: object, shape: tuple[int, ...]) -> tuple[str, str] | None:
+    """Scores may be no numbers, as the AUC of a single class is."""
+    scores = value if isinstance(value, list) else [value]
+    if not all(isinstance(score, float) for score in scores):
+        return "error", repr(value)[:50]
+    if isinstance(value, list) != (len(shape) == 2) or len(scores) != math.prod(shape[:-1]):
+        return "wrong shape", f"{len(scores)} scores"
     return None
 
 

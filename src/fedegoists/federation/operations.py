@@ -355,12 +355,21 @@ def evaluate(
     parameters: Tensor,
     silo: Silo,
     split: str,
+    *,
+    share: float | None = None,
+    step: int = 0,
+    seed: int = 0,
 ) -> tuple[float, float, int]:
-    """Return mean loss, metric and number of samples on a split."""
+    """Return mean loss, metric and number of samples on a split, or on a share drawn from it."""
     values = schema.unflatten(parameters)
+    positions = silo.splits[split]
+    if share is not None:
+        count = share_of(len(positions), share, None)
+        drawn = torch.from_numpy(batch_at(len(positions), count, step, seed))
+        positions = positions[drawn.to(positions.device)]
     outputs, targets = [], []
-    for positions in torch.split(silo.splits[split], CHUNK):
-        inputs, target = silo.batch(positions)
+    for part in torch.split(positions, CHUNK):
+        inputs, target = silo.batch(part)
         outputs.append(functional_call(model, values, inputs))
         targets.append(target)
     output, target = torch.cat(outputs), torch.cat(targets)

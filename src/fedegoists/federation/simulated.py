@@ -178,8 +178,8 @@ class SimulatedFederation:
             return payload
         memory = self._memories[participant]
         parameters = memory.fill(self._checked(payload["parameters"]), payload)
-        if parameters.ndim > 1 and operation != "loss_and_gradient":
-            raise SettingsError(f"{operation} takes one vector of parameters")
+        if parameters.ndim > 1 and operation == "train":
+            raise SettingsError("train takes one vector of parameters")
         prepared = {**payload, "parameters": parameters}
         terms = payload.get("terms")
         if terms is not None:
@@ -230,8 +230,23 @@ class SimulatedFederation:
                 trained.parameters, trained.anchor, trained.loss, silo, payload["settings"]
             )
         if operation == "evaluate":
-            loss, score, samples = operations.evaluate(*common, payload["split"])
-            return {"loss": loss, "score": score, "samples": samples}
+            rows = parameters.reshape(-1, self._schema.size)
+            return _evaluate_reply(
+                [
+                    operations.evaluate(
+                        self._model,
+                        self._schema,
+                        self._task,
+                        row,
+                        silo,
+                        payload["split"],
+                        **_share_options(payload),
+                        seed=_seed(payload, participant),
+                    )
+                    for row in rows
+                ],
+                payload,
+            )
         losses, gradients = operations.loss_and_gradient(
             self._model,
             self._schema,
@@ -287,14 +302,14 @@ class SimulatedFederation:
                 )
                 start = stop
             return replies
-        parameters = torch.stack([p["parameters"] for p in payloads.values()])
         if operation == "evaluate":
-            results = stack.evaluate(parameters, first["split"])
+            matrices = [p["parameters"].reshape(-1, self._schema.size) for p in payloads.values()]
+            results = stack.evaluate(matrices, first["split"], **_share_options(first), seeds=seeds)
             return {
-                name: accepted(operation, name, reply, _shape(first))
-                for name, (loss, score, samples) in zip(names, results, strict=True)
-                for reply in [{"loss": loss, "score": score, "samples": samples}]
+                name: accepted(operation, name, _evaluate_reply(one, payload), _shape(payload))
+                for (name, payload), one in zip(payloads.items(), results, strict=True)
             }
+        parameters = torch.stack([p["parameters"] for p in payloads.values()])
         trained = stack.train(
             parameters,
             first["settings"],
@@ -391,6 +406,18 @@ def _seed(payload: Payload, participant: str) -> int:
 def _batch_options(payload: Payload) -> dict[str, Any]:
     keys = ("split", "batch_size", "share", "step", "augment", "clip", "noise")
     return {key: payload[key] for key in keys if key in payload}
+
+
+def _share_options(payload: Payload) -> dict[str, Any]:
+    return {key: payload[key] for key in ("share", "step") if key in payload}
+
+
+def _evaluate_reply(results: list[tuple[float, float, int]], payload: Payload) -> Reply:
+    """Return losses and scores as numbers for one model, and as lists for several."""
+    losses, scores, samples = (list(column) for column in zip(*results, strict=True))
+    if payload["parameters"].ndim == 1:
+        return {"loss": losses[0], "score": scores[0], "samples": samples[0]}
+    return {"loss": losses, "score": scores, "samples": samples[0]}
 
 
 def _train_reply(

@@ -1,6 +1,6 @@
 """The operations of many silos at once: one pass of `vmap`, replayed as a CUDA graph on a GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from fedegoists.federation.batches import (
     stream_seed,
 )
 from fedegoists.federation.operations import (
-    CHUNK,
     TINY,
     LocalTerms,
     Silo,
@@ -182,7 +181,15 @@ class StackedSilos:
                 draws[k, : len(batch)] = augmentation_draws(batch.shape, stream_seed(seed, step))
             state["draws"] = draws.to(device)[rows]
         kind = ("loss_and_gradient", clip)
-        state = self._repeated(kind, lambda s: self._measure(s, clip), state, 1)
+        most = max(1, PER_PASS // plan.shape[-1])
+        passes = [
+            self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
+            for part in _divided(state, most)
+        ]
+        if len(passes) > 1:
+            state = {name: torch.cat([done[name] for done in passes]) for name in state}
+        else:
+            state = passes[0]
         gradients = list(torch.split(state["gradients"], counts))
         if clip is not None and noise:
             for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
@@ -228,26 +235,50 @@ class StackedSilos:
         return pair
 
     @torch.no_grad()
-    def evaluate(self, parameters: Tensor, split: str) -> list[tuple[float, float, int]]:
-        """Return mean loss, metric and number of samples of every silo."""
+    def evaluate(
+        self,
+        parameters: Sequence[Tensor],
+        split: str,
+        *,
+        share: float | None = None,
+        step: int = 0,
+        seeds: Sequence[int] = (),
+    ) -> list[list[tuple[float, float, int]]]:
+        """Return mean loss, metric and number of samples at each row of every silo's matrix."""
 
         def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
             out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
             return out
 
-        rows = self._positions[split]
-        plan, _ = _padded([own[None] for own in rows])
-        positions = plan[:, 0].to(parameters.device)
-        parts = []
-        for chunk in torch.split(positions, max(CHUNK // 4, CHUNK * 10 // len(rows)), 1):
-            inputs, _ = self._silos[0].batch(chunk)
-            parts.append(vmap(outputs_of)(parameters, inputs))
-        outputs = torch.cat(parts, 1)
+        chosen = self._positions[split]
+        if share is not None:
+            chosen = [
+                own[batch_at(len(own), share_of(len(own), share, None), step, seed)]
+                for own, seed in zip(chosen, seeds, strict=True)
+            ]
+        counts = [len(rows) for rows in parameters]
+        together = torch.cat(list(parameters))
+        plan, _ = _padded([own[None] for own in chosen])
+        positions = plan[:, 0].to(together.device)
+        silo_of = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+        silo_of = silo_of.to(together.device)
+        models = []
+        for rows in torch.split(torch.arange(len(together)), PER_PASS // EVALUATED):
+            columns = torch.split(positions[silo_of[rows]], EVALUATED, 1)
+            inputs = (self._silos[0].batch(some)[0] for some in columns)
+            models.append(torch.cat([vmap(outputs_of)(together[rows], x) for x in inputs], 1))
+        # The rest is little work in many small steps, which a GPU would be slow at.
+        outputs = torch.cat(models).cpu()
+        targets = self._silos[0].targets[positions].cpu()
         results = []
-        for k, silo in enumerate(self._silos):
-            output, target = outputs[k, : len(rows[k])], silo.targets[silo.splits[split]]
-            loss, score = self._task.loss(output, target).item(), self._task.score(output, target)
-            results.append((loss, score, len(rows[k])))
+        for own, rows, target in zip(chosen, torch.split(outputs, counts), targets, strict=True):
+            size, target = len(own), target[: len(own)]
+            results.append(
+                [
+                    (self._task.loss(row, target).item(), self._task.score(row, target), size)
+                    for row in rows[:, :size]
+                ]
+            )
         return results
 
     def _repeated(
@@ -269,6 +300,12 @@ class StackedSilos:
             self._captured[key] = _Captured(function, state)
         return self._captured[key].replay(state, times)
 
+
+PER_PASS = 32_768
+"""Samples, counted once for each model, that go through networks at once; more need much memory."""
+
+EVALUATED = 256
+"""Samples of each silo among them in an evaluation."""
 
 MOST_CAPTURED = 4
 """Captured steps hold memory; a method uses three at most."""
@@ -342,6 +379,12 @@ def _cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
     product = (rows * targets).sum(1, keepdim=True)
     gradient: Tensor = targets / (length * other) - product / (length**3 * other) * rows
     return gradient
+
+
+def _divided(state: dict[str, Tensor], most: int) -> Iterator[dict[str, Tensor]]:
+    """Yield parts of at most so many rows."""
+    for parts in zip(*(torch.split(value, most) for value in state.values()), strict=True):
+        yield dict(zip(state, parts, strict=True))
 
 
 def _padded(plans: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, Tensor | None]:
