@@ -4,10 +4,10 @@
 set -euo pipefail
 for split in pathological dirichlet; do
   time "${PYTHON:-python3}" -m fedegoists benefit --data cifar10 --set "partition=$split" --device cuda \
-    --estimator transfer,hypernetwork,pairs,alignment --seeds 2 --repeats 3 --learn steps=400 --learn layers=2 \
-    --measure --measure-repeats 3 --out "$1/$split"
+    --estimator transfer,hypernetwork,pairs,alignment --seeds 3 --repeats 3 --learn steps=400 --learn layers=2 \
+    --measure --measure-repeats 2 --no-leave-one-out --out "$1/cifar10-$split"
 done
 # The hypernetwork at the paper's step counts, ten seeds at once.
 time "${PYTHON:-python3}" -m fedegoists benefit --data cifar10 --set partition=pathological --device cuda \
-  --estimator hypernetwork --seeds 10 --repeats 1 --learn steps=100 --learn preference_steps=100 --learn layers=2 \
+  --estimator hypernetwork --seeds 10 --repeats 1 --threshold 0.1 --learn steps=100 --learn preference_steps=100 --learn layers=2 \
   --out "$1/ten-seeds"

@@ -99,14 +99,15 @@ def test_random_labels_get_no_outgoing_edges_and_twins_strong_mutual_ones(estima
     # So few training samples that a twin's are worth much, enough validation to see it.
     data = regressions(tasks, train=20, validation=300, noise=1.0, seed=3)
     estimate = learn(federation(data), quick(estimator, repeats=4))
-    graph = estimate.graph()
-    assert not any(source == "noise" for source, _, _ in graph.edges())
+    # The published rule for preferences is a threshold; 1/4 is what each would get by chance.
+    graph = estimate.graph(threshold=0.25) if estimator == "hypernetwork" else estimate.graph()
+    for edges in (graph, estimate.graph()):
+        assert not any(source == "noise" for source, _, _ in edges.edges())
     weights = estimate.weights
     for twin, sibling in ((0, 1), (1, 0)):
         assert weights[sibling, twin] > 3 * max(weights[2, twin], weights[3, twin])
-    if estimator == "transfer":
-        assert graph.benefit("twin1", "twin2") > 0
-        assert graph.benefit("twin2", "twin1") > 0
+    assert graph.benefit("twin1", "twin2") > 0
+    assert graph.benefit("twin2", "twin1") > 0
 
 
 def test_trials_at_once_are_the_trials_one_by_one():
@@ -176,12 +177,22 @@ def test_synthetic_graphs_over_ten_seeds(data, holds):
 
 
 @pytest.mark.slow
-def test_the_hypernetwork_separates_signs():
-    """Ten seeds at full length take minutes: reproduction/benefit has them."""
+def test_the_hypernetwork_separates_signs_from_any_start():
+    """A start that holds the wrong answer for half of all ends in the same graph as a uniform one.
+
+    Ten seeds at full length take minutes: reproduction/benefit has them.
+    """
     silos, groups = synthetic("synthetic-strong", range(1))
-    settings = LearnSettings(estimator="hypernetwork", repeats=1, steps=800, batch_size=64)
-    for estimate in learn_trials(silos, groups, settings).values():
+    graphs = []
+    for start in (None, (0.01,) * 4 + (0.24,) * 4):
+        settings = LearnSettings(
+            estimator="hypernetwork", repeats=1, steps=600, batch_size=64, start=start
+        )
+        (estimate,) = learn_trials(silos, groups, settings).values()
         assert separated(estimate.weights)
+        graphs.append(estimate.graph(threshold=0.06).weights > 0)
+    assert np.array_equal(*graphs)
+    assert np.array_equal(graphs[0], SAME_SIGN)
 
 
 def test_a_competitor_is_never_shown_the_others_model(two_tasks):
