@@ -20,6 +20,7 @@ from fedegoists.experiments import Comparison, compare
 from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.methods import METHODS, run
 
 
 def shared() -> None:
@@ -30,6 +31,28 @@ def shared() -> None:
     settings = TrainSettings(steps=1)
     payload = {"parameters": start, "settings": settings}
     federation.call("train", dict.fromkeys(federation.participants, payload))
+
+
+def whole() -> None:
+    """Train with Local and FedAvg, 100 silos of 600 images, with evaluations and checkpoints."""
+    model = build_model("cifar10-cnn", 0)
+    federation = SimulatedFederation(silos(100, 540, validation=59), model)
+    start = ParameterSchema.of(model).flatten(dict(model.named_parameters())).detach()
+    alone = [(name,) for name in federation.participants]
+    kept = []  # as a comparison keeps what each method gave
+    with tempfile.TemporaryDirectory() as folder:
+        for name, groups in (("local", alone), ("fedavg", [federation.participants])):
+            kept.append(
+                run(
+                    METHODS[name](TrainSettings(steps=1), ()),
+                    federation,
+                    groups,
+                    start.repeat(100, 1),
+                    rounds=2,
+                    seed=0,
+                    checkpoint=f"{folder}/{name}",
+                )
+            )
 
 
 def copied() -> None:
@@ -54,7 +77,7 @@ def nothing() -> None:
     """Do nothing but import."""
 
 
-CASES = {case.__name__: case for case in (nothing, shared, copied, synthetic)}
+CASES = {case.__name__: case for case in (nothing, shared, whole, copied, synthetic)}
 
 
 def main() -> None:
