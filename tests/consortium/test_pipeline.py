@@ -1,6 +1,7 @@
 """From a file to a folder: stages are kept, interrupted runs go on, errors help."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -63,7 +64,8 @@ def test_only_what_depends_on_a_change_is_done_again(finished, monkeypatch):
     again = Consortium.read(folder / "consortium.toml", changed)
     result = again.run("other", progress=lambda *what: trained.append(what))
     assert result.formation.method == "stable"
-    assert trained == []  # Local does not depend on the decision
+    # Local does not depend on the decision, so no stage did anything but begin.
+    assert [what for _, what, *_ in trained if what] == []
     assert (result.folder / "benefit.csv").read_bytes() == (run.folder / "benefit.csv").read_bytes()
 
 
@@ -136,6 +138,36 @@ def test_the_commands(tmp_path, monkeypatch):
     listed = runner.invoke(app, ["runs"])
     assert "first" in listed.output
     assert "finished" in listed.output
+
+
+def test_runs_are_listed_and_compared(finished):
+    from typer.testing import CliRunner
+
+    folder, run = finished
+    changes = [*QUICK, "benefit.threshold=0.5", 'training.methods=["local"]']
+    Consortium.read(folder / "consortium.toml", changes).run("strict")
+    damaged = folder / "runs" / "damaged"
+    damaged.mkdir()
+    (damaged / "run.json").write_text('{"state": 3}')
+    call = partial(CliRunner().invoke, app, env={"COLUMNS": "200"})
+    listed = call(["runs", str(folder / "runs")])
+    assert "not readable" in listed.output
+    assert "finished" in listed.output
+    compared = call(["runs", str(folder / "runs"), "banks", "strict"]).output
+    rows = {
+        cells[0].strip(): [cell.strip() for cell in cells[1:]]
+        for cells in (line.strip("│").split("│") for line in compared.splitlines() if "│" in line)
+    }
+    assert rows["benefit.threshold"] == ["0.05", "0.5"]
+    assert "training.seeds" not in rows  # the same in both
+    assert rows["coalitions"][1] == "nobody together"
+    assert rows["total benefit"] == [f"{run.formation.welfare:.4g}", "0"]
+    assert rows["local, mean auc"][0] == rows["local, mean auc"][1] != ""
+    assert rows["fedegoists, mean auc"][1] == ""
+    plain = json.loads(call(["runs", str(folder / "runs"), "--json", "banks"]).output)
+    assert plain[0]["welfare"] == run.formation.welfare
+    assert plain[0]["coalitions"] == [list(group) for group in run.formation.coalitions]
+    assert "no run 'nowhere'" in str(call(["runs", str(folder / "runs"), "nowhere"]).exception)
 
 
 def test_the_consortium_is_at_the_top_without_loading_torch_for_others():

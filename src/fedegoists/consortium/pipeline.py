@@ -43,7 +43,10 @@ __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
 STAGES = ("data", "benefit", "formation", "training", "report")
 
 Progress = Callable[[str, str, int, int, str], None]
-"""Called with the stage, what is being done, how much is done, how much there is, and a remark."""
+"""Called with the stage, what is being done, how much is done, how much there is, and a remark.
+
+When a stage begins, nothing is being done yet: the last four are empty or zero.
+"""
 
 
 @dataclass(frozen=True)
@@ -218,13 +221,17 @@ class Consortium:
             )
 
         report = progress or (lambda *_: None)
-        outcomes = train_methods(
-            self.wanted,
-            trials,
-            decisions,
-            checkpoint,
-            (lambda name, done, total, out: report("training", name, done, total, _remark(out)),),
-        )
+        before, rounds = 0, {}
+        for name in self.wanted.with_bases:
+            rounds[name] = before
+            tuned = name.endswith("+ft")
+            before += trials.defaults.tune_rounds if tuned else trials.defaults.rounds
+
+        def observe(name: str, done: int, total: int, outcome: Outcome) -> None:
+            remark = f"round {done} of {total}  {_remark(outcome)}"
+            report("training", name, rounds[name] + done, before, remark)
+
+        outcomes = train_methods(self.wanted, trials, decisions, checkpoint, (observe,))
         return trials, outcomes, decisions
 
     def run(
@@ -255,7 +262,7 @@ class Consortium:
         write_bytes(marker, _state("running", STAGES[0], {}))
         # It says who competes with whom, which is nobody else's business.
         write_bytes(folder / "config.toml", config_toml(self.settings).encode(), private=True)
-        clock = _Clock(folder, marker)
+        clock = _Clock(folder, marker, progress or (lambda *_: None))
         with clock.stage("data"):
             clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
         with clock.stage("benefit"):
@@ -276,21 +283,25 @@ class Consortium:
         }
         gains = gains_over_local(wanted, trials.federation)
         with clock.stage("report"):
-            models = chosen_models(wanted, personal, trials)
+            models = chosen_models(self.data, wanted, personal, trials)
             files = file_names(self.data.participants)
             write_all(
                 [
                     (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
                     (folder / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
                     (folder / "gains.csv", _gains_csv(gains)),
-                    *(
-                        (
-                            folder / "models" / f"{files[model.participant]}.safetensors",
-                            model.safetensors(),
-                        )
-                        for model in models
-                    ),
                 ]
+            )
+            # A model comes with means and deviations of its participant's data.
+            write_all(
+                [
+                    (
+                        folder / "models" / f"{files[model.participant]}.safetensors",
+                        model.safetensors(),
+                    )
+                    for model in models
+                ],
+                private=True,
             )
             result = ConsortiumRun(
                 folder,
@@ -311,9 +322,10 @@ class Consortium:
 class _Clock:
     """Times the stages and writes the log."""
 
-    def __init__(self, folder: Path, marker: Path) -> None:
+    def __init__(self, folder: Path, marker: Path, progress: Progress) -> None:
         self.seconds: dict[str, float] = {}
         self.marker = marker
+        self.progress = progress
         self._path = folder / "log.txt"
 
     def log(self, text: str) -> None:
@@ -334,6 +346,7 @@ class _Stage:
     def __enter__(self) -> None:
         self.began = time.perf_counter()
         self.clock.log(f"{self.name}: begins")
+        self.clock.progress(self.name, "", 0, 0, "")
         write_bytes(self.clock.marker, _state("running", self.name, self.clock.seconds))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
