@@ -89,6 +89,8 @@ def run_consortium(
         line(f"Stopped. Go on with: {shlex.join([*again, '--resume'])}", "yellow", whole=True)
         raise typer.Exit(130) from None
     show_formation(result.formation)
+    if len(result.formation.coalitions) == len(result.data.participants) > 1:
+        line("Nobody trains together; the report says why, and what would change it.", "yellow")
     _show_gains(result)
     folder = _near(result.folder)
     certificate = shlex.quote(str(folder / "certificate.json"))
@@ -156,7 +158,8 @@ def _show_runs(folder: Path, runs: "Sequence[RunRecord]") -> None:
     metrics = list(dict.fromkeys(run.metric for run in runs if run.metric))
     table = Table(title=f"Runs in {folder}", title_justify="left", title_style="bold")
     for column in ("run", "state", "seconds", "together", "benefit", *methods):
-        table.add_column(column, justify="left" if column in ("run", "state") else "right")
+        left = column in ("run", "state")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     for run in runs:
         inside = sum(map(len, run.together))
         table.add_row(

@@ -18,7 +18,7 @@ from fedegoists.consortium.models import chosen_models
 from fedegoists.consortium.names import file_names
 from fedegoists.consortium.settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.stages import StageStore
-from fedegoists.errors import FileError
+from fedegoists.errors import FileError, SettingsError
 from fedegoists.experiments.decisions import Decisions
 from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
 from fedegoists.experiments.summary import metrics_csv, summary_csv
@@ -31,6 +31,7 @@ from fedegoists.experiments.training import (
     train_methods,
 )
 from fedegoists.federation import SimulatedFederation
+from fedegoists.federation.simulated import checked_device
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
@@ -60,6 +61,8 @@ class LearnedBenefit:
     weights, spread : array, optional
         All weights before the rule for edges, and their deviations over repeats; only where the
         graph was learned.
+    estimate : BenefitEstimate, optional
+        Everything that is known of how sure they are.
     """
 
     graph: BenefitGraph
@@ -67,6 +70,7 @@ class LearnedBenefit:
     spread: np.ndarray[Any, np.dtype[np.float64]] | None = None
     cost: Mapping[str, int] | None = None
     failures: tuple[str, ...] = ()
+    estimate: BenefitEstimate | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,10 @@ class Consortium:
     def __init__(self, settings: ConsortiumSettings) -> None:
         self.settings = settings
         training = settings.training
+        try:
+            checked_device(training.device)  # before anything is loaded or written
+        except SettingsError as error:
+            raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.data = load_trainable(
             settings.data.source,
@@ -169,7 +177,12 @@ class Consortium:
             else estimate.graph(confidence=section.confidence)
         )
         return LearnedBenefit(
-            graph, estimate.weights, estimate.spread, known["cost"], tuple(known["failures"])
+            graph,
+            estimate.weights,
+            estimate.spread,
+            known["cost"],
+            tuple(known["failures"]),
+            estimate,
         )
 
     def form(self, benefit: LearnedBenefit) -> Formation:
@@ -346,8 +359,8 @@ class _Stage:
     def __enter__(self) -> None:
         self.began = time.perf_counter()
         self.clock.log(f"{self.name}: begins")
-        self.clock.progress(self.name, "", 0, 0, "")
         write_bytes(self.clock.marker, _state("running", self.name, self.clock.seconds))
+        self.clock.progress(self.name, "", 0, 0, "")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         seconds = time.perf_counter() - self.began
