@@ -43,6 +43,10 @@ def test_a_run_leaves_everything_behind(finished):
     assert len(list((run.folder / "models").iterdir())) == 6
     assert len({gain.participant for gain in run.gains}) == 6
     assert json.loads((run.folder / "run.json").read_text())["state"] == "finished"
+    # These say, or let one guess, who competes with whom, or describe somebody's data.
+    for name in ("config.toml", "weights.csv", "benefit.csv", "report.html", "models/Alder"):
+        path = next(run.folder.glob(f"{name}*"))
+        assert path.stat().st_mode & 0o077 == 0, name
     # What was resolved is a consortium.toml again, for the same run.
     again = Consortium.read(run.folder / "config.toml")
     assert again.settings == run.settings

@@ -282,7 +282,11 @@ class Consortium:
             benefit = self.learn_benefit(progress)
         with clock.stage("formation"):
             formation = self.form(benefit)
-        write_all([(folder / "benefit.csv", benefit.graph.csv_bytes()), *_weights(folder, benefit)])
+        # Between competitors nothing is learned, so weights of zero would give them away.
+        write_all(
+            [(folder / "benefit.csv", benefit.graph.csv_bytes()), *_weights(folder, benefit)],
+            private=True,
+        )
         formation.certificate.save(folder / "certificate.json")
         with clock.stage("training"):
             trials, outcomes, decisions = self.train(formation, progress)
