@@ -1,6 +1,7 @@
 """From data to decision to models: the stages of a run, each kept by what it depends on."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -165,7 +166,7 @@ class Consortium:
                 settings,
                 apart=apart,
                 progress=lambda what, done, total, loss: report(
-                    "benefit", what, done, total, f"loss {loss:.3f}"
+                    "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
                 ),
             )
             known = _plain(estimate)
