@@ -74,7 +74,7 @@ def nobody(run: "ConsortiumRun") -> Nobody | None:
         most = int((lowest.weights > 0).sum())
         lower = "threshold" if by_threshold else "confidence"
         sentences.append(
-            f"No lower {lower} would change that: even with "
+            f"No lower {lower} that was tried would change that: even with "
             f"{'0' if by_threshold else f'{100 * LEAST_SURE:g} %'}, "
             f"{counted(most, 'benefit')} would count, and in no coalition would everybody give "
             "and receive without helping a rival."
