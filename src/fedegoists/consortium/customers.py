@@ -1,8 +1,8 @@
 """Invented banks whose customers may default, for the example of data of one's own.
 
 They are made to show coalitions: sizes and how strictly features decide were picked, among several
-tried, so that some benefits are sure at a confidence of 0.95. With weaker features or more customers
-few or none were. They say nothing about how often real organisations gain.
+tried, so that some benefits are sure at a confidence of 0.95. With weaker features or more
+customers few or none were. They say nothing about how often real organisations gain.
 """
 
 from dataclasses import dataclass
