@@ -10,10 +10,10 @@ help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 # One stamp per set of extras, renewed when the dependencies change.
-$(VENV)/stamp-core: pyproject.toml constraints.txt
+$(VENV)/stamp-train: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing fedegoists into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@echo "Installing fedegoists and PyTorch into $(VENV) (a few minutes) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]'
 	@touch $@
 
 $(VENV)/stamp-dev: pyproject.toml constraints.txt
@@ -22,7 +22,7 @@ $(VENV)/stamp-dev: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy]'
 	@touch $@
 
-demo: $(VENV)/stamp-core ## Form the coalitions of ten example banks and prove them
+demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, training, report
 	@$(BIN)/fedegoists demo
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests

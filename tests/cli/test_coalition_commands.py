@@ -319,12 +319,12 @@ def test_draw(run, folder, certificate, suffix):
     assert run("draw", certificate, "picture.xyz")[0] == 2
 
 
-def test_demo(run, folder):
-    code, out, _ = run("demo")
+def test_demo_of_coalitions(run, folder):
+    code, out, _ = run("demo", "coalitions")
     assert code == 0
     assert "proven to be the highest possible" in out
     assert "FAILED" not in out
-    written = {path.name for path in (folder / "runs/demo").iterdir()}
+    written = {path.name for path in (folder / "demo/coalitions").iterdir()}
     assert written == FILES | {"benefit.csv", "competition.csv"}
 
 

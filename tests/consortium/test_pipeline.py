@@ -1,18 +1,29 @@
 """From a file to a folder: stages are kept, interrupted runs go on, errors help."""
 
+import errno
 import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from fedegoists import files as files_module
 from fedegoists.cli import app
 from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium import pipeline as pipeline_module
 from fedegoists.consortium.examples import EXAMPLES, init
+from fedegoists.consortium.pipeline import STAGES
 from fedegoists.errors import FedEgoistsError, FileError
 from fedegoists.learning.models import build_model
 
 QUICK = ["training.steps=40", "training.seeds=2", "benefit.repeats=2", "benefit.threshold=0.05"]
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 FILES = ("benefit.csv", "metrics.csv", "summary.csv", "gains.csv", "certificate.json")
 
 
@@ -32,6 +43,10 @@ def test_a_run_leaves_everything_behind(finished):
     assert len(list((run.folder / "models").iterdir())) == 6
     assert len({gain.participant for gain in run.gains}) == 6
     assert json.loads((run.folder / "run.json").read_text())["state"] == "finished"
+    # These say, or let one guess, who competes with whom, or describe somebody's data.
+    for name in ("config.toml", "weights.csv", "benefit.csv", "report.html", "models/Alder"):
+        path = next(run.folder.glob(f"{name}*"))
+        assert path.stat().st_mode & 0o077 == 0, name
     # What was resolved is a consortium.toml again, for the same run.
     again = Consortium.read(run.folder / "config.toml")
     assert again.settings == run.settings
@@ -63,30 +78,65 @@ def test_only_what_depends_on_a_change_is_done_again(finished, monkeypatch):
     again = Consortium.read(folder / "consortium.toml", changed)
     result = again.run("other", progress=lambda *what: trained.append(what))
     assert result.formation.method == "stable"
-    assert trained == []  # Local does not depend on the decision
+    # Local does not depend on the decision, so no stage did anything but begin.
+    assert [what for _, what, *_ in trained if what] == []
     assert (result.folder / "benefit.csv").read_bytes() == (run.folder / "benefit.csv").read_bytes()
 
 
-@pytest.mark.parametrize("stage", ["benefit", "training", "report"])
-def test_an_interrupted_run_goes_on_to_the_same_files(finished, stage, tmp_path, monkeypatch):
+KILLED = """
+import os, signal, sys
+from fedegoists.consortium import Consortium, report
+
+stage, file, *changes = sys.argv[1:]
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def watch(at, what, done, total, remark):
+    if at == stage and (done > 1 or stage in ("data", "formation")):
+        kill()
+
+if stage == "report":
+    report.write_report = kill
+Consortium.read(file, changes).run(progress=watch)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_run_killed_in_any_stage_goes_on_to_the_same_files(finished, stage, tmp_path):
     _, whole = finished
     init(tmp_path, "banks")
-    consortium = Consortium.read(tmp_path / "consortium.toml", QUICK)
-
-    def interrupt(at, what, done, *_):
-        if at == stage and done:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        if stage == "report":
-            patched.setattr(pipeline_module, "chosen_models", lambda *_: interrupt("report", "", 1))
-        with pytest.raises(KeyboardInterrupt):
-            consortium.run(progress=interrupt)
+    file = tmp_path / "consortium.toml"
+    arguments = [sys.executable, "-c", KILLED, stage, str(file), *QUICK]
+    killed = subprocess.run(arguments, capture_output=True, text=True, env=ONE_THREAD)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    folder = tmp_path / "runs" / "banks"
+    marker = json.loads((folder / "run.json").read_text())
+    assert (marker["state"], marker["stage"]) == ("running", stage)
+    assert (folder / "certificate.json").exists() == (stage in ("training", "report"))
+    consortium = Consortium.read(file, QUICK)
     with pytest.raises(FileError, match="was interrupted; add --resume"):
         consortium.run()
     resumed = consortium.run(resume=True)
     for name in FILES:
         assert (resumed.folder / name).read_bytes() == (whole.folder / name).read_bytes()
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    init(tmp_path, "banks")
+    monkeypatch.setattr(pipeline_module, "learn", interrupt)
+    file = str(tmp_path / "consortium.toml")
+    options = ["--set", 'training.methods=["local"]', "--name", "first one"]
+    result = CliRunner().invoke(app, ["run", file, *options])
+    assert result.exit_code == 130
+    again = result.output.strip().removeprefix("Stopped. Go on with: ")
+    assert shlex.split(again) == ["fedegoists", "run", file, *options, "--resume"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -108,18 +158,55 @@ def test_a_broken_participant_file_stops_before_any_training(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_unwritable_folder_and_a_missing_gpu_are_said_plainly(tmp_path):
+def test_what_a_machine_lacks_is_said_in_a_line(tmp_path, monkeypatch, capsys):
     import torch
 
+    from fedegoists.cli import main
+
+    def told(*changes):
+        options = [part for change in (*QUICK, *changes) for part in ("--set", change)]
+        monkeypatch.setattr(sys, "argv", ["fedegoists", "run", "consortium.toml", *options])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        said = capsys.readouterr().err.strip()
+        assert said.startswith("error: ")
+        assert "\n" not in said
+        return said
+
+    monkeypatch.chdir(tmp_path)
     init(tmp_path, "banks")
-    (tmp_path / "runs").write_text("a file")
-    with pytest.raises(FileError, match="runs"):
-        Consortium.read(tmp_path / "consortium.toml", QUICK).run()
+    Path("occupied").write_text("a file")
+    assert "occupied/banks/run.json: cannot be written" in told("output.folder=occupied")
+    # Not even the superuser can write there.
+    assert "/proc/runs/banks/run.json: cannot be written" in told("output.folder=/proc/runs")
     if not torch.cuda.is_available():
-        (tmp_path / "runs").unlink()
-        no_gpu = Consortium.read(tmp_path / "consortium.toml", [*QUICK, "training.device=cuda"])
-        with pytest.raises(FedEgoistsError, match="no usable GPU here"):
-            no_gpu.run()
+        assert "training.device: there is no usable GPU here" in told("training.device=cuda")
+        assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("writes", [0, 5])
+def test_a_full_disk_is_said_plainly_and_the_run_goes_on_later(
+    finished, writes, tmp_path, monkeypatch
+):
+    _, whole = finished
+    init(tmp_path, "banks")
+    consortium = Consortium.read(tmp_path / "consortium.toml", QUICK)
+    left = [writes]
+
+    def full(_file):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files_module.os, "fsync", full)
+        with pytest.raises(FileError, match=r"cannot be written \(No space left on device\)"):
+            consortium.run()
+    resumed = consortium.run(resume=True)
+    assert (resumed.folder / "summary.csv").read_bytes() == (
+        whole.folder / "summary.csv"
+    ).read_bytes()
 
 
 def test_the_commands(tmp_path, monkeypatch):
@@ -138,10 +225,37 @@ def test_the_commands(tmp_path, monkeypatch):
     assert "finished" in listed.output
 
 
-def test_the_consortium_is_at_the_top_without_loading_torch_for_others():
-    import subprocess
-    import sys
+def test_runs_are_listed_and_compared(finished):
+    from typer.testing import CliRunner
 
+    folder, run = finished
+    changes = [*QUICK, "benefit.threshold=0.5", 'training.methods=["local"]']
+    Consortium.read(folder / "consortium.toml", changes).run("strict")
+    damaged = folder / "runs" / "damaged"
+    damaged.mkdir()
+    (damaged / "run.json").write_text('{"state": 3}')
+    call = partial(CliRunner().invoke, app, env={"COLUMNS": "200"})
+    listed = call(["runs", str(folder / "runs")])
+    assert "not readable" in listed.output
+    assert "finished" in listed.output
+    compared = call(["runs", str(folder / "runs"), "banks", "strict"]).output
+    rows = {
+        cells[0].strip(): [cell.strip() for cell in cells[1:]]
+        for cells in (line.strip("│").split("│") for line in compared.splitlines() if "│" in line)
+    }
+    assert rows["benefit.threshold"] == ["0.05", "0.5"]
+    assert "training.seeds" not in rows  # the same in both
+    assert rows["coalitions"][1] == "nobody together"
+    assert rows["total benefit"] == [f"{run.formation.welfare:.4g}", "0"]
+    assert rows["local, mean auc"][0] == rows["local, mean auc"][1] != ""
+    assert rows["fedegoists, mean auc"][1] == ""
+    plain = json.loads(call(["runs", str(folder / "runs"), "--json", "banks"]).output)
+    assert plain[0]["welfare"] == run.formation.welfare
+    assert plain[0]["coalitions"] == [list(group) for group in run.formation.coalitions]
+    assert "no run 'nowhere'" in str(call(["runs", str(folder / "runs"), "nowhere"]).exception)
+
+
+def test_the_consortium_is_at_the_top_without_loading_torch_for_others():
     import fedegoists
 
     assert fedegoists.Consortium is Consortium

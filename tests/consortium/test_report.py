@@ -8,18 +8,22 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from fedegoists.benefit import BenefitEstimate
 from fedegoists.coalitions import form
 from fedegoists.consortium import Consortium, ConsortiumSettings
 from fedegoists.consortium.gains import gains_over_local
 from fedegoists.consortium.names import file_names
 from fedegoists.consortium.pipeline import LearnedBenefit
 from fedegoists.consortium.report import write_report
+from fedegoists.consortium.settings import BenefitSection
 from fedegoists.federation import Failure
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 LONG = "The Very Long Name of an Organisation That Nobody Ever Thought of Shortening " * 2
 NASTY = "<img src=x onerror=\"alert(1)\"> & 'sons'"
+T_AT = [0.908, 0.789, 0.971]
+"""Student's t distribution with two degrees of freedom at 2, 1 and 4, from a table."""
 ODD = [NASTY, "東京銀行", LONG.strip(), "بنك الشمال", "Łódź"]
 
 
@@ -387,3 +391,62 @@ def test_nobodys_file_is_anothers():
     assert len({file.casefold() for file in files.values()}) == len(names)
     assert all(0 < len(f"{file}.safetensors".encode()) < 255 for file in files.values())
     assert not any(set(file) & set('/\\:<>"|?*') or file[0] == "." for file in files.values())
+
+
+def estimated(names, gains, errors):
+    """Return an estimate whose gains are known with some errors, the same in two repeats."""
+    gains, errors = np.array(gains, float), np.array(errors, float)
+    # Half the difference of two halves is the error.
+    runs = np.stack([np.stack([gains - errors, gains + errors])] * 2)
+    return BenefitEstimate(names, "transfer", np.maximum(runs, 0), runs, gains)
+
+
+@pytest.mark.parametrize("pairs", [(), (("Alder", "Birch"),)])
+def test_why_nobody_trains_together(banks, tmp_path, pairs):
+    names = banks.formation.participants
+    gains, errors = np.zeros((5, 5)), np.ones((5, 5))
+    # By Student's t with two degrees of freedom: 4 errors are sure to 97 %, 2 to 91 %, 1 to 79 %.
+    gains[0, 1], gains[1, 0], gains[2, 3] = 2.0, 1.0, 4.0
+    estimate = estimated(names, gains, errors)
+    np.testing.assert_allclose(estimate.confidences()[[0, 1, 2], [1, 0, 3]], T_AT, atol=1e-3)
+    assert estimate.confidences()[0, 2] == 0
+    graph = estimate.graph(confidence=0.95)
+    assert [edge[:2] for edge in graph.edges()] == [("Cedar", "Dogwood")]
+    formation = form(graph, CompetitionGraph(pairs, names))
+    learned = LearnedBenefit(graph, estimate.weights, estimate.spread, estimate=estimate)
+    settings = banks.settings.model_copy(update={"benefit": BenefitSection(confidence=0.95)})
+    run = replace(banks, formation=formation, benefit=learned, settings=settings)
+    pages = written(run, tmp_path)
+    page = Balance(pages["report.html"]).text
+    assert "Of 20 possible benefits, 1 does." in page
+    assert "Cedar Dogwood 4 97 % yes Alder Birch 2 91 % no" in page
+    if pairs:
+        assert (
+            "No lower confidence that was tried would change that: even with 50 %, 3 benefits"
+            in page
+        )
+        assert "less-careful" not in page
+    else:
+        assert "With 0.78 instead, 3 benefits would count, and {Alder, Birch} would train" in page
+        assert "--set benefit.confidence=0.78 --name less-careful" in page
+    # Which evidence there is would tell members about others.
+    assert all("evidence" not in text for file, text in pages.items() if "members" in file)
+    certain = replace(run, benefit=LearnedBenefit(graph))
+    other = Balance(written(certain, tmp_path / "read")["report.html"]).text
+    assert "Why nobody trains together" not in other
+
+
+def test_why_nobody_reaches_a_threshold(banks, tmp_path):
+    names = banks.formation.participants
+    gains = np.zeros((5, 5))
+    gains[0, 1] = gains[1, 0] = 0.2
+    estimate = estimated(names, gains, 0.01 * np.ones((5, 5)))
+    graph = estimate.graph(0.5)
+    settings = banks.settings.model_copy(update={"benefit": BenefitSection(threshold=0.5)})
+    learned = LearnedBenefit(graph, estimate.weights, estimate.spread, estimate=estimate)
+    formation = form(graph, CompetitionGraph((), names))
+    run = replace(banks, formation=formation, benefit=learned, settings=settings)
+    page = Balance(written(run, tmp_path)["report.html"]).text
+    assert "No benefit between any two participants is large enough to count." in page
+    assert "A benefit counts where its weight is above 0.5. Of 20 possible benefits, none" in page
+    assert "--set benefit.threshold=0.19" in page

@@ -406,7 +406,7 @@ def test_errors():
     with pytest.raises(SettingsError, match="unknown device 'abacus'"):
         federation("mlp", device="abacus")
     if not torch.cuda.is_available():
-        with pytest.raises(SettingsError, match="no usable GPU here; use --device cpu"):
+        with pytest.raises(SettingsError, match="no usable GPU here; use the device cpu"):
             federation("mlp", device="cuda")
     with pytest.raises(SettingsError, match="steps is 0"):
         TrainSettings(steps=0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedegoists.learning.data import SiloIndices
-from fedegoists.learning.scaling import mean_filled, standardised
+from fedegoists.learning.scaling import mean_filled, preparation, standardised
 
 NAN = np.nan
 
@@ -89,3 +89,23 @@ def test_training_samples_have_mean_0_and_deviation_1(values: npt.NDArray[np.flo
     for given_column, column in zip(values.T, found.T, strict=True):
         assert column.mean() == pytest.approx(0, abs=1e-5)
         assert column.std() == pytest.approx(float(len(set(given_column)) > 1), abs=1e-4)
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_preparation_does_what_was_done_to_the_samples(filled: bool) -> None:
+    # A constant, a code that is not scaled, one with a gap, one never measured in training.
+    values = np.array(
+        [[5.0, 1.0, 2.0, NAN], [5.0, 0.0, NAN, NAN], [5.0, NAN, 6.0, NAN], [8.0, 1.0, NAN, 3.0]]
+    )
+    one = silo("a", [0, 1, 2], [3])
+    expected = standardised(values, [one], [0, 2, 3])
+    if filled:
+        expected = mean_filled(expected, [one])
+    names = ("a", "b", "c", "d")
+    prepared = preparation("x", names, values, [one], scaled=[0, 2, 3], filled=filled)
+    given = np.where(np.isnan(values), prepared.missing[0], values)
+    found = (given - prepared.center[0]) * prepared.factor[0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    plain = prepared.of(0)
+    assert plain["columns"] == list(names)
+    assert plain["factor"][3] == (0.0 if filled else None)

@@ -127,6 +127,21 @@ class BenefitEstimate:
         bounds: Matrix = self.gains.mean((0, 1)) - quantile(confidence, self.repeats) * error
         return bounds
 
+    def confidences(self) -> Matrix:
+        """Return up to which confidence each edge counts, by the rule of `graph`; 0 for never."""
+        from scipy.stats import t
+
+        error = standard_error(self.gains)
+        mean = self.gains.mean((0, 1))
+        # Without any spread a gain is as sure as it can be.
+        ratio = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
+        found: Matrix = np.where(self.savings > 0, t.cdf(ratio, self.repeats), 0.0)
+        np.fill_diagonal(found, 0.0)
+        for k, name in enumerate(self.participants):
+            if name in self.absent:
+                found[k] = found[:, k] = 0.0
+        return found
+
     def weights_csv(self) -> bytes:
         """Return all weights but the diagonal as ``source,target,weight``."""
         names = self.participants

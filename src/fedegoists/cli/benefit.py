@@ -10,8 +10,8 @@ from rich.text import Text
 
 from fedegoists.cli.learning import DataDirOption, SetOption
 from fedegoists.cli.learning import _options as options_from
-from fedegoists.cli.output import errors, line, screen
-from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.cli.output import errors, line, screen, training_extra
+from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
     from fedegoists.experiments.benefit import StudyResult
@@ -83,12 +83,8 @@ def benefit_command(
     data_dir: DataDirOption = None,
 ) -> None:
     """Learn who benefits whom, and write a benefit graph that `form` can use."""
-    try:
+    with training_extra("learning"):
         from fedegoists.experiments.benefit import BenefitStudy, study
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"learning needs {error.name}: pip install 'fedegoists[train]'"
-        ) from None
 
     own: dict[str, Any] = _checked(options_from(learn))
     own |= {"clip": clip, "noise": noise}

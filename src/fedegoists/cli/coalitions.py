@@ -1,7 +1,6 @@
-"""The commands about coalitions: form, verify, audit, explain, what-if, draw, demo."""
+"""The commands about coalitions: form, verify, audit, explain, what-if, draw."""
 
 import csv
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +70,6 @@ def register(app: typer.Typer) -> None:
     app.command("explain")(explain_command)
     app.command("what-if")(what_if_command)
     app.command("draw")(draw_command)
-    app.command("demo")(demo_command)
 
 
 def form_command(
@@ -117,7 +115,7 @@ def form_command(
             progress=progress,
         )
     if out is not None:
-        _write(formation, out)
+        write_formation(formation, out)
     if as_json:
         print_json(formation_as_dict(formation))
     else:
@@ -328,7 +326,7 @@ def what_if_command(
             time_limit=time_limit,
         )
     if out is not None:
-        _write(result.after, out)
+        write_formation(result.after, out)
     if as_json:
         print_json(
             {
@@ -356,42 +354,8 @@ def draw_command(
     line(f"Written to {picture}")
 
 
-def demo_command(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write the example's files.")
-    ] = Path("runs/demo"),
-) -> None:
-    """Form the coalitions of ten example banks, prove and explain them."""
-    from fedegoists.examples import banks
-
-    benefit, competition = banks()
-    line("Ten banks could learn from one another's data, but some compete.\n")
-    formation = form(benefit, competition)
-    show_formation(formation)
-    published = form(benefit, competition, "published")
-    line(
-        f"The published algorithm reaches {published.welfare:.6g}, "
-        f"{published.welfare / formation.welfare:.0%} of that.\n"
-    )
-    show_certificate_check(formation.certificate.check())
-    line("\nWhy is it so? Two of the 45 answers:")
-    for pair in (("Coastal Trust", "Harbour Mutual"), ("Danube Bank", "Harbour Mutual")):
-        line(f"  {explain(formation, *pair)}")
-    _write(
-        formation,
-        out,
-        (out / "benefit.csv", benefit.csv_bytes()),
-        (out / "competition.csv", competition.csv_bytes()),
-    )
-    line(f"\nWritten to {out}: the two input files, certificate and picture. Now try your own:")
-    command = sys.argv[0] if "/" in sys.argv[0] else "fedegoists"  # as the user can call it
-    line(f"  {command} form {out}/benefit.csv {out}/competition.csv", "bold")
-    line(f"  {command} what-if {out}/certificate.json --leaves 'Juniper Bank'", "bold")
-    screen.print()
-
-
-def _write(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
-    """Write a formation's files to a folder, all or none."""
+def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
+    """Write a formation's files, and more, to a folder, all or none."""
     # Certificate and pictures name competitors, so nobody but the manager may read them.
     write_all(
         [

@@ -1,8 +1,6 @@
 """The commands about training: data, methods, train."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
-from fedegoists.cli.output import errors, line, screen
+from fedegoists.cli.output import errors, line, screen, training_extra
 from fedegoists.errors import MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ def show_command(
 
 def methods_command() -> None:
     """List the training methods with their papers and settings."""
-    with _training():
+    with training_extra("training"):
         from fedegoists.methods import METHODS
 
     table = Table(title="Methods", title_justify="left", title_style="bold")
@@ -187,7 +185,7 @@ def train_command(
     ] = False,
 ) -> None:
     """Train with several methods, side by side, over several trials."""
-    with _training():
+    with training_extra("training"):
         from fedegoists.experiments import Comparison, compare
         from fedegoists.methods import METHODS
 
@@ -222,17 +220,6 @@ def train_command(
             comparison, out, data_dir=data_dir, resume=resume, observers=tuple(observers)
         )
     _show(out, outcomes)
-
-
-@contextmanager
-def _training() -> Iterator[None]:
-    """Name the extra that is missing where an import fails."""
-    try:
-        yield
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"training needs {error.name}: pip install 'fedegoists[train]'"
-        ) from None
 
 
 def _personal(given: list[str] | None) -> tuple[str, ...] | None:

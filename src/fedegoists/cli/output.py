@@ -19,6 +19,7 @@ from fedegoists.coalitions import (
     WhatIf,
     usage_graph,
 )
+from fedegoists.errors import MissingDependencyError
 
 __all__ = [
     "errors",
@@ -31,6 +32,7 @@ __all__ = [
     "show_formation",
     "show_verification",
     "show_what_if",
+    "training_extra",
     "working",
 ]
 
@@ -92,9 +94,23 @@ def print_json(value: object) -> None:
     )
 
 
-def line(text: str, style: str = "") -> None:
-    """Print one line; names in it are never read as markup."""
-    screen.print(Text(text, style=style), soft_wrap=False)
+def line(text: str, style: str = "", *, whole: bool = False) -> None:
+    """Print one line; names in it are never read as markup.
+
+    What is to be copied, such as a path or a command, stays whole however long it is.
+    """
+    screen.print(Text(text, style=style), soft_wrap=whole)
+
+
+@contextmanager
+def training_extra(what: str) -> Iterator[None]:
+    """Name the extra that is missing where an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{what} needs {error.name}: pip install 'fedegoists[train]'"
+        ) from None
 
 
 def formation_as_dict(formation: Formation) -> dict[str, object]:

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
-
+from fedegoists.consortium.customers import BANKS, SCHEMA, customers_csv
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 
@@ -25,7 +24,8 @@ seed = 0                  # divides everybody's samples into training, validatio
 
 [competition]
 # Who competes with whom, as reported in confidence. Nothing of one ever reaches the other.
-pairs = [["v1", "v2"], ["v3", "v5"]]
+published = true           # the eight pairs that the paper gives for this data
+# pairs = [["v1", "v5"]]   # instead: pairs of your own
 # file = "competition.csv" # instead: a CSV with a,b
 """,
     "banks": """\
@@ -63,8 +63,7 @@ TAIL = """\
 [benefit]
 # Who benefits whom is learned from models, losses and gradients; no data leaves a silo.
 estimator = "auto" # or transfer, hypernetwork, pairs, alignment; or file, with file = "benefit.csv"
-confidence = 0.95  # an edge counts where the benefit is above zero with this confidence
-# threshold = 0.1  # instead: an edge counts where its weight is above this
+{rule}
 # repeats = 5      # independent runs, which show how sure a weight is
 # clip = 1.0       # for hypernetwork: shorten every sample's gradient before it leaves …
 # noise = 1.0      # … and add noise: differential privacy
@@ -75,9 +74,9 @@ method = "best" # the highest total benefit; or stable, published, cliques
 
 [training]
 # `fedegoists methods` lists all ten; +ft tunes models on own data; local is the yardstick.
-methods = ["local", "fedavg+ft", "fedegoists"]
+methods = {methods}
 seeds = 3       # trials with other initial models and batches
-# steps = 2000  # training steps; a default that suits the data
+{steps}
 # personal = ["output."] # parameters that never leave a silo
 device = "cpu"  # or cuda
 
@@ -88,16 +87,26 @@ device = "cpu"  # or cuda
 folder = "runs"
 """
 
-SCHEMA = """\
-features = ["income", "debt", "age", "accounts", "late_payments"]
-target = "default"
-task = "binary"
-classes = ["no", "yes"]
-missing = "error"
-"""
+CONFIDENCE = """\
+confidence = 0.95  # an edge counts where the benefit is above zero with this confidence
+# threshold = 0.1  # instead: an edge counts where its weight is above this"""
+THRESHOLD = """\
+# An edge counts where somebody saves more than a tenth of its loss. Ten validation samples, as four
+# of the participants have here, are too few to be sure of anything.
+threshold = 0.1
+# confidence = 0.95 # instead: where the benefit is above zero with this confidence"""
+RULES: dict[Example, str] = {
+    "synthetic": THRESHOLD,
+    "banks": CONFIDENCE,
+    "hospitals": CONFIDENCE,
+}
+"""When a benefit counts, by example."""
 
-BANKS = {"Alder": 900, "Birch": 700, "Cedar": 300, "Dogwood": 300, "Elm": 900, "Fir": 300}
-"""Invented banks and how many customers they have."""
+PLAIN = '["local", "fedavg", "fedegoists"]'
+TUNED = '["local", "fedavg+ft", "fedegoists"]'
+STEPS = "# steps = 2000  # training steps; a default that suits the data"
+FEWER_STEPS = "steps = 1000    # training steps; half as many as by default, for a quick example"
+METHODS: dict[Example, str] = {"synthetic": PLAIN, "banks": TUNED, "hospitals": TUNED}
 
 
 def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
@@ -111,36 +120,19 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     if example not in EXAMPLES:
         raise SettingsError(f"unknown example {example!r}; examples are {', '.join(EXAMPLES)}")
     folder = Path(folder)
-    contents = [(folder / "consortium.toml", (HEADS[example] + TAIL).encode())]
+    text = HEADS[example] + TAIL.format(
+        rule=RULES[example],
+        methods=METHODS[example],
+        steps=FEWER_STEPS if example == "synthetic" else STEPS,
+    )
+    contents = [(folder / "consortium.toml", text.encode())]
     if example == "banks":
         contents.append((folder / "banks" / "schema.toml", SCHEMA.encode()))
         contents += [
-            (folder / "banks" / f"{name}.csv", _customers(k, size).encode())
-            for k, (name, size) in enumerate(BANKS.items())
+            (folder / "banks" / f"{name}.csv", customers_csv(name).encode()) for name in BANKS
         ]
     for path, _ in contents:
         if path.exists():
             raise FileError(f"{path} is there already; nothing was written")
     write_all(contents)
     return [path for path, _ in contents]
-
-
-def _customers(bank: int, size: int) -> str:
-    """Return invented customers; what makes them default differs a little between banks."""
-    rng = np.random.default_rng([7, bank])
-    income = rng.lognormal(10.2, 0.4, size)
-    debt = income * rng.beta(2, 4, size)
-    age = rng.integers(20, 75, size)
-    accounts = rng.integers(1, 9, size)
-    late = rng.poisson(1.2, size)
-    risk = 7 * debt / income + 0.6 * late - 0.02 * (age - 45) + 0.1 * accounts - 3.8
-    # Elm and Fir serve other customers: there, many accounts are a good sign.
-    risk = risk - (0.9 * accounts if bank >= 4 else 0.0) + (3.2 if bank >= 4 else 0.0)
-    default = rng.random(size) < 1 / (1 + np.exp(-risk))
-    lines = ["income,debt,age,accounts,late_payments,default"]
-    lines += [
-        f"{income[k]:.0f},{debt[k]:.0f},{age[k]},{accounts[k]},{late[k]},"
-        f"{'yes' if default[k] else 'no'}"
-        for k in range(size)
-    ]
-    return "\n".join(lines) + "\n"

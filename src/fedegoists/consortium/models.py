@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedegoists.experiments.training import Trials
 from fedegoists.federation import Federation
+from fedegoists.learning.data import SiloedData
 from fedegoists.methods import Outcome
 
 __all__ = ["ChosenModel", "chosen_models", "preferred"]
@@ -54,12 +55,17 @@ def preferred(
 
 
 def chosen_models(
-    outcomes: Mapping[str, Outcome], personal: Mapping[str, tuple[str, ...]], trials: Trials
+    data: SiloedData,
+    outcomes: Mapping[str, Outcome],
+    personal: Mapping[str, tuple[str, ...]],
+    trials: Trials,
 ) -> list[ChosenModel]:
     """Return everybody's preferred model; who was never validated has none.
 
     Parameters
     ----------
+    data : SiloedData
+        What they were trained on: a model needs its inputs as it had them then.
     personal : mapping of str to tuple of str
         Which parameters each method kept in the silos.
     """
@@ -79,6 +85,9 @@ def chosen_models(
             "model": trials.defaults.model,
             "options": dict(trials.options),
             "task": federation.task.name,
+            "description": data.description,
+            "inputs": [one.of(data.participants.index(participant)) for one in data.preparation],
+            "classes": list(data.class_names),
         }
         tensors = {key: value.clone() for key, value in federation.schema.unflatten(vector).items()}
         models.append(

@@ -1,6 +1,7 @@
 """From data to decision to models: the stages of a run, each kept by what it depends on."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from fedegoists.consortium.models import chosen_models
 from fedegoists.consortium.names import file_names
 from fedegoists.consortium.settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.stages import StageStore
-from fedegoists.errors import FileError
+from fedegoists.errors import FileError, SettingsError
 from fedegoists.experiments.decisions import Decisions
 from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
 from fedegoists.experiments.summary import metrics_csv, summary_csv
@@ -31,6 +32,7 @@ from fedegoists.experiments.training import (
     train_methods,
 )
 from fedegoists.federation import SimulatedFederation
+from fedegoists.federation.simulated import checked_device
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
@@ -43,7 +45,10 @@ __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
 STAGES = ("data", "benefit", "formation", "training", "report")
 
 Progress = Callable[[str, str, int, int, str], None]
-"""Called with the stage, what is being done, how much is done, how much there is, and a remark."""
+"""Called with the stage, what is being done, how much is done, how much there is, and a remark.
+
+When a stage begins, nothing is being done yet: the last four are empty or zero.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class LearnedBenefit:
     weights, spread : array, optional
         All weights before the rule for edges, and their deviations over repeats; only where the
         graph was learned.
+    estimate : BenefitEstimate, optional
+        Everything that is known of how sure they are.
     """
 
     graph: BenefitGraph
@@ -64,6 +71,7 @@ class LearnedBenefit:
     spread: np.ndarray[Any, np.dtype[np.float64]] | None = None
     cost: Mapping[str, int] | None = None
     failures: tuple[str, ...] = ()
+    estimate: BenefitEstimate | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,10 @@ class Consortium:
     def __init__(self, settings: ConsortiumSettings) -> None:
         self.settings = settings
         training = settings.training
+        try:
+            checked_device(training.device)  # before anything is loaded or written
+        except SettingsError as error:
+            raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.data = load_trainable(
             settings.data.source,
@@ -154,7 +166,7 @@ class Consortium:
                 settings,
                 apart=apart,
                 progress=lambda what, done, total, loss: report(
-                    "benefit", what, done, total, f"loss {loss:.3f}"
+                    "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
                 ),
             )
             known = _plain(estimate)
@@ -166,7 +178,12 @@ class Consortium:
             else estimate.graph(confidence=section.confidence)
         )
         return LearnedBenefit(
-            graph, estimate.weights, estimate.spread, known["cost"], tuple(known["failures"])
+            graph,
+            estimate.weights,
+            estimate.spread,
+            known["cost"],
+            tuple(known["failures"]),
+            estimate,
         )
 
     def form(self, benefit: LearnedBenefit) -> Formation:
@@ -218,13 +235,17 @@ class Consortium:
             )
 
         report = progress or (lambda *_: None)
-        outcomes = train_methods(
-            self.wanted,
-            trials,
-            decisions,
-            checkpoint,
-            (lambda name, done, total, out: report("training", name, done, total, _remark(out)),),
-        )
+        before, rounds = 0, {}
+        for name in self.wanted.with_bases:
+            rounds[name] = before
+            tuned = name.endswith("+ft")
+            before += trials.defaults.tune_rounds if tuned else trials.defaults.rounds
+
+        def observe(name: str, done: int, total: int, outcome: Outcome) -> None:
+            remark = f"round {done} of {total}  {_remark(outcome)}"
+            report("training", name, rounds[name] + done, before, remark)
+
+        outcomes = train_methods(self.wanted, trials, decisions, checkpoint, (observe,))
         return trials, outcomes, decisions
 
     def run(
@@ -255,14 +276,18 @@ class Consortium:
         write_bytes(marker, _state("running", STAGES[0], {}))
         # It says who competes with whom, which is nobody else's business.
         write_bytes(folder / "config.toml", config_toml(self.settings).encode(), private=True)
-        clock = _Clock(folder, marker)
+        clock = _Clock(folder, marker, progress or (lambda *_: None))
         with clock.stage("data"):
             clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
         with clock.stage("benefit"):
             benefit = self.learn_benefit(progress)
         with clock.stage("formation"):
             formation = self.form(benefit)
-        write_all([(folder / "benefit.csv", benefit.graph.csv_bytes()), *_weights(folder, benefit)])
+        # Between competitors nothing is learned, so weights of zero would give them away.
+        write_all(
+            [(folder / "benefit.csv", benefit.graph.csv_bytes()), *_weights(folder, benefit)],
+            private=True,
+        )
         formation.certificate.save(folder / "certificate.json")
         with clock.stage("training"):
             trials, outcomes, decisions = self.train(formation, progress)
@@ -276,21 +301,25 @@ class Consortium:
         }
         gains = gains_over_local(wanted, trials.federation)
         with clock.stage("report"):
-            models = chosen_models(wanted, personal, trials)
+            models = chosen_models(self.data, wanted, personal, trials)
             files = file_names(self.data.participants)
             write_all(
                 [
                     (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
                     (folder / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
                     (folder / "gains.csv", _gains_csv(gains)),
-                    *(
-                        (
-                            folder / "models" / f"{files[model.participant]}.safetensors",
-                            model.safetensors(),
-                        )
-                        for model in models
-                    ),
                 ]
+            )
+            # A model comes with means and deviations of its participant's data.
+            write_all(
+                [
+                    (
+                        folder / "models" / f"{files[model.participant]}.safetensors",
+                        model.safetensors(),
+                    )
+                    for model in models
+                ],
+                private=True,
             )
             result = ConsortiumRun(
                 folder,
@@ -311,9 +340,10 @@ class Consortium:
 class _Clock:
     """Times the stages and writes the log."""
 
-    def __init__(self, folder: Path, marker: Path) -> None:
+    def __init__(self, folder: Path, marker: Path, progress: Progress) -> None:
         self.seconds: dict[str, float] = {}
         self.marker = marker
+        self.progress = progress
         self._path = folder / "log.txt"
 
     def log(self, text: str) -> None:
@@ -335,6 +365,7 @@ class _Stage:
         self.began = time.perf_counter()
         self.clock.log(f"{self.name}: begins")
         write_bytes(self.clock.marker, _state("running", self.name, self.clock.seconds))
+        self.clock.progress(self.name, "", 0, 0, "")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         seconds = time.perf_counter() - self.began

@@ -70,6 +70,16 @@ class Wanted:
         """The methods without fine-tuning, each once."""
         return tuple(dict.fromkeys(name.removesuffix("+ft") for name in self.methods))
 
+    @property
+    def with_bases(self) -> tuple[str, ...]:
+        """Everything that is trained, in this order: what is only tuned from is trained too."""
+        return tuple(
+            name
+            for base in self.bases
+            for name in (base, f"{base}+ft")
+            if name == base or name in self.methods
+        )
+
 
 @dataclass(frozen=True)
 class Trials:

@@ -25,7 +25,7 @@ from fedegoists.learning.data import SiloedData
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
-__all__ = ["Behaviour", "SimulatedFederation"]
+__all__ = ["Behaviour", "SimulatedFederation", "checked_device"]
 
 Execution = Literal["auto", "looped", "stacked"]
 
@@ -71,7 +71,7 @@ class SimulatedFederation:
         trials = {"": data} if isinstance(data, SiloedData) else dict(data)
         if not trials:
             raise SettingsError("a federation needs at least one trial")
-        self._device = _checked_device(device)
+        self._device = checked_device(device)
         self._task = TASKS[next(iter(trials.values())).task]
         self._schema = ParameterSchema.of(model)
         self._model = model.to(self._device)
@@ -454,7 +454,8 @@ def _alike(payload: Payload) -> tuple[object, ...]:
     )
 
 
-def _checked_device(device: str) -> torch.device:
+def checked_device(device: str) -> torch.device:
+    """Return a device that is here, or say that it is not."""
     try:
         found = torch.device(device)
     except RuntimeError:
@@ -462,7 +463,7 @@ def _checked_device(device: str) -> torch.device:
     if found.type not in ("cpu", "cuda"):
         raise SettingsError(f"device {device!r} is not supported; use cpu, cuda or cuda:1")
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise SettingsError("there is no usable GPU here; use --device cpu")
+        raise SettingsError("there is no usable GPU here; use the device cpu")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise SettingsError(f"there are {torch.cuda.device_count()} GPUs here, none is {device!r}")
     return found

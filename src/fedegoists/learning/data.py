@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fedegoists.errors import FedEgoistsError, SettingsError
 from fedegoists.graphs.participants import index_of, shown, validated_name, validated_names
+from fedegoists.learning.preparation import Preparation
 
 __all__ = [
     "Array",
@@ -175,6 +176,10 @@ class SiloedData:
         What was decided, left out or filled in on the way from the files to the samples.
     competition_pairs : sequence of pairs of names
         Who competes with whom, where the publication of the data set says so.
+    preparation : sequence of Preparation
+        How raw values became the inputs, one for each array; none if that is not known.
+    class_names : sequence of str
+        What the classes are called, if they have names.
 
     Raises
     ------
@@ -203,6 +208,8 @@ class SiloedData:
     description: str
     notes: tuple[str, ...]
     competition_pairs: tuple[tuple[str, str], ...] = ()
+    preparation: tuple[Preparation, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "silos", tuple(self.silos))
@@ -217,6 +224,7 @@ class SiloedData:
                 index_of(name, names, f"{self.name}, competition pair {k}")
         self._check_targets()
         self._check_ownership()
+        self._check_names()
 
     def _check_targets(self) -> None:
         targets = self.samples.targets
@@ -254,6 +262,20 @@ class SiloedData:
                 f"{self.name}: sample {bad[0]} has the class {targets[bad[0]]}; classes are 0 to "
                 f"{self.classes - 1}"
             )
+
+    def _check_names(self) -> None:
+        if self.class_names and len(self.class_names) != self.classes:
+            raise DataError(
+                f"{self.name}: {len(self.class_names)} names for {self.classes} classes"
+            )
+        if self.preparation:
+            shapes = [(len(self.silos), array.shape[-1]) for array in self.samples.inputs]
+            found = [(*one.center.shape[:1], len(one.columns)) for one in self.preparation]
+            if found != shapes:
+                raise DataError(
+                    f"{self.name}: preparations for (silos, columns) {found}, but the inputs have "
+                    f"{shapes}"
+                )
 
     def _check_ownership(self) -> None:
         """Check that positions exist and that nobody is tested on what somebody learned from."""

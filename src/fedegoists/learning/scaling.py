@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.learning.data import Array, SiloIndices
+from fedegoists.learning.preparation import Preparation
 
-__all__ = ["mean_filled", "standardised"]
+__all__ = ["mean_filled", "preparation", "standardised"]
 
 
 def standardised(
@@ -70,6 +71,52 @@ def mean_filled(values: Array, silos: Sequence[SiloIndices]) -> npt.NDArray[np.f
         part = filled[silo.all]
         filled[silo.all] = np.where(np.isnan(part), np.nan_to_num(center, nan=0.0), part)
     return filled
+
+
+def preparation(
+    name: str,
+    columns: Sequence[str],
+    values: Array,
+    silos: Sequence[SiloIndices],
+    *,
+    scaled: Sequence[int] | None = None,
+    filled: bool = True,
+    clip: float | None = None,
+) -> Preparation:
+    """Return what `standardised` and `mean_filled` do, so that it can be done to other values.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The names of the features.
+    values : array, samples × … × features
+        As they were before both.
+    scaled : sequence of int, optional
+        The features that were scaled; all by default.
+    filled : bool
+        Whether what was missing was filled in.
+
+    Examples
+    --------
+    >>> silo = SiloIndices("a", np.array([0, 1]), np.array([2]), np.array([], dtype=int))
+    >>> values = np.array([[1.0, 5.0], [3.0, 5.0], [6.0, np.nan]])
+    >>> preparation("features", ("x", "y"), values, [silo]).of(0)["factor"]
+    [1.0, 0.0]
+    """
+    chosen = np.zeros(values.shape[-1], dtype=bool)
+    chosen[np.arange(len(chosen)) if scaled is None else np.asarray(scaled, dtype=np.int64)] = True
+    centers, factors, missing = [], [], []
+    for silo in silos:
+        mean, deviation = _statistics(values[silo.train])
+        known = np.nan_to_num(mean, nan=0.0)
+        # What is never measured has no scale; filled in, it is 0 whatever it is.
+        factor = np.where(np.isnan(mean), 0.0 if filled else np.nan, 1 / deviation)
+        centers.append(np.where(chosen, known, 0.0))
+        factors.append(np.where(chosen, factor, 1.0))
+        missing.append(known if filled else np.full(len(known), np.nan))
+    return Preparation(
+        name, tuple(columns), np.array(centers), np.array(factors), np.array(missing), clip
+    )
 
 
 def _statistics(values: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -49,6 +49,19 @@ def test_a_patient_by_hand(data_dir: Path) -> None:
     assert data.samples.targets[:40].tolist() == [0] * 20 + [1] * 20
 
 
+def test_raw_patients_can_be_prepared_as_these_were(data_dir: Path) -> None:
+    data = load_heart(data_dir=data_dir)
+    (prepared,) = data.preparation
+    assert prepared.columns == feature_names("mean")
+    raw = np.full(32, np.nan)  # the ill patient, as measured
+    known = {"age": 60.0, "sex": 0.0, "cp=1": 0.0, "cp=2": 0.0, "cp=3": 0.0, "cp=4": 1.0}
+    for k, name in enumerate(prepared.columns):
+        raw[k] = known.get(name, 1.0 if name.endswith(" missing") else np.nan)
+    given = np.where(np.isnan(raw), prepared.missing[0], raw)
+    found = (given - prepared.center[0]) * prepared.factor[0]
+    np.testing.assert_allclose(found, data.samples.inputs[0][20], atol=1e-6)
+
+
 def test_nan_stays_if_asked_for(data_dir: Path) -> None:
     data = load_heart(data_dir=data_dir, impute="none")
     assert data.samples.inputs[0].shape == (160, 22)

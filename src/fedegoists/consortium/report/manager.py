@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefits, heat_map
+from fedegoists.consortium.report.nobody import nobody
 from fedegoists.consortium.report.picture import inline_picture
 from fedegoists.consortium.report.results import CONFIDENCE, EVERYBODY, VERDICTS, Results
 from fedegoists.consortium.report.setup import settings_text, stage_times, versions
@@ -50,6 +51,9 @@ def manager_view(
     formation = run.formation
     names = formation.participants
     together, alone = headline(formation)
+    why_nobody = nobody(run)
+    if why_nobody is not None and why_nobody.lead:
+        alone = why_nobody.lead
     return {
         "run": run,
         "name": run.folder.name,
@@ -60,6 +64,7 @@ def manager_view(
         "tallies": _tallies(results),
         "confidence": CONFIDENCE,
         "picture": inline_picture(formation, f"{together} {alone} The table below says the same."),
+        "nobody": why_nobody,
         "coalitions": _coalitions(formation, usage),
         "competitors": formation.competition.pairs,
         "chart": gains_chart(results.gains),

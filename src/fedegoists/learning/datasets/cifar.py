@@ -12,6 +12,7 @@ from fedegoists.learning.datasets.download import download as fetch
 from fedegoists.learning.datasets.info import DatasetInfo, Option
 from fedegoists.learning.datasets.location import dataset_folder
 from fedegoists.learning.options import generator, one_of, whole_number
+from fedegoists.learning.preparation import Preparation
 
 __all__ = ["CIFAR10_INFO", "CIFAR100_INFO", "load_cifar", "siloed"]
 
@@ -146,4 +147,11 @@ def siloed(
             f"{used:,} of {len(train_labels):,} training images are used",
             "each silo is tested on official test images in its own class mix",
         ),
+        preparation=(_bytes_of_images(len(silos)),),
     )
+
+
+def _bytes_of_images(silos: int) -> Preparation:
+    """Return how the federation turns bytes into numbers around zero."""
+    half = np.full((silos, 3), 127.5)
+    return Preparation("pixels", ("red", "green", "blue"), half, 1 / half, half + np.nan)

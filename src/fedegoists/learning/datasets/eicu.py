@@ -41,13 +41,15 @@ from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.datasets.npz import opened_npz
 from fedegoists.learning.options import generator, one_of, whole_number
 from fedegoists.learning.partition import natural, stratified
-from fedegoists.learning.scaling import standardised
+from fedegoists.learning.scaling import preparation, standardised
 
 __all__ = ["INFO", "STATIC_FEATURES", "hospital_group", "load_eicu"]
 
 SHARES = (0.7, 0.15, 0.15)
 ONSET_AFTER_FIRST_LABEL = 6
 STATIC_FEATURES = ("age", "sex", "height", "weight")
+NUMBERS = (0, 2, 3)
+"""Those of them that are scaled: all but sex."""
 LARGE_BEDS = ("250 - 499", ">= 500")
 OUTLIER = 10.0
 """Scaled hourly values are cut to ±10 deviations: few measurements make a poor scale."""
@@ -169,9 +171,28 @@ def load_eicu(
     silos = _split_by_patient(silo_of_stay, persons, stays.outcome, generator(seed))
     _check_outcomes(silos, stays.outcome, target)
     hourly, static = stays.hourly, stays.static
+    prepared = (
+        preparation(
+            "hourly",
+            stays.features,
+            hourly,
+            silos,
+            scaled=None if standardise else (),
+            filled=False,
+            clip=OUTLIER if standardise else None,
+        ),
+        preparation(
+            "static",
+            STATIC_FEATURES,
+            static,
+            silos,
+            scaled=NUMBERS if standardise else (),
+            filled=False,
+        ),
+    )
     if standardise:
         hourly = np.clip(standardised(hourly, silos), -OUTLIER, OUTLIER)
-        static = standardised(static, silos, [0, 2, 3])  # not sex
+        static = standardised(static, silos, NUMBERS)
     return SiloedData(
         "eicu-demo",
         "binary",
@@ -189,6 +210,8 @@ def load_eicu(
             else "values are as measured, in their own units",
             "all stays of a patient are for the same purpose",
         ),
+        preparation=prepared,
+        class_names=("no", "yes"),
     )
 
 

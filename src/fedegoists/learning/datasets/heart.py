@@ -18,7 +18,7 @@ from fedegoists.learning.datasets.info import DatasetInfo, Option
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.options import generator, one_of
 from fedegoists.learning.partition import stratified
-from fedegoists.learning.scaling import mean_filled, standardised
+from fedegoists.learning.scaling import mean_filled, preparation, standardised
 
 __all__ = ["HOSPITALS", "INFO", "feature_names", "load_heart"]
 
@@ -136,6 +136,7 @@ def load_heart(
         optional = [k for k, column in enumerate(COLUMNS) if column.optional]
         missing = np.isnan(rows[:, optional]).astype(np.float32)
         inputs = np.concatenate([mean_filled(inputs, silos), missing], axis=1)
+        features = np.concatenate([features, missing], axis=1)
     return SiloedData(
         "heart",
         "binary",
@@ -151,6 +152,17 @@ def load_heart(
             if impute == "mean"
             else "missing values are NaN",
         ),
+        preparation=(
+            preparation(
+                "features",
+                feature_names(impute),
+                features,
+                silos,
+                scaled=measured,
+                filled=impute == "mean",
+            ),
+        ),
+        class_names=("no heart disease", "heart disease"),
     )
 
 

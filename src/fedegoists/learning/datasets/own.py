@@ -14,7 +14,7 @@ from fedegoists.learning.datasets.schema import Schema
 from fedegoists.learning.datasets.tables import READERS, Table, read_table
 from fedegoists.learning.options import generator
 from fedegoists.learning.partition import stratified
-from fedegoists.learning.scaling import mean_filled, standardised
+from fedegoists.learning.scaling import mean_filled, preparation, standardised
 
 __all__ = ["SCHEMA_FILE", "load_own"]
 
@@ -86,6 +86,9 @@ def load_own(
         start += len(values)
     inputs: Array = np.concatenate(features)
     filled = int(np.isnan(inputs).sum())
+    prepared = preparation(
+        "features", agreed.features, inputs, silos, scaled=None if agreed.standardise else ()
+    )
     if agreed.standardise:
         inputs = standardised(inputs, silos)
     inputs = mean_filled(inputs, silos)
@@ -98,6 +101,8 @@ def load_own(
         f"Predict {agreed.target!r} from {len(agreed.features)} features; a silo is an "
         "organisation.",
         _notes(agreed, filled, tables[0].names),
+        preparation=(prepared,),
+        class_names=agreed.classes or (),
     )
 
 

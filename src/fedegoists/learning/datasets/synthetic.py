@@ -24,6 +24,7 @@ from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.info import DatasetInfo, Option
 from fedegoists.learning.options import generator, positive_number
 from fedegoists.learning.partition import train_validation
+from fedegoists.learning.preparation import Preparation
 
 __all__ = ["STRONG", "WEAK", "Setting", "load_synthetic"]
 
@@ -123,6 +124,11 @@ def load_synthetic(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> Sil
             f"noise N(0, {NOISE}²): no mean squared error is below {NOISE**2} in expectation",
         ),
         setting.competition_pairs,
+        (
+            Preparation.unchanged(
+                "features", [f"x{k}" for k in range(1, FEATURES + 1)], len(PARTICIPANTS)
+            ),
+        ),
     )
 
 

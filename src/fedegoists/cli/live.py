@@ -1,0 +1,127 @@
+"""What a run shows while it goes on: its stages, and how far each has come."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+__all__ = ["LiveView"]
+
+
+class LiveView:
+    """A line for each stage: what is being done, rounds, the metric and the time left.
+
+    It is called with the stage, what is being done, how much is done, how much there is, and a
+    remark; with nothing being done when a stage begins. On what is no terminal it shows nothing.
+    """
+
+    def __init__(self, stages: Sequence[str], console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[remark]}", markup=False),
+            TextColumn("{task.fields[left]}", style="cyan"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._width = max(map(len, stages))
+        self._tasks: dict[str, TaskID] = {
+            stage: self._progress.add_task(
+                self._described(" ", stage), total=1, start=False, remark="", left=""
+            )
+            for stage in stages
+        }
+        self._stage: str | None = None
+        self._stage_began = 0.0
+        self._part = _Part("", 0, 0, 0.0)
+
+    def __enter__(self) -> "LiveView":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._end_stage("✓" if kind is None else "✗", "" if kind is None else "stopped after ")
+        self._progress.stop()
+
+    def __call__(self, stage: str, what: str, done: int, total: int, remark: str) -> None:
+        """Show how far a stage has come."""
+        now = time.monotonic()
+        if stage != self._stage:
+            self._begin_stage(stage, now)
+        if not what:
+            return
+        # What is left is judged by what this part of the stage has taken so far.
+        part = self._part
+        if total != part.total or done < part.first or not part.what:
+            part = self._part = _Part(what, done, total, now)
+        told = (what, f"{done}/{total}", remark)
+        self._progress.update(
+            self._tasks[stage],
+            completed=done,
+            total=total,
+            remark="  ".join(text for text in told if text),
+            left=part.left(done, now),
+        )
+
+    def _begin_stage(self, stage: str, now: float) -> None:
+        self._end_stage("✓", "")
+        self._stage, self._stage_began, self._part = stage, now, _Part("", 0, 0, now)
+        task = self._tasks[stage]
+        self._progress.start_task(task)
+        self._progress.update(task, total=None, description=self._described("▸", stage))
+
+    def _end_stage(self, mark: str, before: str) -> None:
+        if self._stage is None:
+            return
+        spent = time.monotonic() - self._stage_began
+        task = self._tasks[self._stage]
+        if mark == "✓":
+            self._progress.update(task, completed=1, total=1)
+        self._progress.update(
+            task,
+            description=self._described(mark, self._stage),
+            left=f"{before}{_spoken(spent)}",
+        )
+        self._stage = None
+
+    def _described(self, mark: str, stage: str) -> str:
+        return f"{mark} {stage:<{self._width}}"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Something that is counted within a stage: what, from where on, up to what, since when."""
+
+    what: str
+    first: int
+    total: int
+    began: float
+
+    def left(self, done: int, now: float) -> str:
+        if done <= self.first:
+            return ""
+        return f"{_spoken((now - self.began) / (done - self.first) * (self.total - done))} left"
+
+
+def _spoken(seconds: float) -> str:
+    """Return a time in words.
+
+    Examples
+    --------
+    >>> _spoken(4.21), _spoken(75), _spoken(7300)
+    ('4.2 s', '1 min 15 s', '2 h 01 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

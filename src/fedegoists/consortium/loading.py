@@ -1,0 +1,94 @@
+"""A short program that loads an exported model, written for whoever gets it."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from fedegoists.learning.models import SLOPE
+
+__all__ = ["loading_example"]
+
+# Needs PyTorch and safetensors only, so that the model can be used where nothing else is.
+PLAIN = """\
+import json, pathlib, torch, torch.nn.functional as F
+from safetensors.torch import load_file
+
+about = json.loads(pathlib.Path({json!r}).read_text(encoding="utf-8"))["inputs"][0]
+center, factor, missing = (torch.tensor([float("nan") if v is None else v for v in about[part]])
+                           for part in ("center", "factor", "missing"))
+weights = load_file({safetensors!r})
+# Put rows of your own here; float("nan") is what was not measured.
+rows = torch.tensor([{row}])
+inputs = (torch.where(rows.isnan(), missing, rows) - center) * factor
+hidden = F.leaky_relu(F.linear(inputs, weights["hidden.weight"], weights["hidden.bias"]), {slope})
+outputs = F.linear(hidden, weights["output.weight"], weights["output.bias"])
+print(outputs{link})
+"""
+
+OTHER = """\
+import torch
+from fedegoists.consortium.export import PreparedModel, read_model
+
+model = PreparedModel(*read_model({safetensors!r}))  # takes values as they were measured
+inputs = [{tensors}]  # put your own here
+with torch.no_grad():
+    print(model(*inputs))
+"""
+
+LINKS = {"binary": ".sigmoid()", "classification": ".softmax(-1)", "regression": ""}
+
+
+def loading_example(
+    file: str, about: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> str:
+    """Return a program that loads a model and lets it predict.
+
+    Parameters
+    ----------
+    file : str
+        What the model's files are called, without their endings.
+    about : mapping
+        What is known of the model.
+    shapes : mapping of str to tuple of int
+        The shape of one sample in each input.
+    """
+    lines = [
+        f"The model of {about['participant']}, trained by {about['method']}.",
+        about["description"],
+        *(f"Columns of {one['name']}: {', '.join(one['columns'])}." for one in about["inputs"]),
+        _meaning(about),
+    ]
+    comment = "".join(f"{wrapped}\n" for text in lines for wrapped in _comment(text))
+    if about["model"] == "mlp":
+        one = about["inputs"][0]
+        usual = [
+            center if missing is None else missing
+            for center, missing in zip(one["center"], one["missing"], strict=True)
+        ]
+        code = PLAIN.format(
+            json=f"{file}.json",
+            safetensors=f"{file}.safetensors",
+            row=[float(f"{value:.6g}") for value in usual],
+            slope=SLOPE,
+            link=LINKS[about["task"]],
+        )
+        return f"{comment}# Needs: pip install torch safetensors\n{code}"
+    tensors = ", ".join(f"torch.zeros(1, {', '.join(map(str, s))})" for s in shapes.values())
+    code = OTHER.format(safetensors=f"{file}.safetensors", tensors=tensors)
+    return f"{comment}# Needs: pip install 'fedegoists[train]'\n{code}"
+
+
+def _meaning(about: Mapping[str, Any]) -> str:
+    names = about["classes"]
+    if about["task"] == "regression":
+        return "It prints the predicted value."
+    if about["task"] == "binary":
+        positive = f" {names[1]!r}" if names else " 1"
+        return f"It prints the probability of{positive}."
+    return f"It prints the probabilities of {', '.join(names) if names else 'all classes'}."
+
+
+def _comment(text: str) -> list[str]:
+    # Names come from files: nothing in them may end the comment.
+    safe = "".join(c if c.isprintable() else " " for c in text)
+    return textwrap.wrap(safe, 98, initial_indent="# ", subsequent_indent="#   ")

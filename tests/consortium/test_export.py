@@ -1,0 +1,152 @@
+"""An exported model says elsewhere what it said in the run, from values as they were measured."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from fedegoists.consortium import Consortium
+from fedegoists.consortium.examples import init
+from fedegoists.consortium.export import PreparedModel, export, read_model
+from fedegoists.errors import FileError, MissingDependencyError, SettingsError
+from fedegoists.learning.models import build_model
+
+QUICK = ["training.steps=40", "training.seeds=1", "benefit.repeats=2", 'training.methods=["local"]']
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("banks")
+    init(folder, "banks")
+    schema = folder / "banks" / "schema.toml"
+    schema.write_text(schema.read_text().replace('missing = "error"', 'missing = "mean"'))
+    path = folder / "banks" / "Cedar.csv"
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3].replace(lines[3].split(",")[0], "", 1)  # an income that nobody knows
+    path.write_text("\n".join(lines) + "\n")
+    return Consortium.read(folder / "consortium.toml", QUICK).run()
+
+
+def raw_rows(run, participant):
+    path = run.folder.parent.parent / "banks" / f"{participant}.csv"
+    with path.open() as file:
+        rows = [list(row.values())[:-1] for row in csv.DictReader(file)]
+    return torch.tensor([[float(cell or "nan") for cell in row] for row in rows])
+
+
+def given(data, participant):
+    """Return what the run gave to models, in the order of the file's rows."""
+    positions = np.sort(data.silo(participant).all)
+    return torch.from_numpy(data.samples.inputs[0][positions])
+
+
+def test_raw_values_give_what_the_run_saw(run):
+    for participant in ("Alder", "Cedar"):
+        model, about = read_model(run.folder / "models" / f"{participant}.safetensors")
+        raw = raw_rows(run, participant)
+        assert raw.isnan().sum() == (participant == "Cedar")
+        with torch.no_grad():
+            expected = model(given(run.data, participant)).sigmoid()
+            found = PreparedModel(model, about)(raw)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        assert about["classes"] == ["no", "yes"]
+        assert about["inputs"][0]["columns"][0] == "income"
+
+
+def test_the_example_runs_where_fedegoists_is_not_installed(run, tmp_path):
+    files = export(run.folder, "Alder", tmp_path)
+    assert [path.name for path in files] == ["Alder.safetensors", "Alder.json", "example.py"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+    # As if it were not installed: an import of it ends the program.
+    hide = "import sys, runpy; sys.modules['fedegoists'] = None; runpy.run_path('example.py')"
+    done = subprocess.run(
+        [sys.executable, "-c", hide], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    model, about = read_model(tmp_path / "Alder.safetensors")
+    usual = torch.tensor([[float(f"{v:.6g}") for v in about["inputs"][0]["missing"]]])
+    with torch.no_grad():
+        expected = PreparedModel(model, about)(usual).item()
+    assert float(done.stdout.strip("tensor([])\n")) == pytest.approx(expected, abs=1e-4)
+    code = (tmp_path / "example.py").read_text()
+    statements = [line for line in code.splitlines() if line and line[0] not in "# "]
+    assert len(statements) <= 10
+
+
+def test_onnx_says_the_same(run, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    export(run.folder, "Cedar", tmp_path, onnx=True)
+    session = onnxruntime.InferenceSession(tmp_path / "Cedar.onnx")
+    raw = raw_rows(run, "Cedar")
+    (found,) = session.run(["probability"], {"features": raw.numpy()})
+    model, _ = read_model(tmp_path / "Cedar.safetensors")
+    with torch.no_grad():
+        expected = model(given(run.data, "Cedar")).sigmoid()
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    about = json.loads(session.get_modelmeta().custom_metadata_map["fedegoists"])
+    assert about["participant"] == "Cedar"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "inputs"),
+    [
+        ("cifar10-cnn", {}, [("pixels", (32, 32, 3))]),
+        ("icu-transformer", {"hourly": 5, "static": 2, "hours": 4},
+         [("hourly", (4, 5)), ("static", (2,))]),
+    ],
+)  # fmt: skip
+def test_networks_for_images_and_stays_can_be_exported_too(name, options, inputs, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    from safetensors.torch import save_file
+
+    model = build_model(name, 0, **options).eval()
+    about = {
+        "participant": "v0", "method": "local", "model": name, "options": options,
+        "task": "classification" if name == "cifar10-cnn" else "binary", "description": "Made up.",
+        "classes": [],
+        "inputs": [
+            {"name": kind, "columns": [f"c{k}" for k in range(n)], "clip": None,
+             "center": [0.5] * n, "factor": [2.0] * n, "missing": [None] * n}
+            for kind, (*_, n) in inputs
+        ],
+    }  # fmt: skip
+    (tmp_path / "models").mkdir()
+    save_file(dict(model.named_parameters()), tmp_path / "models" / "v0.safetensors",
+              {"fedegoists": json.dumps(about)})  # fmt: skip
+    (tmp_path / "certificate.json").write_text('{"coalitions": [["v0"]]}')
+    folder = tmp_path / "out"
+    export(tmp_path, "v0", folder, onnx=True)
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=(3, *shape)).astype(np.float32) for _, shape in inputs]
+    if name == "icu-transformer":
+        values[0][0, 1, 2] = np.nan
+    session = onnxruntime.InferenceSession(folder / "v0.onnx")
+    (found,) = session.run(None, {k: v for (k, _), v in zip(inputs, values, strict=True)})
+    prepared = [2 * (torch.from_numpy(v) - 0.5) for v in values]
+    with torch.no_grad():
+        if name == "cifar10-cnn":
+            expected = model(prepared[0].movedim(-1, -3)).softmax(-1)
+        else:
+            expected = model(*prepared).sigmoid()
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=folder, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("tensor([[")
+
+
+def test_what_cannot_be_exported_is_said(run, tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="no participant 'Oak'; there are Alder, "):
+        export(run.folder, "Oak", tmp_path)
+    with pytest.raises(FileError, match="not the folder of a run"):
+        export(tmp_path, "Alder")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "onnxscript", None)
+        with pytest.raises(MissingDependencyError, match=r"pip install 'fedegoists\[onnx\]'"):
+            export(run.folder, "Alder", tmp_path, onnx=True)
+    assert list(tmp_path.iterdir()) == []
