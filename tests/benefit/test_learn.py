@@ -127,7 +127,10 @@ def test_trials_at_once_are_the_trials_one_by_one():
     ("settings", "message"),
     [
         ({"estimator": "guess"}, "unknown estimator 'guess'"),
-        ({"repeats": 0}, "repeats is 0; expected 1 to 1000"),
+        ({"repeats": 0}, "repeats is 0; expected a whole number, 1 to 1000"),
+        ({"steps": 2.5}, "steps is 2.5; expected a whole number"),
+        ({"hidden": True}, "hidden is True"),
+        ({"noise": float("inf"), "clip": 1.0}, "noise is inf"),
         ({"concentration": 0.0}, "concentration is 0.0"),
         ({"noise": 1.0, "estimator": "hypernetwork"}, "set clip"),
         ({"clip": 1.0}, "sends trained models"),

@@ -73,6 +73,14 @@ def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
     assert "| participant | ε | δ |" in (tmp_path / "r/report.md").read_text()
 
 
+def test_a_seed_of_learning_can_be_given(run, tmp_path, own):
+    weights = []
+    for seed in "12":
+        assert run(*QUICK, "--estimator", "alignment", "--learn", f"seed={seed}")[0] == 0
+        weights.append((tmp_path / "r/weights.csv").read_text())
+    assert weights[0] != weights[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -83,6 +91,13 @@ def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
         (("--threshold", "0.1", "--confidence", "0.9"), "not both"),
         (("--confidence", "2"), "confidence is 2.0"),
         (("--set", "rho=1"), "one's own silos have no options"),
+        (("--learn", "steps=abc"), "steps is abc; expected a whole number"),
+        (("--learn", "steps=1.5"), "steps is 1.5; expected a whole number"),
+        (("--learn", "steps"), "--learn 'steps': expected KEY=VALUE"),
+        (("--learn", "noise=4"), "--learn noise: use --noise"),
+        (("--estimator", "hypernetwork", "--clip", "inf"), "clip is inf"),
+        (("--estimator", "alignment", "--repeats", "1"), "or a threshold"),
+        (("--estimator", "hypernetwork", "--clip", "1", "--repeats", "1"), "or a threshold"),
     ],
 )
 def test_bad_options_are_named(run, own, tmp_path, arguments, message):

@@ -116,6 +116,6 @@ def _estimate(
         matrices[2],
         {key: values[:, trial].tolist() for key, values in history.items()},
         asking.cost(trial),
-        asking.failures_in(trial),
+        tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(trial)),
         tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
     )

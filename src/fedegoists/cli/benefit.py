@@ -90,7 +90,7 @@ def benefit_command(
             f"learning needs {error.name}: pip install 'fedegoists[train]'"
         ) from None
 
-    own: dict[str, Any] = _checked(options_from(learn))
+    own: dict[str, Any] = _checked(options_from(learn, "--learn"))
     own |= {"clip": clip, "noise": noise}
     if repeats is not None:
         own["repeats"] = repeats
@@ -130,8 +130,12 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
 
     from fedegoists.benefit import LearnSettings
 
-    known = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
+    options = ("noise", "repeats")
+    declared = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
+    known = [name for name in declared if name not in options]
     for key in given:
+        if key in options:
+            raise SettingsError(f"--learn {key}: use --{key}")
         if key not in known:
             raise SettingsError(f"--learn {key}: settings are {', '.join(known)}")
     return given
