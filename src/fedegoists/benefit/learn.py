@@ -63,6 +63,7 @@ def learn_trials(
     history: dict[str, Tensor] = {}
     if settings.estimator in ("alignment", "transfer"):
         models, starts, present = local_models(asking, settings, report)
+        asking.count_anew()
         if settings.estimator == "alignment":
             weights, gains = alignment(models, starts)
             savings = gains.mean((1, 2))
@@ -71,6 +72,7 @@ def learn_trials(
     else:
         front = learn_front(asking, settings, report)
         present = front.present
+        asking.count_anew()
         history["training loss"] = front.losses
         if settings.estimator == "hypernetwork":
             rows, history["validation loss"] = learn_preferences(asking, front, settings, report)
@@ -84,6 +86,8 @@ def learn_trials(
         savings = gains.mean((1, 2))
         if settings.estimator == "pairs":
             weights = gains.clamp_min(0.0)
+    # Of who is not heard about its own validation data, nothing is known.
+    present = present & asking.answering()
     labels = [""] if groups is None else list(groups)
     return {
         label: _estimate(
