@@ -145,5 +145,10 @@ def test_agreement_by_hand():
     assert np.isnan(turned.precision)
     assert turned.recall == 0
     assert stability([gains, gains]) == 1
+    # Equal weights have no order, by either measure; of what was not measured nothing is known.
+    flat = agreement(np.ones((3, 3)), gains, gains > 9, gains > 0)
+    assert (flat.spearman, flat.kendall) == (0, 0)
+    nothing = agreement(gains, np.full((3, 3), np.nan), gains > 0, gains > 9)
+    assert np.isnan([nothing.spearman, nothing.kendall]).all()
     with pytest.raises(SettingsError, match="beside"):
         agreement(gains, gains[:2, :2], gains > 0, gains > 0)

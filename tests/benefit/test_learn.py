@@ -198,6 +198,11 @@ def test_the_hypernetwork_separates_signs_from_any_start():
     assert np.array_equal(graphs[0], SAME_SIGN)
 
 
+def test_a_misspelt_competitor_is_named(two_tasks):
+    with pytest.raises(SettingsError, match="'a3', who competes, is not in this federation"):
+        learn(federation(two_tasks), quick("transfer"), apart=[("a1", "a3")])
+
+
 def test_a_competitor_is_never_shown_the_others_model(two_tasks):
     """Change one's data: with `apart`, the other is asked about the very same models as before."""
 

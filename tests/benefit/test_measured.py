@@ -57,6 +57,30 @@ def test_alone_is_plain_local_training(silos):
     assert truth.losses_without is None
 
 
+def test_no_model_is_trained_on_the_data_of_two_competitors():
+    """Change one's data: what the other is asked about stays the same."""
+    seen: dict[bool, list[torch.Tensor]] = {True: [], False: []}
+    short = MeasureSettings(TrainSettings(steps=3, batch_size=8), evaluations=1, repeats=2)
+    for changed in (True, False):
+        tasks = {"a1": OTHER if changed else TASK, "a2": TASK, "b": OTHER}
+        inner = federation(regressions(tasks, train=8, seed=3))
+
+        def call(operation, payloads, timeout=None, inner=inner, changed=changed):
+            if "parameters" in payloads["a2"]:
+                seen[changed].append(payloads["a2"]["parameters"].clone())
+            return type(inner).call(inner, operation, payloads, timeout)
+
+        inner.call = call
+        truth = measure(inner, short, apart=[("a2", "a1")])
+    assert all(torch.equal(one, other) for one, other in zip(*seen.values(), strict=True))
+    measured = np.isfinite(truth.mean)
+    assert measured[0].tolist() == [True, False, True]
+    assert measured[:, 1].tolist() == [False, True, True]
+    assert truth.losses_without is None
+    with pytest.raises(SettingsError, match="compete"):
+        measure(inner, short, pairs=[("a1", "a2")], apart=[("a1", "a2")])
+
+
 def test_what_cannot_be_measured_is_named(silos):
     with pytest.raises(SettingsError, match="not a pair of two participants"):
         measure(silos, SETTINGS, pairs=[("a1", "a1")])

@@ -62,6 +62,19 @@ def test_estimators_are_compared_with_the_measured_truth(run, tmp_path, own):
     assert len(rows) == 2 * 6
 
 
+def test_the_report_keeps_competitors_apart(run, tmp_path, own):
+    """Without the file north and south would be together at a threshold of 0, and be measured."""
+    (tmp_path / "rivals.csv").write_text("a,b\nnorth,south\nnorth,west\nsouth,west\n")
+    arguments = ("--competition", "rivals.csv", "--measure", "--measure-repeats", "2")
+    code, _, err = run(*QUICK, "--estimator", "alignment", *arguments)
+    assert (code, err) == (0, "")
+    sweep = (tmp_path / "r/report.md").read_text().split("## Edges")[1].split("##")[0]
+    assert "north, south" not in sweep
+    assert "| none |" in sweep
+    with (tmp_path / "r/measured.csv").open() as file:
+        assert {row["gain"] for row in csv.DictReader(file)} == {"nan"}
+
+
 def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
     pytest.importorskip("dp_accounting")
     code, _, err = run(

@@ -65,6 +65,10 @@ class Asking:
     def among(self, pairs: Pairs) -> Tensor:
         """Return which two participants of each trial are among some pairs, in either order."""
         known = {frozenset(pair) for pair in pairs}
+        for name in sorted(frozenset().union(*known)):
+            if name not in self.federation.participants:
+                # A misspelt competitor would be shown what it must not see.
+                raise SettingsError(f"{name!r}, who competes, is not in this federation")
         return torch.tensor(
             [[[{one, other} in known for other in names] for one in names] for names in self.names]
         )

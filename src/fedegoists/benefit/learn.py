@@ -59,6 +59,7 @@ def learn_trials(
     names = groups_of(federation, groups)
     start_of(settings, len(names[0]))  # so that a wrong one is reported before anything is trained
     asking = Asking(federation, names)
+    asking.among(apart)  # so that a wrong name is, too
     report = progress or (lambda *_: None)
     history: dict[str, Tensor] = {}
     if settings.estimator in ("alignment", "transfer"):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking, Cost, Groups, groups_of
+from fedegoists.benefit.asking import Asking, Cost, Groups, Pairs, groups_of
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, TrainSettings
@@ -109,6 +109,7 @@ def measure(
     settings: MeasureSettings | None = None,
     *,
     pairs: Iterable[tuple[str, str]] | None = None,
+    apart: Pairs = (),
     progress: Progress | None = None,
 ) -> MeasuredBenefit:
     """Train participants alone and in pairs, and compare.
@@ -117,8 +118,13 @@ def measure(
     ----------
     pairs : iterable of (source, target), optional
         Which pairs; all if left out.
+    apart : collection of pairs of names
+        Competitors: no model is trained on the data of both, since each would see it. Where there
+        are any, nothing is left out of all together, which nobody trains.
     """
-    return measure_trials(federation, None, settings, pairs=pairs, progress=progress)[""]
+    return measure_trials(federation, None, settings, pairs=pairs, apart=apart, progress=progress)[
+        ""
+    ]
 
 
 def measure_trials(
@@ -127,13 +133,17 @@ def measure_trials(
     settings: MeasureSettings | None = None,
     *,
     pairs: Iterable[tuple[str, str]] | None = None,
+    apart: Pairs = (),
     progress: Progress | None = None,
 ) -> dict[str, MeasuredBenefit]:
-    """Measure several trials at once; pairs are then pairs of positions' names in the first."""
+    """Measure several trials at once; pairs are then pairs of positions' names in the first.
+
+    Who is apart in one trial is so in all of them.
+    """
     settings = settings or MeasureSettings()
     names = groups_of(federation, groups)
-    sets, wanted = _sets(names[0], pairs, settings)
     asking = Asking(federation, names)
+    sets, wanted = _sets(names[0], pairs, asking.among(apart).any(0), settings)
     runs = [
         _run(asking, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
@@ -153,22 +163,27 @@ def measure_trials(
 
 
 def _sets(
-    names: Sequence[str], pairs: Iterable[tuple[str, str]] | None, settings: MeasureSettings
+    names: Sequence[str],
+    pairs: Iterable[tuple[str, str]] | None,
+    rivals: Tensor,
+    settings: MeasureSettings,
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
     """Return the sets to train, as positions, and the pairs (source, target) asked for."""
     n = len(names)
     position = {name: k for k, name in enumerate(names)}
     if pairs is None:
-        wanted = [(j, i) for j in range(n) for i in range(n) if i != j]
+        wanted = [(j, i) for j in range(n) for i in range(n) if i != j and not rivals[j, i]]
     else:
         wanted = []
         for source, target in pairs:
             if source not in position or target not in position or source == target:
                 raise SettingsError(f"({source!r}, {target!r}) is not a pair of two participants")
             wanted.append((position[source], position[target]))
+            if rivals[wanted[-1]]:
+                raise SettingsError(f"{source!r} and {target!r} compete: they cannot be a pair")
     sets: dict[tuple[int, ...], None] = {(k,): None for k in range(n)}
     sets |= {tuple(sorted(pair)): None for pair in wanted}
-    if settings.leave_one_out:
+    if settings.leave_one_out and not rivals.any():
         everybody = tuple(range(n))
         sets |= {tuple(k for k in everybody if k != left): None for left in everybody}
         sets[everybody] = None

@@ -131,7 +131,7 @@ def study(
     if plan.measured:
         truth = _truth(next(iter(settings.values())), first)
         wanted = replace(MeasureSettings(train=truth), **plan.measure_settings)
-        measured = measure_trials(federation, groups, wanted, progress=progress)
+        measured = measure_trials(federation, groups, wanted, apart=apart, progress=progress)
     result = StudyResult(estimates, measured)
     _write(plan, Path(out), result, first, next(iter(settings.values())))
     return result
@@ -166,7 +166,8 @@ def _write(
     seed = str(plan.seeds[0])
     estimate = result.estimates[settings.estimator][seed]
     graph = estimate.graph(plan.threshold, confidence=plan.confidence)
-    competition = CompetitionGraph(data.competition_pairs, estimate.participants)
+    pairs = data.competition_pairs if plan.competition is None else _rivals(plan, data)
+    competition = CompetitionGraph(pairs, estimate.participants)
     points = threshold_sweep(estimate, competition=competition)
     title = f"{plan.data}, seed {seed}: {estimate.estimator}"
     report = report_markdown(
