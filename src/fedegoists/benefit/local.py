@@ -9,7 +9,7 @@ from fedegoists.benefit.pareto import TINY, Progress
 from fedegoists.benefit.settings import LearnSettings
 from fedegoists.federation.batches import stream_seed
 
-__all__ = ["alignment", "local_models", "transfer"]
+__all__ = ["FARTHEST", "alignment", "local_models", "transfer"]
 
 
 def local_models(
@@ -120,7 +120,7 @@ def transfer(
 
 
 FARTHEST = 100.0
-"""How far a local model may be from the start, in lengths of that one."""
+"""How far a model may be from the start, in lengths of that one."""
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """How far i's model is moved towards j's."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedegoists.benefit.asking import Asking, Cost, Groups, Pairs, groups_of
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
+from fedegoists.benefit.local import FARTHEST
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, TrainSettings
 from fedegoists.federation.batches import stream_seed
@@ -74,6 +75,8 @@ class MeasuredBenefit:
         By which part of it i's loss fell when i trained with j; NaN where that was not measured.
     losses_without : array of shape (repeats, n, n), optional
         By which part of i's loss after training with all others it rose when j was left out.
+    failures : tuple of str
+        Who did not always answer, and whose training diverged: what they took part in is NaN.
     """
 
     participants: tuple[str, ...]
@@ -81,6 +84,7 @@ class MeasuredBenefit:
     gains: Matrix = field(repr=False)
     losses_without: Matrix | None = field(repr=False, default=None)
     cost: Cost = field(default_factory=Cost)
+    failures: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Matrix:
@@ -148,7 +152,7 @@ def measure_trials(
         _run(asking, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
     ]
-    losses = torch.stack(runs)  # repeats, trials, participants, sets; NaN outside a set
+    losses = torch.stack(runs)  # repeats, trials, participants, sets; NaN where not measured
     labels = [""] if groups is None else list(groups)
     return {
         label: _result(
@@ -157,6 +161,7 @@ def measure_trials(
             sets,
             wanted,
             asking.cost(g),
+            tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(g)),
         )
         for g, label in enumerate(labels)
     }
@@ -210,14 +215,18 @@ def _run(
     # A silo in fewer sets than another is asked about one of its own again, with no weight.
     asked = torch.tensor([own + own[:1] * (width - len(own)) for own in mine])
     counted = torch.tensor([[k < len(own) for k in range(width)] for own in mine])
-    shares = _shares(asking.samples(), sets, asked, counted).to(models.device)
+    samples = asking.samples()
+    shares = _shares(samples, sets, asked, counted).to(models.device)
+    members = torch.tensor([[k in members for k in range(n)] for members in sets])
+    silent = samples == 0
+    diverged = torch.zeros(models.shape[:2], dtype=torch.bool, device=models.device)
     marks = {
         round(train.steps * (k + 1) / settings.evaluations) for k in range(settings.evaluations)
     }
     best = torch.full((trials, n, width), torch.inf)
     chosen = torch.full((trials, n, width), torch.nan)
     for step, rate in enumerate(rates):
-        gradients, _, _ = asking.gradients(
+        gradients, _, answered = asking.gradients(
             models[:, asked],
             batch_size=train.batch_size,
             step=step,
@@ -231,6 +240,11 @@ def _run(
             total += train.weight_decay * models
         speeds.mul_(train.momentum).add_(total)
         models -= rate * speeds
+        silent |= ~answered
+        # One model that is lost must not keep a silo from answering about the others.
+        beyond = ~((models - start).norm(dim=-1) < FARTHEST * start.norm().clamp_min(1.0))
+        models[beyond], speeds[beyond] = start, 0.0
+        diverged |= beyond
         if step + 1 in marks:
             rows = models[:, asked]
             validation = asking.losses(rows, split="validation")
@@ -242,7 +256,8 @@ def _run(
     result = torch.full((trials, n, len(sets)), torch.nan)
     for k, own in enumerate(mine):
         result[:, k, own] = chosen[:, k, : len(own)]
-    return result
+    lost = (silent[:, None] & members).any(-1) | diverged.cpu()
+    return result.masked_fill(lost[:, None], torch.nan)
 
 
 def _shares(
@@ -259,6 +274,7 @@ def _result(
     sets: Sequence[tuple[int, ...]],
     wanted: Sequence[tuple[int, int]],
     cost: Cost,
+    failures: tuple[str, ...],
 ) -> MeasuredBenefit:
     n = len(names)
     place = {members: s for s, members in enumerate(sets)}
@@ -277,4 +293,8 @@ def _result(
             for i in everybody:
                 if i != j:
                     without[:, j, i] = losses[:, i, rest] / losses[:, i, place[everybody]] - 1
-    return MeasuredBenefit(names, alone, gains, without, cost)
+    lost = [s for s, members in enumerate(sets) if np.isnan(losses[:, list(members), s]).any()]
+    failures += tuple(
+        f"{', '.join(names[k] for k in sets[s])}: no result in every repeat" for s in lost
+    )
+    return MeasuredBenefit(names, alone, gains, without, cost, failures)

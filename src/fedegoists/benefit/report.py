@@ -167,6 +167,9 @@ def _agreement(estimates: Estimates, measured: Mapping[str, MeasuredBenefit]) ->
             cells = (a.spearman, a.kendall, a.within, a.precision, a.recall)
             yield f"| {name}{label} | " + " | ".join(map(_number, cells)) + " |"
     yield ""
+    for seed, truth in measured.items():
+        yield from (f"- not measured, seed {seed}: {_plain(line)}" for line in truth.failures)
+    yield ""
 
 
 def _privacy(settings: LearnSettings, sizes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
