@@ -83,7 +83,10 @@ def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
         *("--clip", "1", "--noise", "2"),
     )
     assert (code, err) == (0, "")
-    assert "| participant | ε | δ |" in (tmp_path / "r/report.md").read_text()
+    report = (tmp_path / "r/report.md").read_text()
+    assert "| participant | ε | δ |" in report
+    assert "one seed" not in report
+    assert "without clipping" not in report
 
 
 def test_a_seed_of_learning_can_be_given(run, tmp_path, own):

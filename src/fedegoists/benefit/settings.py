@@ -78,7 +78,9 @@ class LearnSettings:
                     declared.metadata["high"],
                 )
                 whole = declared.type is int
-                number = isinstance(value, Integral if whole else Real) and value is not True
+                number = isinstance(value, Integral if whole else Real) and not isinstance(
+                    value, bool
+                )
                 if not number or not low <= value <= high or not math.isfinite(value):
                     kind = "a whole number, " if whole else ""
                     raise SettingsError(

@@ -176,4 +176,5 @@ def _show(
         table.add_row(Text(name), Text(shown or "nobody"))
     screen.print(table)
     for failure in estimate.failures:
-        line(f"left out: {failure}", "yellow")
+        gone = failure.startswith(tuple(f"{name}: " for name in estimate.absent))
+        line(f"{'left out' if gone else 'did not always answer'}: {failure}", "yellow")
