@@ -37,10 +37,10 @@ def test_the_fixed_threshold_keeps_what_is_above_it():
 
 
 def test_the_confident_rule_by_hand():
-    """Gains of 1 with a standard error of 0.3: certain at 0.9, not at 0.95.
+    """Gains of 1 with a standard error of 0.4: certain at 0.9, not at 0.95.
 
-    Both repeats have halves 1 ± 0.3, so half the difference is 0.3 and repeats agree. Student's t
-    with two degrees of freedom is 1.886 at 0.9 and 2.920 at 0.95 and 4.303 at 0.975.
+    Both repeats have halves 1 ± 0.4, so half the difference is 0.4 and repeats agree. Student's t
+    with two degrees of freedom is 1.886 at 0.9 and 2.920 at 0.95.
     """
     gains = np.zeros((2, 2, 3, 3))
     gains[:, 0, 0, 1], gains[:, 1, 0, 1] = 1.4, 0.6
@@ -53,6 +53,32 @@ def test_the_confident_rule_by_hand():
     assert list(none_saved.graph(confidence=0.9).edges()) == []
 
 
+def test_runs_without_halves_have_one_degree_of_freedom_less():
+    """Two repeats with gains 0.8 and 1.2: their mean 1 has the error 0.2, and t(0.95, 1) = 6.314.
+
+    So 1 − 6.314 · 0.2 < 0: not certain, though with two degrees it would be (1 − 2.920 · 0.2 > 0).
+    """
+    gains = np.zeros((2, 1, 3, 3))
+    gains[:, 0, 0, 1] = 0.8, 1.2
+    found = estimate(WEIGHTS, gains)
+    assert found.lower_bounds(0.95)[0, 1] == pytest.approx(1 - 6.3138 * 0.2, abs=1e-3)
+    assert list(found.graph().edges()) == []
+
+
+@pytest.mark.parametrize(("halves", "data", "training"), [(1, 0, 1), (2, 0.02, 1), (2, 1, 0.02)])
+def test_of_gains_of_nothing_one_in_twenty_seems_certain(halves, data, training):
+    """Many gains of zero, three repeats: at 0.95 about 0.05 of them are taken for more."""
+    rng = np.random.default_rng(0)
+    many = 20_000
+    error = rng.normal(0, data, many)  # the same in all repeats: there is only this much data
+    runs = error + rng.normal(0, training, (3, 1, many))
+    if halves == 2:
+        apart = rng.normal(0, data, (3, 1, many))
+        runs = np.concatenate([runs + apart, runs - apart], 1)
+    bounds = BenefitEstimate(NAMES, "by hand", runs, runs, runs.mean((0, 1))).lower_bounds(0.95)
+    assert (bounds > 0).mean() == pytest.approx(0.05, abs=0.006)
+
+
 def test_who_was_absent_has_no_edges():
     graph = estimate(WEIGHTS, absent=("b",)).graph(0.0)
     assert list(graph.edges()) == [("a", "c", 0.2), ("c", "a", 0.05)]
@@ -63,6 +89,8 @@ def test_rules_out_of_range_are_named():
         estimate(WEIGHTS).graph(0.1, confidence=0.9)
     with pytest.raises(SettingsError, match=r"confidence is 1\.5"):
         estimate(WEIGHTS).graph(confidence=1.5)
+    with pytest.raises(SettingsError, match=r"confidence is 0\.0"):
+        estimate(WEIGHTS).graph(confidence=0.0)
     with pytest.raises(SettingsError, match="threshold is -1"):
         estimate(WEIGHTS).graph(-1.0)
     with pytest.raises(SettingsError, match="repeats of at least 2"):
@@ -117,5 +145,10 @@ def test_agreement_by_hand():
     assert np.isnan(turned.precision)
     assert turned.recall == 0
     assert stability([gains, gains]) == 1
+    # Equal weights have no order, by either measure; of what was not measured nothing is known.
+    flat = agreement(np.ones((3, 3)), gains, gains > 9, gains > 0)
+    assert (flat.spearman, flat.kendall) == (0, 0)
+    nothing = agreement(gains, np.full((3, 3), np.nan), gains > 0, gains > 9)
+    assert np.isnan([nothing.spearman, nothing.kendall]).all()
     with pytest.raises(SettingsError, match="beside"):
         agreement(gains, gains[:2, :2], gains > 0, gains > 0)

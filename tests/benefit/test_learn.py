@@ -41,8 +41,11 @@ def test_every_estimator_tells_helpers_from_strangers(estimator, two_tasks):
     # Every helper's weight above every stranger's.
     friends = [weights[0, 1], weights[1, 0], weights[2, 3], weights[3, 2]]
     strangers = weights[:2, 2:].tolist() + weights[2:, :2].tolist()
-    if estimator != "pairs":  # whose weights are gains, and a friend may bring none
-        assert min(friends) > np.max(strangers)
+    if estimator == "pairs":  # whose weights are gains, and a friend may bring none
+        gains = estimate.gains.mean((0, 1))
+        friends = [gains[0, 1], gains[1, 0], gains[2, 3], gains[3, 2]]
+        strangers = gains[:2, 2:].tolist() + gains[2:, :2].tolist()
+    assert min(friends) > np.max(strangers)
     # No estimator finds an edge between strangers, at any confidence in use.
     for confidence in (0.9, 0.99):
         edges = estimate.graph(confidence=confidence).weights
@@ -127,7 +130,10 @@ def test_trials_at_once_are_the_trials_one_by_one():
     ("settings", "message"),
     [
         ({"estimator": "guess"}, "unknown estimator 'guess'"),
-        ({"repeats": 0}, "repeats is 0; expected 1 to 1000"),
+        ({"repeats": 0}, "repeats is 0; expected a whole number, 1 to 1000"),
+        ({"steps": 2.5}, "steps is 2.5; expected a whole number"),
+        ({"hidden": True}, "hidden is True"),
+        ({"noise": float("inf"), "clip": 1.0}, "noise is inf"),
         ({"concentration": 0.0}, "concentration is 0.0"),
         ({"noise": 1.0, "estimator": "hypernetwork"}, "set clip"),
         ({"clip": 1.0}, "sends trained models"),
@@ -193,6 +199,11 @@ def test_the_hypernetwork_separates_signs_from_any_start():
         graphs.append(estimate.graph(threshold=0.06).weights > 0)
     assert np.array_equal(*graphs)
     assert np.array_equal(graphs[0], SAME_SIGN)
+
+
+def test_a_misspelt_competitor_is_named(two_tasks):
+    with pytest.raises(SettingsError, match="'a3', who competes, is not in this federation"):
+        learn(federation(two_tasks), quick("transfer"), apart=[("a1", "a3")])
 
 
 def test_a_competitor_is_never_shown_the_others_model(two_tasks):

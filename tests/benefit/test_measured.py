@@ -1,5 +1,7 @@
 """The measured truth: helpers help, strangers hurt, and pairs are what was asked for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,84 @@ def test_alone_is_plain_local_training(silos):
     assert np.isfinite(truth.gains[0, 1, 0])
     assert np.isnan(truth.gains[0, 2, 0])
     assert truth.losses_without is None
+
+
+def silent(operation, reply):
+    raise ConnectionError("gone")
+
+
+def beyond(operation, reply):
+    return {**reply, "gradient": 1e9 * reply["gradient"]} if "gradient" in reply else reply
+
+
+@pytest.mark.parametrize("behaviour", [silent, beyond])
+def test_what_a_bad_silo_took_part_in_is_not_measured_and_all_else_is(behaviour):
+    tasks = {"a1": TASK, "a2": TASK, "x": OTHER}
+    data = regressions(tasks, train=8, seed=3)
+    short = MeasureSettings(TrainSettings(steps=30, batch_size=8), evaluations=2, repeats=2)
+    honest = measure(federation(data), short)
+    truth = measure(federation(data, behaviours={"x": behaviour}), short)
+    assert honest.failures == ()
+    assert np.isnan(truth.gains[:, 2, :2]).all()
+    assert np.isnan(truth.gains[:, :2, 2]).all()
+    np.testing.assert_allclose(truth.gains[:, :2, :2], honest.gains[:, :2, :2], rtol=1e-5)
+    np.testing.assert_allclose(truth.alone[:, :2], honest.alone[:, :2], rtol=1e-5)
+    assert "a1, x: no result in every repeat" in truth.failures
+
+
+def test_a_pair_by_hand():
+    """One step from w with all samples, batches as large as the data; gradients by hand.
+
+    With 8 and 24 samples the pair's gradient is g = (8 g₁ + 24 g₂)/32, as on pooled data, and a
+    step of rate η leads to w − η g, where g₁ is the mean over samples of 2 (ŵ·x − y) (x, 1).
+    """
+    data = regressions({"a": TASK, "b": OTHER}, train=24, seed=5)
+    first = replace(data.silos[0], train=data.silos[0].train[:8])
+    silos = federation(replace(data, silos=(first, data.silos[1])))
+    train = TrainSettings(steps=1, learning_rate=0.1, batch_size=100)
+    truth = measure(silos, MeasureSettings(train, evaluations=1, repeats=1, leave_one_out=False))
+    w = silos.schema.drawn(stream_seed(0, 0, "measure")).double().numpy()
+
+    def design(rows):
+        inputs = data.samples.inputs[0][rows].astype(float)
+        return np.hstack([inputs, np.ones((len(rows), 1))]), data.samples.targets[rows]
+
+    def stepped(rows):
+        x, y = design(rows)
+        return w - 0.1 * 2 * (x @ w - y) @ x / len(rows)
+
+    def loss(weights):
+        x, y = design(first.test)
+        return ((x @ weights - y) ** 2).mean()
+
+    alone = loss(stepped(first.train))
+    pooled = loss(stepped(np.concatenate([first.train, data.silos[1].train])))
+    assert truth.alone[0, 0] == pytest.approx(alone, rel=1e-4)
+    assert truth.gains[0, 1, 0] == pytest.approx(1 - pooled / alone, rel=1e-3)
+
+
+def test_no_model_is_trained_on_the_data_of_two_competitors():
+    """Change one's data: what the other is asked about stays the same."""
+    seen: dict[bool, list[torch.Tensor]] = {True: [], False: []}
+    short = MeasureSettings(TrainSettings(steps=3, batch_size=8), evaluations=1, repeats=2)
+    for changed in (True, False):
+        tasks = {"a1": OTHER if changed else TASK, "a2": TASK, "b": OTHER}
+        inner = federation(regressions(tasks, train=8, seed=3))
+
+        def call(operation, payloads, timeout=None, inner=inner, changed=changed):
+            if "parameters" in payloads["a2"]:
+                seen[changed].append(payloads["a2"]["parameters"].clone())
+            return type(inner).call(inner, operation, payloads, timeout)
+
+        inner.call = call
+        truth = measure(inner, short, apart=[("a2", "a1")])
+    assert all(torch.equal(one, other) for one, other in zip(*seen.values(), strict=True))
+    measured = np.isfinite(truth.mean)
+    assert measured[0].tolist() == [True, False, True]
+    assert measured[:, 1].tolist() == [False, True, True]
+    assert truth.losses_without is None
+    with pytest.raises(SettingsError, match="compete"):
+        measure(inner, short, pairs=[("a1", "a2")], apart=[("a1", "a2")])
 
 
 def test_what_cannot_be_measured_is_named(silos):

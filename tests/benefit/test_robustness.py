@@ -1,10 +1,13 @@
 """Silos that fail or lie: the others' rows stay right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fedegoists.benefit import learn
+from fedegoists.learning.models import build_model
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_learn import quick
 
@@ -81,3 +84,57 @@ def test_who_lies_to_look_useful_is_found_out_on_the_receivers_own_data(estimato
     assert weights[2, 0] < 0.5 * weights[1, 0]
     assert weights[2, 1] < 0.5 * weights[0, 1]
     assert not any(s == "x" and t in ("a1", "a2") for s, t, _ in estimate.graph().edges())
+
+
+def test_a_model_beyond_all_numbers_does_not_hide_the_others_from_a_row():
+    """Its loss on a receiver's data is no number; what that one says of the others still counts."""
+
+    def beyond(operation, reply):
+        return (
+            {**reply, "parameters": 1e11 * reply["parameters"]} if operation == "train" else reply
+        )
+
+    network = build_model("mlp", 0, features=4)
+    honest, lied = (
+        learn(federation(consortium(), network, behaviours=behaviours), quick("transfer"))
+        for behaviours in ({}, {"x": beyond})
+    )
+    assert lied.failures == ()
+    rows = np.ix_(HONEST, HONEST)
+    np.testing.assert_allclose(lied.weights[rows], honest.weights[rows], rtol=1e-3, atol=1e-4)
+    assert not any(source == "x" for source, _, _ in lied.graph(threshold=0.0).edges())
+
+
+@pytest.mark.parametrize(
+    ("estimator", "more"),
+    [("transfer", {}), ("pairs", {}), ("hypernetwork", {}), ("hypernetwork", {"clip": 5.0})],
+)
+def test_who_trains_but_is_never_heard_about_its_own_validation_data_has_no_edges(estimator, more):
+    def training_only(operation, reply):
+        if operation == "evaluate" or reply["samples"] == 60:  # all of the validation data
+            raise ConnectionError("gone")
+        return reply
+
+    silos = federation(consortium(), behaviours={"x": training_only})
+    estimate = learn(silos, quick(estimator, steps=50, **more))
+    assert estimate.absent == ("x",)
+    assert (estimate.weights[:, 2] == 0).all()
+    for graph in (estimate.graph(0.0), estimate.graph()):
+        assert not any("x" in (source, target) for source, target, _ in graph.edges())
+    assert (estimate.weights[np.ix_(HONEST, HONEST)] >= 0).all()
+    if estimator != "pairs":
+        assert estimate.weights[1, 0] > estimate.weights[3, 0]
+
+
+def test_a_single_validation_sample_cannot_say_how_sure_it_is():
+    """Both halves would be that sample, and their difference, zero, would mean certainty."""
+    data = regressions({"a": TASK, "b": TASK, "x": TASK}, train=40)
+    few = replace(data.silos[2], validation=data.silos[2].validation[:1])
+    silos = federation(replace(data, silos=(*data.silos[:2], few)))
+    estimate = learn(silos, quick("transfer"))
+    assert estimate.absent == ("x",)
+    assert "0.5 of 1 validation samples is none" in str(silos.call("evaluate", {"x": HALF})["x"])
+    assert estimate.weights[0, 1] > 0
+
+
+HALF = {"parameters": torch.zeros(5), "split": "validation", "share": 0.5}

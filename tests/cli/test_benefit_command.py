@@ -62,6 +62,19 @@ def test_estimators_are_compared_with_the_measured_truth(run, tmp_path, own):
     assert len(rows) == 2 * 6
 
 
+def test_the_report_keeps_competitors_apart(run, tmp_path, own):
+    """Without the file north and south would be together at a threshold of 0, and be measured."""
+    (tmp_path / "rivals.csv").write_text("a,b\nnorth,south\nnorth,west\nsouth,west\n")
+    arguments = ("--competition", "rivals.csv", "--measure", "--measure-repeats", "2")
+    code, _, err = run(*QUICK, "--estimator", "alignment", *arguments)
+    assert (code, err) == (0, "")
+    sweep = (tmp_path / "r/report.md").read_text().split("## Edges")[1].split("##")[0]
+    assert "north, south" not in sweep
+    assert "| none |" in sweep
+    with (tmp_path / "r/measured.csv").open() as file:
+        assert {row["gain"] for row in csv.DictReader(file)} == {"nan"}
+
+
 def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
     pytest.importorskip("dp_accounting")
     code, _, err = run(
@@ -70,7 +83,18 @@ def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
         *("--clip", "1", "--noise", "2"),
     )
     assert (code, err) == (0, "")
-    assert "| participant | ε | δ |" in (tmp_path / "r/report.md").read_text()
+    report = (tmp_path / "r/report.md").read_text()
+    assert "| participant | ε | δ |" in report
+    assert "one seed" not in report
+    assert "without clipping" not in report
+
+
+def test_a_seed_of_learning_can_be_given(run, tmp_path, own):
+    weights = []
+    for seed in "12":
+        assert run(*QUICK, "--estimator", "alignment", "--learn", f"seed={seed}")[0] == 0
+        weights.append((tmp_path / "r/weights.csv").read_text())
+    assert weights[0] != weights[1]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +107,13 @@ def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
         (("--threshold", "0.1", "--confidence", "0.9"), "not both"),
         (("--confidence", "2"), "confidence is 2.0"),
         (("--set", "rho=1"), "one's own silos have no options"),
+        (("--learn", "steps=abc"), "steps is abc; expected a whole number"),
+        (("--learn", "steps=1.5"), "steps is 1.5; expected a whole number"),
+        (("--learn", "steps"), "--learn 'steps': expected KEY=VALUE"),
+        (("--learn", "noise=4"), "--learn noise: use --noise"),
+        (("--estimator", "hypernetwork", "--clip", "inf"), "clip is inf"),
+        (("--estimator", "alignment", "--repeats", "1"), "or a threshold"),
+        (("--estimator", "hypernetwork", "--clip", "1", "--repeats", "1"), "or a threshold"),
     ],
 )
 def test_bad_options_are_named(run, own, tmp_path, arguments, message):

@@ -1,8 +1,9 @@
 """How well an estimate agrees with the measured truth, and with itself from seed to seed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,22 +51,22 @@ def agreement(
     >>> agreement(gains, gains, gains > 0.2, gains > 0).recall
     0.5
     """
-    from scipy.stats import kendalltau
+    from scipy.stats import kendalltau, spearmanr
 
     if weights.shape != gains.shape:
         raise SettingsError(f"{weights.shape} weights beside {gains.shape} measured gains")
     n = len(weights)
     pairs = ~np.eye(n, dtype=bool) & np.isfinite(gains)
     columns = [
-        _spearman(weights[pairs[:, i], i], gains[pairs[:, i], i])
+        _correlation(spearmanr, weights[pairs[:, i], i], gains[pairs[:, i], i])
         for i in range(n)
         if pairs[:, i].sum() > 2
     ]
     found, true = edges[pairs], true_edges[pairs]
     both = (found & true).sum()
     return Agreement(
-        _spearman(weights[pairs], gains[pairs]),
-        float(kendalltau(weights[pairs], gains[pairs]).statistic),
+        _correlation(spearmanr, weights[pairs], gains[pairs]),
+        _correlation(kendalltau, weights[pairs], gains[pairs]),
         float(np.mean(columns)) if columns else float("nan"),
         float(both / found.sum()) if found.any() else float("nan"),
         float(both / true.sum()) if true.any() else float("nan"),
@@ -74,16 +75,19 @@ def agreement(
 
 def stability(matrices: Sequence[Matrix]) -> float:
     """Return the mean rank correlation (Spearman) between any two of several matrices."""
+    from scipy.stats import spearmanr
+
     if len(matrices) < 2:
         return float("nan")
     off = ~np.eye(len(matrices[0]), dtype=bool)
-    return float(np.mean([_spearman(a[off], b[off]) for a, b in combinations(matrices, 2)]))
+    both = combinations([matrix[off] for matrix in matrices], 2)
+    return float(np.mean([_correlation(spearmanr, one, other) for one, other in both]))
 
 
-def _spearman(one: Matrix, other: Matrix) -> float:
-    from scipy.stats import spearmanr
-
+def _correlation(statistic: Callable[..., Any], one: Matrix, other: Matrix) -> float:
+    if len(one) < 2:
+        return float("nan")
     # Equal numbers have no order to agree with.
-    if len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
         return 0.0
-    return float(spearmanr(one, other).statistic)
+    return float(statistic(one, other).statistic)

@@ -10,13 +10,17 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, Federation, Reply
 
-__all__ = ["Asking", "Cost", "Groups", "Pairs", "groups_of"]
+__all__ = ["RARELY", "Asking", "Cost", "Groups", "Pairs", "groups_of"]
 
 Groups = Mapping[str, Sequence[str]]
 """The participants of each trial, by the trial's label."""
 
 Pairs = Collection[tuple[str, str]]
 """Names that go together, in either order."""
+
+
+RARELY = 0.5
+"""Who answered less than this part of the calls is absent."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Asking:
     passes: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
+    since: tuple[int, dict[str, int]] = (0, {})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,6 +65,10 @@ class Asking:
     def among(self, pairs: Pairs) -> Tensor:
         """Return which two participants of each trial are among some pairs, in either order."""
         known = {frozenset(pair) for pair in pairs}
+        for name in sorted(frozenset().union(*known)):
+            if name not in self.federation.participants:
+                # A misspelt competitor would be shown what it must not see.
+                raise SettingsError(f"{name!r}, who competes, is not in this federation")
         return torch.tensor(
             [[[{one, other} in known for other in names] for one in names] for names in self.names]
         )
@@ -128,6 +137,21 @@ class Asking:
                 else:
                     counts[trial, k] = float(reply["samples"]["train"])
         return counts
+
+    def count_anew(self) -> None:
+        """Let `answering` count from here on."""
+        self.since = self.rounds, dict(self.failed)
+
+    def answering(self) -> Tensor:
+        """Return who answered often enough, of shape (trials, participants)."""
+        rounds, failed = self.since
+        most = (1 - RARELY) * (self.rounds - rounds)
+        return torch.tensor(
+            [
+                [self.failed.get(name, 0) - failed.get(name, 0) <= most for name in names]
+                for names in self.names
+            ]
+        )
 
     def cost(self, trial: int) -> Cost:
         """Return what a participant of one trial spent, in the mean."""

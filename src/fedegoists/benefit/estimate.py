@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.benefit.asking import Cost
-from fedegoists.benefit.halves import standard_error
+from fedegoists.benefit.halves import degrees_of_freedom, standard_error
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph
 from fedegoists.graphs.interchange import csv_bytes
@@ -108,7 +108,7 @@ class BenefitEstimate:
                 raise SettingsError(f"threshold is {threshold}; expected 0 or more")
             edges = self.weights > threshold
         else:
-            edges = self.lower_bounds(confidence or DEFAULT_CONFIDENCE) > 0
+            edges = self.lower_bounds(DEFAULT_CONFIDENCE if confidence is None else confidence) > 0
             edges &= self.savings > 0
         edges = edges & ~np.eye(len(self.participants), dtype=bool)
         for k, name in enumerate(self.participants):
@@ -121,10 +121,10 @@ class BenefitEstimate:
     def lower_bounds(self, confidence: float) -> Matrix:
         """Return what each gain exceeds with a confidence.
 
-        By Student's t with one degree of freedom for each repeat, which divides the data anew.
+        By Student's t, see `fedegoists.benefit.halves`.
         """
-        error = standard_error(self.gains)
-        bounds: Matrix = self.gains.mean((0, 1)) - quantile(confidence, self.repeats) * error
+        width = quantile(confidence, degrees_of_freedom(self.gains)) * standard_error(self.gains)
+        bounds: Matrix = self.gains.mean((0, 1)) - width
         return bounds
 
     def confidences(self) -> Matrix:
@@ -156,16 +156,16 @@ class BenefitEstimate:
         )
 
 
-def quantile(confidence: float, degrees: int) -> float:
+def quantile(confidence: float, degrees: float | Matrix) -> Matrix:
     """Return the quantile of Student's t at a confidence.
 
     Examples
     --------
-    >>> round(quantile(0.95, 2), 3)
+    >>> round(float(quantile(0.95, 2)), 3)
     2.92
     """
     from scipy.stats import t
 
     if not 0.5 <= confidence < 1:
         raise SettingsError(f"confidence is {confidence}; expected 0.5 to below 1")
-    return float(t.ppf(confidence, degrees))
+    return np.asarray(t.ppf(confidence, degrees), float)

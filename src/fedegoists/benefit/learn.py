@@ -59,10 +59,12 @@ def learn_trials(
     names = groups_of(federation, groups)
     start_of(settings, len(names[0]))  # so that a wrong one is reported before anything is trained
     asking = Asking(federation, names)
+    asking.among(apart)  # so that a wrong name is, too
     report = progress or (lambda *_: None)
     history: dict[str, Tensor] = {}
     if settings.estimator in ("alignment", "transfer"):
         models, starts, present = local_models(asking, settings, report)
+        asking.count_anew()
         if settings.estimator == "alignment":
             weights, gains = alignment(models, starts)
             savings = gains.mean((1, 2))
@@ -71,6 +73,7 @@ def learn_trials(
     else:
         front = learn_front(asking, settings, report)
         present = front.present
+        asking.count_anew()
         history["training loss"] = front.losses
         if settings.estimator == "hypernetwork":
             rows, history["validation loss"] = learn_preferences(asking, front, settings, report)
@@ -84,6 +87,8 @@ def learn_trials(
         savings = gains.mean((1, 2))
         if settings.estimator == "pairs":
             weights = gains.clamp_min(0.0)
+    # Of who is not heard about its own validation data, nothing is known.
+    present = present & asking.answering()
     labels = [""] if groups is None else list(groups)
     return {
         label: _estimate(
@@ -116,6 +121,6 @@ def _estimate(
         matrices[2],
         {key: values[:, trial].tolist() for key, values in history.items()},
         asking.cost(trial),
-        asking.failures_in(trial),
+        tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(trial)),
         tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
     )

@@ -9,7 +9,7 @@ from fedegoists.benefit.pareto import TINY, Progress
 from fedegoists.benefit.settings import LearnSettings
 from fedegoists.federation.batches import stream_seed
 
-__all__ = ["alignment", "local_models", "transfer"]
+__all__ = ["FARTHEST", "alignment", "local_models", "transfer"]
 
 
 def local_models(
@@ -32,11 +32,23 @@ def local_models(
         trained, answered = asking.trained(
             start.expand(trials, n, -1), settings=settings.local, seed=seed
         )
-        models.append(trained)
+        models.append(_near(trained, start))
         starts.append(start)
         present &= answered
         progress("local training", repeat + 1, settings.repeats, float("nan"))
     return torch.stack(models, 1), torch.stack(starts), present
+
+
+def _near(models: Tensor, start: Tensor) -> Tensor:
+    """Return models, those brought nearer that are beyond all measure.
+
+    The loss of such a model would be no number, and a silo that is asked about several at once
+    could then say nothing of the others either.
+    """
+    limit = FARTHEST * start.norm().clamp_min(1.0)
+    changes = models - start
+    lengths = changes.norm(dim=-1, keepdim=True)
+    return torch.where(lengths > limit, start + changes * (limit / lengths), models)
 
 
 def alignment(models: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,6 +84,7 @@ def transfer(
     trials, n = asking.shape
     rivals = torch.cat([asking.among(apart), torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
     saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
+    known = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
     fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
     together = MOST_TOGETHER if models.shape[-1] < LARGE else 2
     for repeat in range(settings.repeats):
@@ -88,22 +101,26 @@ def transfer(
                 )
                 rows = (own + fractions * (others - own)).flatten(2, 3)
                 losses = asking.losses(rows, **seen)
-                parts = (1 - losses / alone.clamp_min(TINY)).nan_to_num(nan=0.0)
+                parts = 1 - losses / alone.clamp_min(TINY)
                 parts = parts.reshape(trials, n, len(sources), len(FRACTIONS))
-                parts *= ~hidden[..., None]
-                saved[:, repeat, half, :, sources] = parts
+                heard = parts.isfinite().all(-1) & ~hidden
+                saved[:, repeat, half, :, sources] = parts.where(heard[..., None], 0.0)
+                known[:, repeat, half, :, sources] = heard
         progress("transfer", repeat + 1, settings.repeats, alone.nanmean().item())
     tau = settings.softness
     with_others, with_start = saved[..., :n, :], saved[..., n:, :]
     choices = torch.cat([torch.zeros_like(with_others[..., :1]), with_others], -1)
     half_way = FRACTIONS.index(0.5)
-    unknown = rivals[:, None, None, :, :n]
+    unknown = ~(known[..., :n] & known[..., n:])
     return (
         (tau * torch.logsumexp(choices / tau, -1)).masked_fill(unknown, 0.0),
         (with_others[..., half_way] - with_start[..., half_way]).masked_fill(unknown, 0.0),
         with_others.mean((1, 2)).amax(-1),
     )
 
+
+FARTHEST = 100.0
+"""How far a model may be from the start, in lengths of that one."""
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """How far i's model is moved towards j's."""

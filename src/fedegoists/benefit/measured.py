@@ -14,8 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking, Cost, Groups, groups_of
+from fedegoists.benefit.asking import Asking, Cost, Groups, Pairs, groups_of
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
+from fedegoists.benefit.local import FARTHEST
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, TrainSettings
 from fedegoists.federation.batches import stream_seed
@@ -74,6 +75,8 @@ class MeasuredBenefit:
         By which part of it i's loss fell when i trained with j; NaN where that was not measured.
     losses_without : array of shape (repeats, n, n), optional
         By which part of i's loss after training with all others it rose when j was left out.
+    failures : tuple of str
+        Who did not always answer, and whose training diverged: what they took part in is NaN.
     """
 
     participants: tuple[str, ...]
@@ -81,6 +84,7 @@ class MeasuredBenefit:
     gains: Matrix = field(repr=False)
     losses_without: Matrix | None = field(repr=False, default=None)
     cost: Cost = field(default_factory=Cost)
+    failures: tuple[str, ...] = ()
 
     @property
     def mean(self) -> Matrix:
@@ -109,6 +113,7 @@ def measure(
     settings: MeasureSettings | None = None,
     *,
     pairs: Iterable[tuple[str, str]] | None = None,
+    apart: Pairs = (),
     progress: Progress | None = None,
 ) -> MeasuredBenefit:
     """Train participants alone and in pairs, and compare.
@@ -117,8 +122,13 @@ def measure(
     ----------
     pairs : iterable of (source, target), optional
         Which pairs; all if left out.
+    apart : collection of pairs of names
+        Competitors: no model is trained on the data of both, since each would see it. Where there
+        are any, nothing is left out of all together, which nobody trains.
     """
-    return measure_trials(federation, None, settings, pairs=pairs, progress=progress)[""]
+    return measure_trials(federation, None, settings, pairs=pairs, apart=apart, progress=progress)[
+        ""
+    ]
 
 
 def measure_trials(
@@ -127,18 +137,22 @@ def measure_trials(
     settings: MeasureSettings | None = None,
     *,
     pairs: Iterable[tuple[str, str]] | None = None,
+    apart: Pairs = (),
     progress: Progress | None = None,
 ) -> dict[str, MeasuredBenefit]:
-    """Measure several trials at once; pairs are then pairs of positions' names in the first."""
+    """Measure several trials at once; pairs are then pairs of positions' names in the first.
+
+    Who is apart in one trial is so in all of them.
+    """
     settings = settings or MeasureSettings()
     names = groups_of(federation, groups)
-    sets, wanted = _sets(names[0], pairs, settings)
     asking = Asking(federation, names)
+    sets, wanted = _sets(names[0], pairs, asking.among(apart).any(0), settings)
     runs = [
         _run(asking, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
     ]
-    losses = torch.stack(runs)  # repeats, trials, participants, sets; NaN outside a set
+    losses = torch.stack(runs)  # repeats, trials, participants, sets; NaN where not measured
     labels = [""] if groups is None else list(groups)
     return {
         label: _result(
@@ -147,28 +161,34 @@ def measure_trials(
             sets,
             wanted,
             asking.cost(g),
+            tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(g)),
         )
         for g, label in enumerate(labels)
     }
 
 
 def _sets(
-    names: Sequence[str], pairs: Iterable[tuple[str, str]] | None, settings: MeasureSettings
+    names: Sequence[str],
+    pairs: Iterable[tuple[str, str]] | None,
+    rivals: Tensor,
+    settings: MeasureSettings,
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
     """Return the sets to train, as positions, and the pairs (source, target) asked for."""
     n = len(names)
     position = {name: k for k, name in enumerate(names)}
     if pairs is None:
-        wanted = [(j, i) for j in range(n) for i in range(n) if i != j]
+        wanted = [(j, i) for j in range(n) for i in range(n) if i != j and not rivals[j, i]]
     else:
         wanted = []
         for source, target in pairs:
             if source not in position or target not in position or source == target:
                 raise SettingsError(f"({source!r}, {target!r}) is not a pair of two participants")
             wanted.append((position[source], position[target]))
+            if rivals[wanted[-1]]:
+                raise SettingsError(f"{source!r} and {target!r} compete: they cannot be a pair")
     sets: dict[tuple[int, ...], None] = {(k,): None for k in range(n)}
     sets |= {tuple(sorted(pair)): None for pair in wanted}
-    if settings.leave_one_out:
+    if settings.leave_one_out and not rivals.any():
         everybody = tuple(range(n))
         sets |= {tuple(k for k in everybody if k != left): None for left in everybody}
         sets[everybody] = None
@@ -195,14 +215,18 @@ def _run(
     # A silo in fewer sets than another is asked about one of its own again, with no weight.
     asked = torch.tensor([own + own[:1] * (width - len(own)) for own in mine])
     counted = torch.tensor([[k < len(own) for k in range(width)] for own in mine])
-    shares = _shares(asking.samples(), sets, asked, counted).to(models.device)
+    samples = asking.samples()
+    shares = _shares(samples, sets, asked, counted).to(models.device)
+    members = torch.tensor([[k in members for k in range(n)] for members in sets])
+    silent = samples == 0
+    diverged = torch.zeros(models.shape[:2], dtype=torch.bool, device=models.device)
     marks = {
         round(train.steps * (k + 1) / settings.evaluations) for k in range(settings.evaluations)
     }
     best = torch.full((trials, n, width), torch.inf)
     chosen = torch.full((trials, n, width), torch.nan)
     for step, rate in enumerate(rates):
-        gradients, _, _ = asking.gradients(
+        gradients, _, answered = asking.gradients(
             models[:, asked],
             batch_size=train.batch_size,
             step=step,
@@ -216,6 +240,11 @@ def _run(
             total += train.weight_decay * models
         speeds.mul_(train.momentum).add_(total)
         models -= rate * speeds
+        silent |= ~answered
+        # One model that is lost must not keep a silo from answering about the others.
+        beyond = ~((models - start).norm(dim=-1) < FARTHEST * start.norm().clamp_min(1.0))
+        models[beyond], speeds[beyond] = start, 0.0
+        diverged |= beyond
         if step + 1 in marks:
             rows = models[:, asked]
             validation = asking.losses(rows, split="validation")
@@ -227,7 +256,8 @@ def _run(
     result = torch.full((trials, n, len(sets)), torch.nan)
     for k, own in enumerate(mine):
         result[:, k, own] = chosen[:, k, : len(own)]
-    return result
+    lost = (silent[:, None] & members).any(-1) | diverged.cpu()
+    return result.masked_fill(lost[:, None], torch.nan)
 
 
 def _shares(
@@ -244,6 +274,7 @@ def _result(
     sets: Sequence[tuple[int, ...]],
     wanted: Sequence[tuple[int, int]],
     cost: Cost,
+    failures: tuple[str, ...],
 ) -> MeasuredBenefit:
     n = len(names)
     place = {members: s for s, members in enumerate(sets)}
@@ -262,4 +293,8 @@ def _result(
             for i in everybody:
                 if i != j:
                     without[:, j, i] = losses[:, i, rest] / losses[:, i, place[everybody]] - 1
-    return MeasuredBenefit(names, alone, gains, without, cost)
+    lost = [s for s, members in enumerate(sets) if np.isnan(losses[:, list(members), s]).any()]
+    failures += tuple(
+        f"{', '.join(names[k] for k in sets[s])}: no result in every repeat" for s in lost
+    )
+    return MeasuredBenefit(names, alone, gains, without, cost, failures)

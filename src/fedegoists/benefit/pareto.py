@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking
+from fedegoists.benefit.asking import RARELY, Asking
 from fedegoists.benefit.settings import LearnSettings
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.hypernetwork import Hypernetworks
@@ -25,9 +25,6 @@ Progress = Callable[[str, int, int, float], None]
 
 REPORTS = 100
 """How often progress is reported and kept in the history."""
-
-RARELY = 0.5
-"""Who answered less than this part of the calls is absent."""
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,10 @@ def report_markdown(
     ]
     if measured:
         lines += _agreement(estimates, measured)
-    lines += _privacy(settings, sizes)
+    lines += _privacy(settings, sizes, seeds=len(by_seed), measured=bool(measured))
     for failure in estimate.failures:
-        lines.append(f"- left out: {failure}")
+        gone = failure.startswith(tuple(f"{name}: " for name in estimate.absent))
+        lines.append(f"- {'left out' if gone else 'did not always answer'}: {_plain(failure)}")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -167,9 +168,14 @@ def _agreement(estimates: Estimates, measured: Mapping[str, MeasuredBenefit]) ->
             cells = (a.spearman, a.kendall, a.within, a.precision, a.recall)
             yield f"| {name}{label} | " + " | ".join(map(_number, cells)) + " |"
     yield ""
+    for seed, truth in measured.items():
+        yield from (f"- not measured, seed {seed}: {_plain(line)}" for line in truth.failures)
+    yield ""
 
 
-def _privacy(settings: LearnSettings, sizes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+def _privacy(
+    settings: LearnSettings, sizes: Mapping[str, tuple[int, ...]], *, seeds: int, measured: bool
+) -> Iterator[str]:
     if settings.clip is None:
         return
     yield "## Privacy"
@@ -183,6 +189,12 @@ def _privacy(settings: LearnSettings, sizes: Mapping[str, tuple[int, ...]]) -> I
         answers = f"{spent.training} / {spent.validation}"
         yield f"| {_plain(name)} | {spent.epsilon:.3g} | {spent.delta:g} | {answers} |"
     yield ""
+    if seeds > 1:
+        yield f"This is what one seed costs. All {seeds} cost more where they share samples."
+        yield ""
+    if measured:
+        yield "Measuring the truth is not in it: it took gradients without clipping or noise."
+        yield ""
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from fedegoists.errors import SettingsError
@@ -76,9 +77,14 @@ class LearnSettings:
                     declared.metadata["low"],
                     declared.metadata["high"],
                 )
-                if not low <= value <= high:
+                whole = declared.type is int
+                number = isinstance(value, Integral if whole else Real) and not isinstance(
+                    value, bool
+                )
+                if not number or not low <= value <= high or not math.isfinite(value):
+                    kind = "a whole number, " if whole else ""
                     raise SettingsError(
-                        f"{declared.name} is {value}; expected {low:g} to {high:g}"
+                        f"{declared.name} is {value}; expected {kind}{low:g} to {high:g}"
                         f" ({declared.metadata['meaning']})"
                     )
         check_privacy(self.clip, self.noise)
@@ -92,6 +98,11 @@ class LearnSettings:
                 "estimator 'pairs' needs losses, which a silo with clip and noise keeps to itself; "
                 "use 'hypernetwork'"
             )
+
+    @property
+    def certain(self) -> bool:
+        """Whether there will be runs enough to know how sure the edges are."""
+        return self.repeats > 1 or (self.estimator != "alignment" and self.clip is None)
 
     @property
     def privacy(self) -> dict[str, float]:

@@ -86,7 +86,7 @@ def benefit_command(
     with training_extra("learning"):
         from fedegoists.experiments.benefit import BenefitStudy, study
 
-    own: dict[str, Any] = _checked(options_from(learn))
+    own: dict[str, Any] = _checked(options_from(learn, "--learn"))
     own |= {"clip": clip, "noise": noise}
     if repeats is not None:
         own["repeats"] = repeats
@@ -126,8 +126,12 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
 
     from fedegoists.benefit import LearnSettings
 
-    known = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
+    options = ("noise", "repeats")
+    declared = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
+    known = [name for name in declared if name not in options]
     for key in given:
+        if key in options:
+            raise SettingsError(f"--learn {key}: use --{key}")
         if key not in known:
             raise SettingsError(f"--learn {key}: settings are {', '.join(known)}")
     return given
@@ -168,4 +172,5 @@ def _show(
         table.add_row(Text(name), Text(shown or "nobody"))
     screen.print(table)
     for failure in estimate.failures:
-        line(f"left out: {failure}", "yellow")
+        gone = failure.startswith(tuple(f"{name}: " for name in estimate.absent))
+        line(f"{'left out' if gone else 'did not always answer'}: {failure}", "yellow")

@@ -320,13 +320,13 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
     line(f"Written to {out}: metrics.csv, summary.csv, coalitions.csv, failures.csv")
 
 
-def _options(settings: list[str] | None) -> dict[str, Any]:
+def _options(settings: list[str] | None, option: str = "--set") -> dict[str, Any]:
     options: dict[str, Any] = {}
     for text in settings or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise SettingsError(f"--set {text!r}: expected KEY=VALUE")
-        if key.strip() in ("name", "seed", "data_dir"):
+            raise SettingsError(f"{option} {text!r}: expected KEY=VALUE")
+        if option == "--set" and key.strip() in ("name", "seed", "data_dir"):
             raise SettingsError(f"--set {text!r}: {key.strip()} is not an option of a data set")
         options[key.strip()] = _value(value.strip())
     return options

@@ -19,6 +19,7 @@ from fedegoists.benefit import (
 )
 from fedegoists.benefit.estimate import quantile
 from fedegoists.benefit.pictures import heat_map_png, sweep_png
+from fedegoists.benefit.privacy import privacy_spent
 from fedegoists.benefit.report import report_markdown
 from fedegoists.benefit.settings import EstimatorName
 from fedegoists.benefit.sweep import threshold_sweep
@@ -82,6 +83,8 @@ class BenefitStudy:
             raise SettingsError("name at least one seed, and none twice")
         if self.threshold is not None and self.confidence is not None:
             raise SettingsError("give a threshold or a confidence, not both")
+        if self.threshold is not None and not self.threshold >= 0:
+            raise SettingsError(f"threshold is {self.threshold}; expected 0 or more")
         if self.confidence is not None:
             quantile(self.confidence, 1)  # so that a wrong one is reported before anything is done
 
@@ -111,6 +114,7 @@ def study(
         name: learn_settings(first, name, **plan.settings)
         for name in plan.estimators or (learn_settings(first).estimator,)
     }
+    _check(plan, next(iter(settings.values())))
     model = build_model(defaults_for(first).model, 0, **model_options(first))
     federation = SimulatedFederation(trials, model, device=plan.device)
     groups = {label: [f"{label}/{name}" for name in d.participants] for label, d in trials.items()}
@@ -127,10 +131,20 @@ def study(
     if plan.measured:
         truth = _truth(next(iter(settings.values())), first)
         wanted = replace(MeasureSettings(train=truth), **plan.measure_settings)
-        measured = measure_trials(federation, groups, wanted, progress=progress)
+        measured = measure_trials(federation, groups, wanted, apart=apart, progress=progress)
     result = StudyResult(estimates, measured)
     _write(plan, Path(out), result, first, next(iter(settings.values())))
     return result
+
+
+def _check(plan: BenefitStudy, settings: LearnSettings) -> None:
+    """Refuse what could not be written down in the end, before anything is learned."""
+    if plan.threshold is None and not settings.certain:
+        raise SettingsError(
+            "one repeat does not say how sure an edge is: use repeats of at least 2, or a threshold"
+        )
+    if settings.clip is not None:
+        privacy_spent(settings, 1)  # needs a library that may be missing
 
 
 def _truth(settings: LearnSettings, data: SiloedData) -> TrainSettings:
@@ -152,7 +166,8 @@ def _write(
     seed = str(plan.seeds[0])
     estimate = result.estimates[settings.estimator][seed]
     graph = estimate.graph(plan.threshold, confidence=plan.confidence)
-    competition = CompetitionGraph(data.competition_pairs, estimate.participants)
+    pairs = data.competition_pairs if plan.competition is None else _rivals(plan, data)
+    competition = CompetitionGraph(pairs, estimate.participants)
     points = threshold_sweep(estimate, competition=competition)
     title = f"{plan.data}, seed {seed}: {estimate.estimator}"
     report = report_markdown(

@@ -5,6 +5,7 @@ Gaussian noise with standard deviation z·C/B in every coordinate makes one such
 mechanism with noise multiplier z (Abadi et al., Deep learning with differential privacy, 2016).
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +24,9 @@ SHORTEST = 1e-12
 
 def check_privacy(clip: float | None, noise: float) -> None:
     """Refuse noise without a norm that it is measured by."""
-    if clip is not None and not clip > 0:
+    if clip is not None and not 0 < clip < math.inf:
         raise SettingsError(f"clip is {clip}; expected a norm above 0")
-    if not noise >= 0:
+    if not 0 <= noise < math.inf:
         raise SettingsError(f"noise is {noise}; expected a multiple of the norm, 0 or more")
     if noise > 0 and clip is None:
         raise SettingsError("noise hides a sample only beside a limit on its gradient: set clip")

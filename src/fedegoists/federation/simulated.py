@@ -180,6 +180,11 @@ class SimulatedFederation:
         parameters = memory.fill(self._checked(payload["parameters"]), payload)
         if parameters.ndim > 1 and operation == "train":
             raise SettingsError("train takes one vector of parameters")
+        share, split = payload.get("share"), payload.get("split", "train")
+        if share is not None and share * len(self._silos[participant].splits[split]) < 1:
+            # All that there is would be in every share, which others take for different samples.
+            size = len(self._silos[participant].splits[split])
+            raise SettingsError(f"a share of {share:g} of {size} {split} samples is none")
         prepared = {**payload, "parameters": parameters}
         terms = payload.get("terms")
         if terms is not None:
