@@ -25,11 +25,15 @@ SCALE_BITS = 50
 
 @dataclass(frozen=True)
 class Choice:
-    """Which coalitions to take, an upper bound on any choice, and whether the two meet."""
+    """Which coalitions to take, an upper bound on any choice, and whether the two meet.
+
+    `clock_ended` tells that time rather than work ended it, so that another run may differ.
+    """
 
     chosen: list[int]
     upper_bound: float
     optimal: bool
+    clock_ended: bool = False
 
 
 def choose(

@@ -123,7 +123,7 @@ class Generation:
 
         The caller then leaves such pairs out and scales anew.
         """
-        return self._largest > 2 * self._standing.upper_bound
+        return self._largest > 2 * self._standing.welfare_bound
 
     # Partitions ----------------------------------------------------------------------------
 
@@ -172,6 +172,7 @@ class Generation:
             keep=self._keep,
         )
         self._effort.spend(work)
+        self._effort.clock_ended |= choice.clock_ended
         groups = [np.flatnonzero(columns[k]).tolist() for k in choice.chosen]
         alone = set(range(self._n)).difference(*groups)
         self._standing.offer(
@@ -281,7 +282,7 @@ class Generation:
         threshold = -(total - standing.value) * (1 + 1e-6) - 2e-9 * total
         self._set_prices(self._inner)
         # Setting up the choice takes time that nothing can interrupt.
-        most = int(min(most, self._effort.seconds_left / SECONDS_PER_LISTED))
+        most = int(min(most, self._effort.left / SECONDS_PER_LISTED))
         listed: list[Bools] = []
         left = most
         for root in range(self._n):
@@ -291,6 +292,8 @@ class Generation:
             listed.append(columns)
             left -= len(columns)
         columns = np.concatenate(listed)
+        if self._effort.lacks(len(columns) * SECONDS_PER_LISTED):
+            return False
         known = {column.tobytes() for column in columns}
         mine = [self._column(group) for group in standing.partition if len(group) > 1]
         extra = [column for column in mine if column.tobytes() not in known]
