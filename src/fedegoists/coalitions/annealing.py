@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.moves import Tables, anneal, repair, shift
+from fedegoists.coalitions.moves import FOE, GIVER, TAKER, Tables, anneal, repair, shift
 
 __all__ = ["Annealing"]
 
@@ -23,11 +23,11 @@ FEW_TAKERS, EARS = 10.0, 0.3
 Where everybody has many to choose from, single moves reach as much and are cheaper.
 """
 
-HOT, COLD, COLD_WITH_EARS = 0.4, 0.01, 0.05
-"""First and last temperature, in units of what a participant is worth to its coalition.
+HOT, COLD = 0.3, 0.1
+"""First and last temperature, in units of what a participant is worth to its coalition."""
 
-A path changes more at once than a move, and is refused by lower temperatures in any case.
-"""
+HOT_WITH_EARS, COLD_WITH_EARS = 0.6, 0.15
+"""The same where paths are proposed: a path changes more at once than a move."""
 
 CHEAP, DEAR = 2.0, 60.0
 """First and last price of a free rider, in units of the mean worth of a pair."""
@@ -35,7 +35,7 @@ CHEAP, DEAR = 2.0, 60.0
 CHUNK = 10_000
 """Proposals between two looks at the clock."""
 
-SECONDS_PER_PROPOSAL, SECONDS_PER_ENTRY = 3e-7, 3e-9
+SECONDS_PER_PROPOSAL, SECONDS_PER_ENTRY = 1e-7, 3e-9
 """What a proposal, and an entry of the tables that a move changes, count as work."""
 
 
@@ -73,11 +73,11 @@ class Annealing:
         for i in range(n):
             out[i, : n_out[i]] = np.flatnonzero(benefits[i])
         self._ears = EARS if n_out.mean() < FEW_TAKERS else 0.0
+        link = GIVER * edges + TAKER * edges.T + FOE * competition
         slots = min(n // 2 + 1, MOST_COALITIONS)
         self._tables = Tables(
             value=np.ascontiguousarray(value),
-            gives=edges.astype(np.int16, order="C"),
-            rival=competition.astype(np.int16, order="C"),
+            link=np.ascontiguousarray(link.astype(np.int32)),
             near=near,
             n_near=n_near.astype(np.int64),
             out=out,
@@ -88,9 +88,7 @@ class Annealing:
             member=np.zeros((slots, n), dtype=np.int64),
             riders=np.zeros(slots, dtype=np.int64),
             worth=np.zeros((slots, n)),
-            givers=np.zeros((slots, n), dtype=np.int16),
-            takers=np.zeros((slots, n), dtype=np.int16),
-            foes=np.zeros((slots, n), dtype=np.int16),
+            found=np.zeros((slots, n), dtype=np.int32),
             best=np.full(n, -1),
             totals=np.zeros(4),
             random=np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64),
@@ -116,9 +114,9 @@ class Annealing:
     def run(self, proposals: int, effort: Effort) -> list[list[int]]:
         """Heat up, cool down while making proposals, and return where that led."""
         step = 1.0 / proposals
-        coldest = COLD_WITH_EARS if self._ears else COLD
-        cooling, dearer = (coldest / HOT) ** step, (DEAR / CHEAP) ** step
-        temperature, price = HOT * self._own, CHEAP * self._typical
+        hot, cold = (HOT_WITH_EARS, COLD_WITH_EARS) if self._ears else (HOT, COLD)
+        cooling, dearer = (cold / hot) ** step, (DEAR / CHEAP) ** step
+        temperature, price = hot * self._own, CHEAP * self._typical
         while proposals > 0 and not effort.over:
             chunk = min(proposals, CHUNK)
             anneal(

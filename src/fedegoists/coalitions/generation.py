@@ -34,6 +34,9 @@ FIRST_LOOK = 300_000
 LEAST_PROOF = 10_000_000
 """Search steps for each root when nothing is found any more; more while there is effort left."""
 
+MOST_PROPOSALS = 40_000
+"""Proposals of the annealing in one round, for each participant."""
+
 MOST_LISTED = 20_000
 """With at most so many coalitions left that could improve, all are listed and the best chosen."""
 
@@ -134,8 +137,8 @@ class Generation:
         work = self._effort.left
         # Small components are soon solved exactly; a start is enough for them.
         share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else min(0.1 * work, 0.005 * n)
-        if n > 60 and self._annealing.sparse:
-            share = min(0.6 * work, 0.4 + 0.1 * work)
+        if n > 60:
+            share = min(0.9 * work, 0.6 + 0.1 * work)
         last = self._effort.left - share
         proposals = 1000 * n
         while True:
@@ -145,9 +148,11 @@ class Generation:
             self._standing.offer(self._annealing.best)
             if self._effort.left < last or self._effort.over or self._standing.optimal:
                 return
-            # Longer rounds reach more, but several rounds reach more than one.
-            longer = 0.1 * share / (before - self._effort.left)
-            proposals = int(min(max(proposals * longer, 1000 * n), 4000 * n))
+            # Longer rounds reach more, but several rounds reach more than one, above all where
+            # benefits are rare.
+            part = 0.12 if self._annealing.sparse else 0.45
+            longer = part * share / (before - self._effort.left)
+            proposals = int(min(max(proposals * longer, 1000 * n), MOST_PROPOSALS * n))
 
     def _round(self) -> None:
         """Look for a good partition among the coalitions of the linear program."""

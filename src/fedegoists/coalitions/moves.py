@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedegoists.coalitions.compiled import compiled
 
-__all__ = ["Tables", "anneal", "repair", "shift"]
+__all__ = ["FOE", "GIVER", "TAKER", "Tables", "anneal", "repair", "shift"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -34,12 +34,18 @@ LONGEST_EAR = 4
 TRIES = 3
 """How many takers are looked at for one that closes the path."""
 
+GIVER, TAKER, FOE = 1, 1 << 10, 1 << 20
+"""Givers, takers and competitors are counted in one number, ten bits each, foes in the highest."""
+
+COUNT = (1 << 10) - 1
+"""What ten bits hold."""
+
+
 class Tables(NamedTuple):
     """The instance, where everybody is, and what everybody would find in each coalition."""
 
     value: Floats  # what two give each other; nothing between competitors
-    gives: npt.NDArray[np.int16]
-    rival: npt.NDArray[np.int16]
+    link: npt.NDArray[np.int32]  # what the first of two counts for the second; see `GIVER`
     near: Ints  # by participant, whom it could gain with, padded
     n_near: Ints
     out: Ints  # by participant, whom it benefits and does not compete with, padded
@@ -49,10 +55,8 @@ class Tables(NamedTuple):
     size: Ints
     member: Ints  # by coalition, its members, padded
     riders: Ints  # by coalition, how many free riders it has
-    worth: Floats  # by coalition and participant, like the next three
-    givers: npt.NDArray[np.int16]
-    takers: npt.NDArray[np.int16]
-    foes: npt.NDArray[np.int16]
+    worth: Floats  # by coalition and participant, like the next
+    found: npt.NDArray[np.int32]  # how many givers, takers and competitors somebody finds there
     best: Ints  # the labels of the best partition
     totals: Floats  # welfare, free riders, best welfare without free riders, moves tried
     random: npt.NDArray[np.uint64]
@@ -83,11 +87,30 @@ def shift(t: Tables, i: int, c: int, sign: int) -> None:
         last = t.member[c, t.size[c]]
         t.member[c, t.place[i]] = last
         t.place[last] = t.place[i]
-    for k in range(len(t.label)):
-        t.worth[c, k] += sign * t.value[i, k]
-        t.givers[c, k] += sign * t.gives[i, k]
-        t.takers[c, k] += sign * t.gives[k, i]
-        t.foes[c, k] += sign * t.rival[i, k]
+    worth, value = t.worth[c], t.value[i]
+    found, link = t.found[c], t.link[i]
+    if sign > 0:
+        for k in range(len(worth)):
+            worth[k] += value[k]
+        for k in range(len(found)):
+            found[k] += link[k]
+    else:
+        for k in range(len(worth)):
+            worth[k] -= value[k]
+        for k in range(len(found)):
+            found[k] -= link[k]
+
+
+@compiled
+def _rides(t: Tables, c: int, k: int) -> bool:
+    """Whether k would be a free rider in coalition c."""
+    found = t.found[c, k]
+    return (found & COUNT) == 0 or ((found // TAKER) & COUNT) == 0
+
+
+@compiled
+def _compete(t: Tables, i: int, k: int) -> bool:
+    return t.link[i, k] >= FOE
 
 
 @compiled
@@ -97,7 +120,7 @@ def _count_riders(t: Tables, c: int) -> int:
     if t.size[c] > 1:
         for m in range(t.size[c]):
             k = t.member[c, m]
-            if t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
+            if _rides(t, c, k):
                 riders += 1
     change = riders - int(t.riders[c])
     t.riders[c] = riders
@@ -121,11 +144,11 @@ def _best_home(t: Tables, r: int, c: int, i: int, source: int) -> tuple[int, flo
         if d == c or t.size[d] == 0:
             continue
         worth = t.worth[d, r]
-        foes = t.foes[d, r]
+        found = t.found[d, r]
         if d == source:
             worth -= t.value[r, i]
-            foes -= t.rival[r, i]
-        if foes == 0 and worth > top:
+            found -= t.link[i, r]
+        if found < FOE and worth > top:
             top = worth
             home = d
     return home, top
@@ -138,7 +161,7 @@ def _cascade(t: Tables, c: int, log: Ints, steps: int) -> tuple[int, float]:
     m = 0
     while m < t.size[c]:
         k = t.member[c, m]
-        if t.size[c] == 1 or t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
+        if t.size[c] == 1 or _rides(t, c, k):
             change -= t.worth[c, k]
             shift(t, k, c, -1)
             log[steps] = (k, c, -1)
@@ -162,14 +185,18 @@ def _find_ear(t: Tables, i: int, c: int, path: Ints) -> int:
             if t.n_out[last] == 0:
                 return 0
             k = t.out[last, int(_uniform(t.random) * t.n_out[last])]
-            if (k == i or t.rival[k, i]) if c < 0 else (t.label[k] == c or t.foes[c, k] > 0):
+            if (
+                (k == i or _compete(t, k, i))
+                if c < 0
+                else (t.label[k] == c or t.found[c, k] >= FOE)
+            ):
                 continue
             fits = True
             for a in range(length):
-                fits &= path[a] != k and t.rival[k, path[a]] == 0
+                fits &= path[a] != k and not _compete(t, k, path[a])
             if fits:
                 path[length] = k
-                if (t.gives[k, i] if c < 0 else t.takers[c, k]) > 0:
+                if ((t.link[k, i] & COUNT) if c < 0 else ((t.found[c, k] // TAKER) & COUNT)) > 0:
                     return length + 1
         last = path[length]
         if last < 0:
@@ -178,12 +205,32 @@ def _find_ear(t: Tables, i: int, c: int, path: Ints) -> int:
 
 
 @compiled
-def _add_ear(t: Tables, i: int, path: Ints, log: Ints, touched: Ints) -> tuple[int, int, float]:
+def _promise(t: Tables, c: int, path: Ints, length: int) -> float:
+    """Return the change of welfare if all on a path go to coalition c and nobody else moves."""
+    gain = 0.0
+    for a in range(length):
+        j = path[a]
+        old = t.label[j]
+        if t.size[c] > 0:
+            gain += t.worth[c, j]
+        if old >= 0:
+            gain -= t.worth[old, j]
+        for b in range(a):
+            gain += t.value[j, path[b]]
+            if old >= 0 and t.label[path[b]] == old:
+                gain += t.value[j, path[b]]
+    return gain
+
+
+@compiled
+def _add_ear(
+    t: Tables, i: int, path: Ints, log: Ints, touched: Ints, least: float
+) -> tuple[int, int, float]:
     """Add a path of benefit that leads from i back to its coalition, or to i in a new one.
 
     Whoever is a free rider without those who went along the path, goes on its own. Returns the
     steps made, the number of coalitions touched, and the change of welfare; no steps if no path was
-    found.
+    found, or none that changes the welfare by at least as much as asked.
     """
     source = t.label[i]
     c = source if source >= 0 and _uniform(t.random) < 0.5 else -1
@@ -199,6 +246,8 @@ def _add_ear(t: Tables, i: int, path: Ints, log: Ints, touched: Ints) -> tuple[i
             return steps, n_touched, gain
         path[length] = i
         length += 1
+    if _promise(t, c, path, length) < least:  # those who go on their own lower it further
+        return steps, n_touched, gain
     touched[0] = c
     n_touched = 1
     for a in range(length):
@@ -280,9 +329,10 @@ def anneal(
         price *= dearer
         i = int(_uniform(t.random) * n)
         if ears > 0 and _uniform(t.random) < ears:
-            steps, n_touched, gain = _add_ear(t, i, path, log, touched)
+            bar = temperature * np.log(max(_uniform(t.random), 1e-300))
+            least = bar - price * t.totals[1] - bonus * (LONGEST_EAR + 1)
+            steps, n_touched, gain = _add_ear(t, i, path, log, touched, least)
             if steps:
-                bar = temperature * np.log(max(_uniform(t.random), 1e-300))
                 _settle(t, log, steps, touched, n_touched, gain, bar, price, bonus)
             continue
         source = t.label[i]
@@ -294,7 +344,7 @@ def anneal(
         else:
             partner = t.near[i, int(_uniform(t.random) * t.n_near[i])]
             c = t.label[partner]
-            if c >= 0 and (c == source or t.foes[c, i] > MOST_PUSHED):
+            if c >= 0 and (c == source or t.found[c, i] >= (MOST_PUSHED + 1) * FOE):
                 continue
         # What the change of welfare, less the price of new free riders, has to reach.
         bar = temperature * np.log(max(_uniform(t.random), 1e-300))
@@ -305,10 +355,10 @@ def anneal(
             gain += t.worth[c, i]
             if gain < bar - relief:
                 continue
-            if t.foes[c, i] > 0:
+            if t.found[c, i] >= FOE:
                 for m in range(t.size[c]):
                     r = t.member[c, m]
-                    if t.rival[i, r]:
+                    if _compete(t, i, r):
                         gain -= t.worth[c, r]
                         for b in range(n_pushed):
                             gain += t.value[r, pushed[b]]
@@ -371,7 +421,7 @@ def repair(t: Tables, bonus: float) -> None:
         m = 0
         while m < t.size[c]:
             k = t.member[c, m]
-            if t.size[c] == 1 or t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
+            if t.size[c] == 1 or _rides(t, c, k):
                 t.totals[0] -= t.worth[c, k] + bonus
                 shift(t, k, c, -1)
                 m = 0
