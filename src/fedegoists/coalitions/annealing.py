@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.moves import FOE, GIVER, TAKER, Tables, anneal, repair, shift
+from fedegoists.coalitions.layout import Tables
+from fedegoists.coalitions.moves import FOE, GIVER, TAKER, anneal, repair, shift
 
 __all__ = ["Annealing"]
 

@@ -206,10 +206,12 @@ def form_best(
     prepare(benefit.weights, competition.matrix)
     if keep or objective == "fair":
         load_solver()
-    now = time.perf_counter()
-    deadline, early = now + time_limit, now + PUBLISHED_SHARE * time_limit
+    began = time.perf_counter()
     notes = []
     merged = [form_stable(benefit, competition)]
+    # What comes last, a search for mergers, takes no longer than this one did.
+    reserve = time.perf_counter() - began
+    deadline, early = began + time_limit - reserve, began + PUBLISHED_SHARE * time_limit
     interrupted = clock_ended = False
     try:
         merged.append(_published(benefit, competition, None, merge=True, deadline=early))
@@ -220,13 +222,14 @@ def form_best(
     starts = [*starts, *(_positions(formation) for formation in merged)]
     # Less work than there is time, so that it is the work that ends the search. The other
     # objectives begin with the best welfare, which is often close.
-    work = 0.0 if interrupted else 0.7 * time_limit / _STAGES[objective]
-    for stage in range(min(_STAGES[objective], 2)):
+    stages = _STAGES[objective]
+    share, unspent = 0.7 * time_limit / stages, 0.0
+    for stage in range(min(stages, 2)):
         optimum = best_partition(
             benefit.weights,
             competition.matrix,
             starts,
-            seconds=0.0 if interrupted else work,
+            seconds=0.0 if interrupted else share + unspent,
             deadline=deadline,
             seed=seed,
             keep=keep,
@@ -234,13 +237,14 @@ def form_best(
             progress=progress if stage == 0 else None,
         )
         starts.append(optimum.partition)
+        unspent = optimum.unspent
         interrupted |= optimum.interrupted
         clock_ended |= optimum.clock_ended
         if stage == 0:
             upper_bound = optimum.upper_bound
     best, best_by_objective = optimum.partition, optimum.optimal
     if objective == "fair":
-        effort = Effort(0.0 if interrupted else work, deadline)
+        effort = Effort(0.0 if interrupted else share + unspent, deadline)
         try:
             best, best_by_objective = fairest_partition(
                 benefit.weights, competition.matrix, starts, effort

@@ -201,7 +201,7 @@ class Generation:
             self._master.add(column)
 
     def _solve_master(self) -> tuple[float, Floats]:
-        value, prices = self._master.solve()
+        value, prices = self._master.solve(self._effort.seconds_left)
         self._effort.spend(SECONDS_PER_ENTRY * self._n * (10 + len(self._master.columns)))
         return value, prices
 

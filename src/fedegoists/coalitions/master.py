@@ -87,8 +87,12 @@ class Master:
             return np.zeros((0, len(self._values)), dtype=np.bool_)
         return np.array(list(self._columns.values()))
 
-    def solve(self) -> tuple[float, Floats]:
-        """Return the value of the linear program and the prices, participants' before triples'."""
+    def solve(self, seconds: float) -> tuple[float, Floats]:
+        """Return the value of the linear program and the prices, participants' before triples'.
+
+        After so many seconds both are what the solver had by then; any prices can be searched.
+        """
+        self._solver.SetTimeLimit(int(min(max(1000 * seconds, 1.0), 1e9)))
         if len(self._columns) > MOST_COLUMNS:
             self._forget()
         self._solver.Solve()

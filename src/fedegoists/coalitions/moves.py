@@ -10,14 +10,13 @@ holds. Principle 1 may be broken on the way, at a price for each free rider, so 
 benefit can be built one member after the other; only partitions without free riders are kept.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.compiled import compiled
+from fedegoists.coalitions.layout import Tables
 
-__all__ = ["FOE", "GIVER", "TAKER", "Tables", "anneal", "repair", "shift"]
+__all__ = ["FOE", "GIVER", "TAKER", "anneal", "repair", "shift"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -39,27 +38,6 @@ GIVER, TAKER, FOE = 1, 1 << 10, 1 << 20
 
 COUNT = (1 << 10) - 1
 """What ten bits hold."""
-
-
-class Tables(NamedTuple):
-    """The instance, where everybody is, and what everybody would find in each coalition."""
-
-    value: Floats  # what two give each other; nothing between competitors
-    link: npt.NDArray[np.int32]  # what the first of two counts for the second; see `GIVER`
-    near: Ints  # by participant, whom it could gain with, padded
-    n_near: Ints
-    out: Ints  # by participant, whom it benefits and does not compete with, padded
-    n_out: Ints
-    label: Ints  # the coalition somebody is in, -1 for nobody's
-    place: Ints  # where it stands in the coalition's list
-    size: Ints
-    member: Ints  # by coalition, its members, padded
-    riders: Ints  # by coalition, how many free riders it has
-    worth: Floats  # by coalition and participant, like the next
-    found: npt.NDArray[np.int32]  # how many givers, takers and competitors somebody finds there
-    best: Ints  # the labels of the best partition
-    totals: Floats  # welfare, free riders, best welfare without free riders, moves tried
-    random: npt.NDArray[np.uint64]
 
 
 @compiled
@@ -105,12 +83,12 @@ def shift(t: Tables, i: int, c: int, sign: int) -> None:
 def _rides(t: Tables, c: int, k: int) -> bool:
     """Whether k would be a free rider in coalition c."""
     found = t.found[c, k]
-    return (found & COUNT) == 0 or ((found // TAKER) & COUNT) == 0
+    return bool((found & COUNT) == 0 or ((found // TAKER) & COUNT) == 0)
 
 
 @compiled
 def _compete(t: Tables, i: int, k: int) -> bool:
-    return t.link[i, k] >= FOE
+    return bool(t.link[i, k] >= FOE)
 
 
 @compiled
@@ -417,16 +395,10 @@ def anneal(
 @compiled
 def repair(t: Tables, bonus: float) -> None:
     """Take free riders out, which may make others free riders, until none is left."""
+    log = np.empty((len(t.label), 3), np.int64)
     for c in range(len(t.size)):
-        m = 0
-        while m < t.size[c]:
-            k = t.member[c, m]
-            if t.size[c] == 1 or _rides(t, c, k):
-                t.totals[0] -= t.worth[c, k] + bonus
-                shift(t, k, c, -1)
-                m = 0
-            else:
-                m += 1
+        steps, change = _cascade(t, c, log, 0)
+        t.totals[0] += change - bonus * steps
         t.riders[c] = 0
     t.totals[1] = 0
     if t.totals[0] > t.totals[2] * (1 + 1e-12):

@@ -74,7 +74,8 @@ def load_searches() -> None:
 class Optimum:
     """A partition of positions, an upper bound on any value, and whether the two meet.
 
-    `clock_ended` tells that time rather than work ended it, so that another run may differ.
+    `clock_ended` tells that time rather than work ended it, so that another run may differ;
+    `unspent` is how much of the work was not needed.
     """
 
     partition: list[list[int]]
@@ -82,6 +83,7 @@ class Optimum:
     optimal: bool
     clock_ended: bool = False
     interrupted: bool = False
+    unspent: float = 0.0
 
 
 def best_partition(
@@ -129,7 +131,7 @@ def best_partition(
             )
 
     clock_ended = interrupted = False
-    spare = 0.0
+    spare = 0.0 if parts else seconds
     try:
         for part in parts:
             effort = Effort(seconds * len(part.component) ** 2 / size + spare, deadline, report)
@@ -149,6 +151,7 @@ def best_partition(
         all(part.optimal for part in parts),
         clock_ended,
         interrupted,
+        spare,
     )
 
 
