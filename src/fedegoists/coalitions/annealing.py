@@ -36,8 +36,8 @@ CHEAP, DEAR = 2.0, 60.0
 CHUNK = 10_000
 """Proposals between two looks at the clock."""
 
-SECONDS_PER_PROPOSAL, SECONDS_PER_ENTRY = 1e-7, 3e-9
-"""What a proposal, and an entry of the tables that a move changes, count as work."""
+SECONDS_PER_PROPOSAL, SECONDS_PER_PATH, SECONDS_PER_ENTRY = 1e-7, 1e-6, 2e-9
+"""What a move, a path, and an entry of the tables that either changes count as work."""
 
 
 class Annealing:
@@ -124,7 +124,7 @@ class Annealing:
                 self._tables, chunk, temperature, cooling, price, dearer, self._bonus, self._ears
             )
             effort.spend(
-                chunk * SECONDS_PER_PROPOSAL
+                chunk * (SECONDS_PER_PROPOSAL + self._ears * SECONDS_PER_PATH)
                 + float(self._tables.totals[3]) * len(self._tables.label) * SECONDS_PER_ENTRY
             )
             self._tables.totals[3] = 0.0

@@ -136,7 +136,7 @@ class Generation:
             return
         work = self._effort.left
         # Small components are soon solved exactly; a start is enough for them.
-        share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else min(0.1 * work, 0.005 * n)
+        share = min(0.4 * work, 0.2 + 0.05 * work) if n > 30 else min(0.1 * work, 0.005 * n)
         if n > 60:
             share = min(0.9 * work, 0.6 + 0.1 * work)
         last = self._effort.left - share

@@ -14,7 +14,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class Tables(NamedTuple):
-    """For `moves`: the instance, where everybody is, and what everybody would find in each coalition."""
+    """For `moves`: the instance, where everybody is, and what they would find elsewhere."""
 
     value: Floats  # what two give each other; nothing between competitors
     link: npt.NDArray[np.int32]  # what the first of two counts for the second; see `moves.GIVER`

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedegoists.coalitions.compiled import compiled
 from fedegoists.coalitions.layout import Tables
 
-__all__ = ["FOE", "GIVER", "TAKER", "anneal", "repair", "shift"]
+__all__ = ["FOE", "GIVER", "TAKER", "anneal", "repair", "shift", "uniform"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ COUNT = (1 << 10) - 1
 
 
 @compiled
-def _uniform(state: npt.NDArray[np.uint64]) -> float:
+def uniform(state: npt.NDArray[np.uint64]) -> float:
     """Return a number in [0, 1) from a xorshift generator (Marsaglia 2003)."""
     x = state[0]
     x ^= x << np.uint64(13)
@@ -67,16 +67,10 @@ def shift(t: Tables, i: int, c: int, sign: int) -> None:
         t.place[last] = t.place[i]
     worth, value = t.worth[c], t.value[i]
     found, link = t.found[c], t.link[i]
-    if sign > 0:
-        for k in range(len(worth)):
-            worth[k] += value[k]
-        for k in range(len(found)):
-            found[k] += link[k]
-    else:
-        for k in range(len(worth)):
-            worth[k] -= value[k]
-        for k in range(len(found)):
-            found[k] -= link[k]
+    for k in range(len(worth)):
+        worth[k] += sign * value[k]
+    for k in range(len(found)):
+        found[k] += sign * link[k]
 
 
 @compiled
@@ -162,7 +156,7 @@ def _find_ear(t: Tables, i: int, c: int, path: Ints) -> int:
         for _ in range(TRIES):
             if t.n_out[last] == 0:
                 return 0
-            k = t.out[last, int(_uniform(t.random) * t.n_out[last])]
+            k = t.out[last, int(uniform(t.random) * t.n_out[last])]
             if (
                 (k == i or _compete(t, k, i))
                 if c < 0
@@ -211,7 +205,7 @@ def _add_ear(
     found, or none that changes the welfare by at least as much as asked.
     """
     source = t.label[i]
-    c = source if source >= 0 and _uniform(t.random) < 0.5 else -1
+    c = source if source >= 0 and uniform(t.random) < 0.5 else -1
     length = _find_ear(t, i, c, path)
     steps = 0
     n_touched = 0
@@ -305,9 +299,9 @@ def anneal(
     for _ in range(proposals):
         temperature *= cooling
         price *= dearer
-        i = int(_uniform(t.random) * n)
-        if ears > 0 and _uniform(t.random) < ears:
-            bar = temperature * np.log(max(_uniform(t.random), 1e-300))
+        i = int(uniform(t.random) * n)
+        if ears > 0 and uniform(t.random) < ears:
+            bar = temperature * np.log(max(uniform(t.random), 1e-300))
             least = bar - price * t.totals[1] - bonus * (LONGEST_EAR + 1)
             steps, n_touched, gain = _add_ear(t, i, path, log, touched, least)
             if steps:
@@ -316,16 +310,16 @@ def anneal(
         source = t.label[i]
         partner = -1
         c = -1
-        if _uniform(t.random) < LEAVE or t.n_near[i] == 0:
+        if uniform(t.random) < LEAVE or t.n_near[i] == 0:
             if source < 0:
                 continue
         else:
-            partner = t.near[i, int(_uniform(t.random) * t.n_near[i])]
+            partner = t.near[i, int(uniform(t.random) * t.n_near[i])]
             c = t.label[partner]
             if c >= 0 and (c == source or t.found[c, i] >= (MOST_PUSHED + 1) * FOE):
                 continue
         # What the change of welfare, less the price of new free riders, has to reach.
-        bar = temperature * np.log(max(_uniform(t.random), 1e-300))
+        bar = temperature * np.log(max(uniform(t.random), 1e-300))
         relief = price * t.totals[1] + 2 * bonus
         gain = -t.worth[source, i] if source >= 0 else 0.0
         n_pushed = 0

@@ -54,12 +54,22 @@ def prepare(weights: Floats, competition: Bools) -> None:
 
 @cache
 def load_searches() -> None:
-    """Load the solvers, and compile the searches unless that was done before."""
+    """Load the solvers, and compile the searches unless that was done before.
+
+    Call it once after an installation, or when a service starts, and the first formation of more
+    than a few participants need not wait for it.
+    """
     load_solver()
-    logger.info("loading the search; the first time it is compiled, which may take a minute")
+    logger.info("loading the search")
     from fedegoists.coalitions.annealing import Annealing
+    from fedegoists.coalitions.compiled import must_compile
     from fedegoists.coalitions.pricing import Pricing
 
+    if must_compile():
+        logger.warning(
+            "compiling the search, half a minute of work that is not part of any time limit; "
+            "it is kept for this installation where its folder or the user's cache can be written"
+        )
     ring = np.roll(np.eye(4), 1, axis=1)
     nobody = np.zeros((4, 4), dtype=np.bool_)
     effort = Effort(1.0)
