@@ -33,7 +33,7 @@ HOT_WITH_EARS, COLD_WITH_EARS = 0.6, 0.15
 CHEAP, DEAR = 2.0, 60.0
 """First and last price of a free rider, in units of the mean worth of a pair."""
 
-CHUNK = 10_000
+CHUNK = 5_000
 """Proposals between two looks at the clock."""
 
 SECONDS_PER_PROPOSAL, SECONDS_PER_PATH, SECONDS_PER_ENTRY = 1e-7, 1e-6, 2e-9

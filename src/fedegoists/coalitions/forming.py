@@ -209,8 +209,9 @@ def form_best(
     began = time.perf_counter()
     notes = []
     merged = [form_stable(benefit, competition)]
-    # What comes last, a search for mergers, takes no longer than this one did.
-    reserve = time.perf_counter() - began
+    # What comes last, a search for mergers and the account of it, takes about as long as this did;
+    # twice that is kept for it, as the machine may be busier by then.
+    reserve = min(2 * (time.perf_counter() - began), 0.2 * time_limit)
     deadline, early = began + time_limit - reserve, began + PUBLISHED_SHARE * time_limit
     interrupted = clock_ended = False
     try:

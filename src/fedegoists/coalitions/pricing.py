@@ -38,7 +38,7 @@ SECONDS_PER_STEP = 2e-9
 SECONDS_PER_ROOT = 5e-5
 """What beginning with a root counts as work."""
 
-CHUNK = 5_000_000
+CHUNK = 2_000_000
 """Steps between two looks at the clock."""
 
 
