@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from benchmarks.pair_model import solve_pairs
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
 from fedegoists.coalitions import enumeration
-from fedegoists.coalitions.annealing import Annealing
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.optimum import best_partition, load_searches, quick_upper_bound
 from tests.instances import (
@@ -263,31 +262,6 @@ def test_a_circle_that_pays_only_as_a_whole():
     formation = form(BenefitGraph(weights), CompetitionGraph([], 9))
     assert formation.welfare == 9
     assert formation.optimal
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_annealing_alone_finds_circles_of_four(seed):
-    """25 circles are hidden among rare smaller benefits and many competitors.
-
-    By hand: all circles together are worth 25 · 4.
-    """
-    rng = np.random.default_rng(seed)
-    n = 100
-    members = rng.permutation(n).reshape(25, 4)
-    circle = np.empty(n, dtype=int)
-    circle[members] = np.arange(25)[:, None]
-    weights = np.where(rng.random((n, n)) < 0.05, 0.1 * rng.random((n, n)), 0.0)
-    weights[members, np.roll(members, 1, axis=1)] = 1.0
-    np.fill_diagonal(weights, 0.0)
-    rivals = np.triu((rng.random((n, n)) < 0.4) & (circle[:, None] != circle), 1)
-    rivals |= rivals.T
-    weights[rivals] = 0.0
-    annealing = Annealing(weights, weights > 0, rivals, [[i] for i in range(n)], seed)
-    assert annealing.sparse
-    annealing.run(200_000, Effort(100))
-    benefit, competition = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals)
-    assert all(is_valid(group, benefit, competition) for group in annealing.best)
-    assert sum(utility(group, benefit) for group in annealing.best) > 98
 
 
 @pytest.mark.usefixtures("way")
