@@ -24,7 +24,7 @@ from fedegoists.coalitions.claims import (
     objective_claims,
     principle_claims,
 )
-from fedegoists.coalitions.formation import Formation, Method, Objective
+from fedegoists.coalitions.formation import Formation, Method, Objective, positions
 from fedegoists.coalitions.principles import DEFAULT_BUDGET, check_partition, verify
 from fedegoists.coalitions.rechecking import CertificateCheck, CheckedClaim, recheck
 from fedegoists.coalitions.standing import welfare_of
@@ -213,8 +213,7 @@ class Certificate:
         """Return the formation this certifies, without its trace; claims are taken as stated."""
         stated = {claim.claim: claim for claim in self.claims}
         status = stated["merge-stable"].status
-        position = {name: k for k, name in enumerate(self.benefit.participants)}
-        groups = [[position[name] for name in group] for group in self.coalitions]
+        groups = positions(self.coalitions, self.benefit.participants)
         welfare = welfare_of(self.benefit.weights, groups)
         return Formation(
             benefit=self.benefit,

@@ -28,6 +28,7 @@ __all__ = [
     "Objective",
     "Progress",
     "make_formation",
+    "positions",
 ]
 
 Method = Literal["best", "stable", "published", "cliques"]
@@ -161,6 +162,12 @@ class Formation:
         from fedegoists.coalitions.certificate import Certificate
 
         return Certificate.of(self)
+
+
+def positions(coalitions: Iterable[Coalition], participants: Coalition) -> list[list[int]]:
+    """Return coalitions by their members' positions among the participants."""
+    place = {name: k for k, name in enumerate(participants)}
+    return [[place[name] for name in group] for group in coalitions]
 
 
 def make_formation(

@@ -17,6 +17,7 @@ from fedegoists.coalitions.formation import (
     Objective,
     Progress,
     make_formation,
+    positions,
 )
 from fedegoists.coalitions.optimum import best_partition, prepare
 from fedegoists.coalitions.principles import check_partition
@@ -118,8 +119,8 @@ def form(
         )
     if method == "stable":
         return form_stable(benefit, competition)
-    positions = None if cover is None else _checked_cover(cover, competition)
-    return _published(benefit, competition, positions, merge=method == "published")
+    cliques = None if cover is None else _checked_cover(cover, competition)
+    return _published(benefit, competition, cliques, merge=method == "published")
 
 
 def form_stable(
@@ -217,10 +218,13 @@ def form_best(
     try:
         merged.append(_published(benefit, competition, None, merge=True, deadline=early))
     except OutOfTimeError:
-        notes.append("the published algorithm, one of the starts, did not finish in its time")
+        notes.append(
+            "the published algorithm, one of the starts, did not finish in its time; "
+            "the same seed may give another result"
+        )
     except KeyboardInterrupt:
         interrupted = True
-    starts = [*starts, *(_positions(formation) for formation in merged)]
+    starts = [*starts, *(positions(one.coalitions, one.participants) for one in merged)]
     # Less work than there is time, so that it is the work that ends the search. The other
     # objectives begin with the best welfare, which is often close.
     stages = _STAGES[objective]
@@ -281,11 +285,6 @@ def form_best(
         objective=objective,
         best_by_objective=best_by_objective,
     )
-
-
-def _positions(formation: Formation) -> list[list[int]]:
-    position = {name: k for k, name in enumerate(formation.participants)}
-    return [[position[name] for name in group] for group in formation.coalitions]
 
 
 _NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"

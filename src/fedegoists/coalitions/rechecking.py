@@ -2,10 +2,12 @@
 
 import math
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedegoists.coalitions.claims import Claim, principle_claims
+from fedegoists.coalitions.formation import positions
 from fedegoists.coalitions.forming import form_best
 from fedegoists.coalitions.optimum import best_partition, prepare, quick_upper_bound
 from fedegoists.coalitions.principles import verify
@@ -78,7 +80,8 @@ def recheck(
 
 
 def _check_welfare(certificate: "Certificate", claim: Claim) -> CheckedClaim:
-    welfare = welfare_of(certificate.benefit.weights, _positions(certificate))
+    partition = positions(certificate.coalitions, certificate.benefit.participants)
+    welfare = welfare_of(certificate.benefit.weights, partition)
     assert claim.value is not None
     ok = math.isclose(claim.value, welfare, rel_tol=TOLERANCE)
     return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
@@ -91,11 +94,11 @@ def _check_bound(certificate: "Certificate", claim: Claim, time_limit: float) ->
     highest = claim.value * (1 + TOLERANCE)
     stated = f"{claim.value:.9g}"
     bound = quick_upper_bound(weights, competition)
-    positions = _positions(certificate)
+    partition = positions(certificate.coalitions, certificate.benefit.participants)
     valid = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
     if valid.free_riders or valid.conflicts:
-        positions = [[i] for i in range(certificate.benefit.n)]
-    reached = welfare_of(weights, positions)
+        partition = [[i] for i in range(certificate.benefit.n)]
+    reached = welfare_of(weights, partition)
     if highest >= bound >= reached * (1 - TOLERANCE):
         return CheckedClaim("upper bound", stated, f"at most {bound:.9g}", True)
     if bound > highest >= reached:
@@ -104,7 +107,7 @@ def _check_bound(certificate: "Certificate", claim: Claim, time_limit: float) ->
             optimum = best_partition(
                 weights,
                 competition,
-                [positions],
+                [partition],
                 seconds=time_limit,
                 deadline=time.perf_counter() + time_limit,
                 seed=certificate.seed,
@@ -140,8 +143,7 @@ def _check_objective(certificate: "Certificate", claim: Claim, time_limit: float
         certificate.benefit, certificate.competition, certificate.coalitions, certificate.objective
     )
     if tried.better is not None:
-        groups = " ".join(f"{{{', '.join(group)}}}" for group in tried.better)
-        return CheckedClaim("objective", stated, f"refuted; better is {groups}", False)
+        return _refuted(stated, tried.better)
     if tried.complete:
         return CheckedClaim("objective", stated, f"{found}, all partitions tried", True)
     return _search_objective(certificate, stated, found, time_limit)
@@ -164,14 +166,13 @@ def _search_objective(
     if is_better(
         certificate.benefit, again.coalitions, certificate.coalitions, certificate.objective
     ):
-        groups = " ".join(f"{{{', '.join(group)}}}" for group in again.coalitions)
-        return CheckedClaim("objective", stated, f"refuted; better is {groups}", False)
+        return _refuted(stated, again.coalitions)
     if not again.best_by_objective:
         found = f"{found}; not derived in {time_limit:g} s that none is better"
         return CheckedClaim("objective", stated, found, False)
     return CheckedClaim("objective", stated, f"{found}, proven by searching again", True)
 
 
-def _positions(certificate: "Certificate") -> list[list[int]]:
-    position = {name: k for k, name in enumerate(certificate.benefit.participants)}
-    return [[position[name] for name in group] for group in certificate.coalitions]
+def _refuted(stated: str, better: Iterable[Sequence[str]]) -> CheckedClaim:
+    groups = " ".join(f"{{{', '.join(group)}}}" for group in better)
+    return CheckedClaim("objective", stated, f"refuted; better is {groups}", False)
