@@ -228,7 +228,7 @@ class _Part:
         known, is left out. Without such pairs the numbers that matter are rounded less, and the
         bound may meet the value.
         """
-        while True:
+        while not effort.over:
             if self._small:
                 self._enumerate(effort, seed)
             elif len(self.component) <= LARGEST:
