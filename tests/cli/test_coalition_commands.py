@@ -365,7 +365,7 @@ def test_importing_is_light():
     assert done.stdout == "[]\n"
 
 
-def test_a_terminal_says_that_the_first_use_compiles(folder):
+def test_a_terminal_says_that_the_search_is_loaded(folder):
     """With fifteen in a ring, but not with a few participants."""
     ring = [f"p{k},p{(k + 1) % 15},1" for k in range(15)]
     (folder / "ring.csv").write_text("\n".join(["source,target,weight", *ring]))
@@ -379,7 +379,7 @@ def test_a_terminal_says_that_the_first_use_compiles(folder):
             text=True,
             check=True,
         )
-        assert ("the first time it is compiled, which may take a minute" in done.stderr) is said
+        assert ("loading the search" in done.stderr) is said
 
 
 @pytest.mark.parametrize("command", [("explain", "North"), ("what-if",), ("draw", "x.png")])

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from benchmarks.pair_model import solve_pairs
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
 from fedegoists.coalitions import enumeration
-from fedegoists.coalitions.annealing import Annealing
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.optimum import best_partition, load_searches, quick_upper_bound
 from tests.instances import (
@@ -265,31 +264,6 @@ def test_a_circle_that_pays_only_as_a_whole():
     assert formation.optimal
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_annealing_alone_finds_circles_of_four(seed):
-    """25 circles are hidden among rare smaller benefits and many competitors.
-
-    By hand: all circles together are worth 25 · 4.
-    """
-    rng = np.random.default_rng(seed)
-    n = 100
-    members = rng.permutation(n).reshape(25, 4)
-    circle = np.empty(n, dtype=int)
-    circle[members] = np.arange(25)[:, None]
-    weights = np.where(rng.random((n, n)) < 0.05, 0.1 * rng.random((n, n)), 0.0)
-    weights[members, np.roll(members, 1, axis=1)] = 1.0
-    np.fill_diagonal(weights, 0.0)
-    rivals = np.triu((rng.random((n, n)) < 0.4) & (circle[:, None] != circle), 1)
-    rivals |= rivals.T
-    weights[rivals] = 0.0
-    annealing = Annealing(weights, weights > 0, rivals, [[i] for i in range(n)], seed)
-    assert annealing.sparse
-    annealing.run(200_000, Effort(100))
-    benefit, competition = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals)
-    assert all(is_valid(group, benefit, competition) for group in annealing.best)
-    assert sum(utility(group, benefit) for group in annealing.best) > 98
-
-
 @pytest.mark.usefixtures("way")
 def test_disconnected_graphs_add_up():
     one, other = random_graphs(12, 0.5, 0.2, 1), random_graphs(12, 0.5, 0.2, 2)
@@ -343,17 +317,6 @@ def test_no_bound_is_below_what_anything_reaches(density, competition):
 
 
 # At any moment ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [50, 100])
-def test_the_time_limit_holds(n):
-    load_searches()
-    instance = random_graphs(n, 0.5, 0.15, seed=1)
-    start = time.perf_counter()
-    formation = form(*instance, time_limit=2.0)
-    # 5 % by promise; the rest is slack for a machine that is busy with something else.
-    assert time.perf_counter() - start < 2.0 * 1.05 + 1.0
-    assert_sound(formation)
 
 
 @pytest.mark.parametrize("calls", [1, 5, 40])

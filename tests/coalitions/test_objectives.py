@@ -125,3 +125,28 @@ def test_fair_is_proven_and_right_beside_a_huge_benefit():
         formation = form(benefit, rivals, objective="fair")
         assert formation.coalitions == (("a", "c"), ("b", "d"))
         assert formation.best_by_objective
+
+
+@pytest.mark.usefixtures("way")
+def test_participation_ties_are_broken_by_welfare_beside_a_huge_benefit():
+    """0 and 1 would give each other 1e12, but together leave 2 alone, who has only 0."""
+    n, huge = 8, 1e12
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        weights = np.where(rng.random((n, n)) < 0.5, rng.random((n, n)), 0.0)
+        np.fill_diagonal(weights, 0.0)
+        rivals = np.triu(rng.random((n, n)) < 0.4, 1)
+        weights[:3] = weights[:, :3] = 0.0
+        rivals[:3] = rivals[:, :3] = False
+        weights[0, 1] = weights[1, 0] = huge
+        weights[0, 2] = weights[2, 0] = 0.5
+        weights[0, 3] = weights[3, 2] = 0.1
+        rivals[1, 2:] = True
+        benefit, competition = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+        formation = form(benefit, competition, objective="participation", time_limit=20)
+        fewest, highest = min(
+            (alone(p), -welfare(p, benefit)) for p in valid_partitions(benefit, competition)
+        )
+        assert alone(as_positions(formation.coalitions, benefit.participants)) == fewest, seed
+        assert formation.welfare == pytest.approx(-highest, rel=1e-9), seed
+        assert formation.proven, seed

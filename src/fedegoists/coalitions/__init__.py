@@ -12,8 +12,8 @@ from fedegoists.coalitions.formation import (
     Merge,
     Method,
     Objective,
-    form,
 )
+from fedegoists.coalitions.forming import form
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.usage import usage_graph
 

@@ -1,23 +1,13 @@
-"""Simulated annealing over partitions: members move, swap places and push competitors out.
-
-Where benefits are rare, whole paths of benefit that begin and end in a coalition (ears, as in the
-ear decomposition of a graph) are proposed too: all along such a path have a giver and a taker.
-
-The search keeps, for every coalition and every participant, what the two are worth to one another
-and how many givers, takers and competitors the participant would find there. A proposed move is
-valued from these tables at once; only moves that may be accepted change them. Principle 2 always
-holds. Principle 1 may be broken on the way, at a price for each free rider, so that circles of
-benefit can be built one member after the other; only partitions without free riders are kept.
-"""
+"""Simulated annealing over partitions, in rounds that heat up and cool down; see `moves`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.compiled import compiled
 from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.layout import Tables
+from fedegoists.coalitions.moves import FOE, GIVER, TAKER, anneal, repair, shift
 
 __all__ = ["Annealing"]
 
@@ -28,388 +18,26 @@ Bools = npt.NDArray[np.bool_]
 MOST_COALITIONS = 400
 """How many coalitions of two or more the tables have room for."""
 
-MOST_PUSHED = 3
-"""How many competitors a newcomer may push out of a coalition."""
-
-LEAVE = 0.02
-"""Which part of the proposals is that somebody goes on its own."""
-
-LONGEST_EAR = 4
-"""How many a path may lead through that is added to a coalition as a whole."""
-
-TRIES = 3
-"""How many takers are looked at for one that closes the path."""
-
 FEW_TAKERS, EARS = 10.0, 0.3
 """With fewer takers each than the first number, the second is the part of proposals that are paths.
 
 Where everybody has many to choose from, single moves reach as much and are cheaper.
 """
 
-HOT, COLD, COLD_WITH_EARS = 0.4, 0.01, 0.05
-"""First and last temperature, in units of what a participant is worth to its coalition.
+HOT, COLD = 0.3, 0.1
+"""First and last temperature, in units of what a participant is worth to its coalition."""
 
-A path changes more at once than a move, and is refused by lower temperatures in any case.
-"""
+HOT_WITH_EARS, COLD_WITH_EARS = 0.6, 0.15
+"""The same where paths are proposed: a path changes more at once than a move."""
 
 CHEAP, DEAR = 2.0, 60.0
 """First and last price of a free rider, in units of the mean worth of a pair."""
 
-CHUNK = 10_000
+CHUNK = 5_000
 """Proposals between two looks at the clock."""
 
-SECONDS_PER_PROPOSAL, SECONDS_PER_ENTRY = 3e-7, 3e-9
-"""What a proposal, and an entry of the tables that a move changes, count as work."""
-
-
-class _Tables(NamedTuple):
-    """The instance, where everybody is, and what everybody would find in each coalition."""
-
-    value: Floats  # what two give each other; nothing between competitors
-    gives: npt.NDArray[np.int16]
-    rival: npt.NDArray[np.int16]
-    near: Ints  # by participant, whom it could gain with, padded
-    n_near: Ints
-    out: Ints  # by participant, whom it benefits and does not compete with, padded
-    n_out: Ints
-    label: Ints  # the coalition somebody is in, -1 for nobody's
-    place: Ints  # where it stands in the coalition's list
-    size: Ints
-    member: Ints  # by coalition, its members, padded
-    riders: Ints  # by coalition, how many free riders it has
-    worth: Floats  # by coalition and participant, like the next three
-    givers: npt.NDArray[np.int16]
-    takers: npt.NDArray[np.int16]
-    foes: npt.NDArray[np.int16]
-    best: Ints  # the labels of the best partition
-    totals: Floats  # welfare, free riders, best welfare without free riders, moves tried
-    random: npt.NDArray[np.uint64]
-
-
-@compiled
-def _uniform(state: npt.NDArray[np.uint64]) -> float:
-    """Return a number in [0, 1) from a xorshift generator (Marsaglia 2003)."""
-    x = state[0]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    state[0] = x
-    return float(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@compiled
-def _shift(t: _Tables, i: int, c: int, sign: int) -> None:
-    """Put i into coalition c (sign 1) or take it out (sign -1)."""
-    if sign > 0:
-        t.label[i] = c
-        t.member[c, t.size[c]] = i
-        t.place[i] = t.size[c]
-        t.size[c] += 1
-    else:
-        t.label[i] = -1
-        t.size[c] -= 1
-        last = t.member[c, t.size[c]]
-        t.member[c, t.place[i]] = last
-        t.place[last] = t.place[i]
-    for k in range(len(t.label)):
-        t.worth[c, k] += sign * t.value[i, k]
-        t.givers[c, k] += sign * t.gives[i, k]
-        t.takers[c, k] += sign * t.gives[k, i]
-        t.foes[c, k] += sign * t.rival[i, k]
-
-
-@compiled
-def _count_riders(t: _Tables, c: int) -> int:
-    """Count the free riders of a coalition anew; return by how much the number changed."""
-    riders = 0
-    if t.size[c] > 1:
-        for m in range(t.size[c]):
-            k = t.member[c, m]
-            if t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
-                riders += 1
-    change = riders - int(t.riders[c])
-    t.riders[c] = riders
-    return change
-
-
-@compiled
-def _free_slot(t: _Tables) -> int:
-    for c in range(len(t.size)):
-        if t.size[c] == 0:
-            return c
-    return -1
-
-
-@compiled
-def _best_home(t: _Tables, r: int, c: int, i: int, source: int) -> tuple[int, float]:
-    """Return where r, pushed out of c by i who came from `source`, is worth most."""
-    home = -1
-    top = 0.0
-    for d in range(len(t.size)):
-        if d == c or t.size[d] == 0:
-            continue
-        worth = t.worth[d, r]
-        foes = t.foes[d, r]
-        if d == source:
-            worth -= t.value[r, i]
-            foes -= t.rival[r, i]
-        if foes == 0 and worth > top:
-            top = worth
-            home = d
-    return home, top
-
-
-@compiled
-def _cascade(t: _Tables, c: int, log: Ints, steps: int) -> tuple[int, float]:
-    """Take free riders out of a coalition until none is left; return the steps and the change."""
-    change = 0.0
-    m = 0
-    while m < t.size[c]:
-        k = t.member[c, m]
-        if t.size[c] == 1 or t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
-            change -= t.worth[c, k]
-            _shift(t, k, c, -1)
-            log[steps] = (k, c, -1)
-            steps += 1
-            m = 0
-        else:
-            m += 1
-    return steps, change
-
-
-@compiled
-def _find_ear(t: _Tables, i: int, c: int, path: Ints) -> int:
-    """Walk from i along benefits until somebody benefits coalition c, or i if c is -1.
-
-    Returns the length of the path, 0 if it does not close.
-    """
-    last = i
-    for length in range(LONGEST_EAR):
-        path[length] = -1
-        for _ in range(TRIES):
-            if t.n_out[last] == 0:
-                return 0
-            k = t.out[last, int(_uniform(t.random) * t.n_out[last])]
-            if (k == i or t.rival[k, i]) if c < 0 else (t.label[k] == c or t.foes[c, k] > 0):
-                continue
-            fits = True
-            for a in range(length):
-                fits &= path[a] != k and t.rival[k, path[a]] == 0
-            if fits:
-                path[length] = k
-                if (t.gives[k, i] if c < 0 else t.takers[c, k]) > 0:
-                    return length + 1
-        last = path[length]
-        if last < 0:
-            return 0
-    return 0
-
-
-@compiled
-def _add_ear(t: _Tables, i: int, path: Ints, log: Ints, touched: Ints) -> tuple[int, int, float]:
-    """Add a path of benefit that leads from i back to its coalition, or to i in a new one.
-
-    Whoever is a free rider without those who went along the path, goes on its own. Returns the
-    steps made, the number of coalitions touched, and the change of welfare; no steps if no path was
-    found.
-    """
-    source = t.label[i]
-    c = source if source >= 0 and _uniform(t.random) < 0.5 else -1
-    length = _find_ear(t, i, c, path)
-    steps = 0
-    n_touched = 0
-    gain = 0.0
-    if length == 0:
-        return steps, n_touched, gain
-    if c < 0:
-        c = _free_slot(t)
-        if c < 0:
-            return steps, n_touched, gain
-        path[length] = i
-        length += 1
-    touched[0] = c
-    n_touched = 1
-    for a in range(length):
-        j = path[a]
-        old = t.label[j]
-        if old >= 0:
-            gain -= t.worth[old, j]
-            _shift(t, j, old, -1)
-            log[steps] = (j, old, -1)
-            steps += 1
-            seen = False
-            for b in range(n_touched):
-                seen |= touched[b] == old
-            if not seen:
-                touched[n_touched] = old
-                n_touched += 1
-        gain += t.worth[c, j]
-        _shift(t, j, c, 1)
-        log[steps] = (j, c, 1)
-        steps += 1
-    for a in range(n_touched):
-        steps, change = _cascade(t, touched[a], log, steps)
-        gain += change
-    return steps, n_touched, gain
-
-
-@compiled
-def _settle(
-    t: _Tables,
-    log: Ints,
-    steps: int,
-    touched: Ints,
-    n_touched: int,
-    gain: float,
-    bar: float,
-    price: float,
-    bonus: float,
-) -> None:
-    """Keep the steps made if they reach the bar, otherwise take them back."""
-    riders = 0
-    for a in range(n_touched):
-        riders += _count_riders(t, touched[a])
-    t.totals[3] += 2 * steps
-    for s in range(steps):
-        gain += bonus * log[s, 2]
-    if gain - price * riders < bar:
-        for s in range(steps - 1, -1, -1):
-            _shift(t, log[s, 0], log[s, 1], -log[s, 2])
-        for a in range(n_touched):
-            _count_riders(t, touched[a])
-        return
-    t.totals[0] += gain
-    t.totals[1] += riders
-    if t.totals[1] == 0 and t.totals[0] > t.totals[2] * (1 + 1e-12):
-        t.totals[2] = t.totals[0]
-        t.best[:] = t.label
-
-
-@compiled
-def _anneal(
-    t: _Tables,
-    proposals: int,
-    temperature: float,
-    cooling: float,
-    price: float,
-    dearer: float,
-    bonus: float,
-    ears: float,
-) -> None:
-    """Make proposals; at each the temperature falls and the price of a free rider rises."""
-    n = len(t.label)
-    path = np.empty(LONGEST_EAR + 1, np.int64)
-    pushed = np.empty(MOST_PUSHED, np.int64)
-    home = np.empty(MOST_PUSHED, np.int64)
-    log = np.empty((4 * MOST_PUSHED + 2 * LONGEST_EAR + n + 8, 3), np.int64)
-    touched = np.empty(max(MOST_PUSHED, LONGEST_EAR) + 2, np.int64)
-    for _ in range(proposals):
-        temperature *= cooling
-        price *= dearer
-        i = int(_uniform(t.random) * n)
-        if ears > 0 and _uniform(t.random) < ears:
-            steps, n_touched, gain = _add_ear(t, i, path, log, touched)
-            if steps:
-                bar = temperature * np.log(max(_uniform(t.random), 1e-300))
-                _settle(t, log, steps, touched, n_touched, gain, bar, price, bonus)
-            continue
-        source = t.label[i]
-        partner = -1
-        c = -1
-        if _uniform(t.random) < LEAVE or t.n_near[i] == 0:
-            if source < 0:
-                continue
-        else:
-            partner = t.near[i, int(_uniform(t.random) * t.n_near[i])]
-            c = t.label[partner]
-            if c >= 0 and (c == source or t.foes[c, i] > MOST_PUSHED):
-                continue
-        # What the change of welfare, less the price of new free riders, has to reach.
-        bar = temperature * np.log(max(_uniform(t.random), 1e-300))
-        relief = price * t.totals[1] + 2 * bonus
-        gain = -t.worth[source, i] if source >= 0 else 0.0
-        n_pushed = 0
-        if c >= 0:
-            gain += t.worth[c, i]
-            if gain < bar - relief:
-                continue
-            if t.foes[c, i] > 0:
-                for m in range(t.size[c]):
-                    r = t.member[c, m]
-                    if t.rival[i, r]:
-                        gain -= t.worth[c, r]
-                        for b in range(n_pushed):
-                            gain += t.value[r, pushed[b]]
-                        home[n_pushed], top = _best_home(t, r, c, i, source)
-                        gain += top
-                        for b in range(n_pushed):
-                            if home[b] >= 0 and home[b] == home[n_pushed]:
-                                gain += t.value[r, pushed[b]]
-                        pushed[n_pushed] = r
-                        n_pushed += 1
-        elif partner >= 0:
-            gain += t.value[i, partner]
-        if gain < bar - relief:
-            continue
-
-        # Make the move, count the free riders, and take it back if there are too many.
-        steps = 0
-        if c < 0 and partner >= 0:
-            c = _free_slot(t)
-            if c < 0:
-                continue
-            log[steps] = (partner, c, 1)
-            steps += 1
-        if source >= 0:
-            log[steps] = (i, source, -1)
-            steps += 1
-        for a in range(n_pushed):
-            log[steps] = (pushed[a], c, -1)
-            steps += 1
-        for a in range(n_pushed):
-            if home[a] >= 0:
-                log[steps] = (pushed[a], home[a], 1)
-                steps += 1
-        if c >= 0:
-            log[steps] = (i, c, 1)
-            steps += 1
-        for s in range(steps):
-            _shift(t, log[s, 0], log[s, 1], log[s, 2])
-        n_touched = 0
-        for d in (source, c):
-            if d >= 0:
-                touched[n_touched] = d
-                n_touched += 1
-        for a in range(n_pushed):
-            if home[a] >= 0 and home[a] != source:
-                touched[n_touched] = home[a]
-                n_touched += 1
-        for a in range(n_touched):
-            if t.size[touched[a]] == 1:  # a coalition of one is none
-                log[steps] = (t.member[touched[a], 0], touched[a], -1)
-                _shift(t, log[steps, 0], log[steps, 1], -1)
-                steps += 1
-        _settle(t, log, steps, touched, n_touched, gain, bar, price, bonus)
-
-
-@compiled
-def _repair(t: _Tables, bonus: float) -> None:
-    """Take free riders out, which may make others free riders, until none is left."""
-    for c in range(len(t.size)):
-        m = 0
-        while m < t.size[c]:
-            k = t.member[c, m]
-            if t.size[c] == 1 or t.givers[c, k] <= 0 or t.takers[c, k] <= 0:
-                t.totals[0] -= t.worth[c, k] + bonus
-                _shift(t, k, c, -1)
-                m = 0
-            else:
-                m += 1
-        t.riders[c] = 0
-    t.totals[1] = 0
-    if t.totals[0] > t.totals[2] * (1 + 1e-12):
-        t.totals[2] = t.totals[0]
-        t.best[:] = t.label
+SECONDS_PER_PROPOSAL, SECONDS_PER_PATH, SECONDS_PER_ENTRY = 1e-7, 1e-6, 2e-9
+"""What a move, a path, and an entry of the tables that either changes count as work."""
 
 
 class Annealing:
@@ -446,11 +74,11 @@ class Annealing:
         for i in range(n):
             out[i, : n_out[i]] = np.flatnonzero(benefits[i])
         self._ears = EARS if n_out.mean() < FEW_TAKERS else 0.0
+        link = GIVER * edges + TAKER * edges.T + FOE * competition
         slots = min(n // 2 + 1, MOST_COALITIONS)
-        self._tables = _Tables(
+        self._tables = Tables(
             value=np.ascontiguousarray(value),
-            gives=edges.astype(np.int16, order="C"),
-            rival=competition.astype(np.int16, order="C"),
+            link=np.ascontiguousarray(link.astype(np.int32)),
             near=near,
             n_near=n_near.astype(np.int64),
             out=out,
@@ -461,9 +89,7 @@ class Annealing:
             member=np.zeros((slots, n), dtype=np.int64),
             riders=np.zeros(slots, dtype=np.int64),
             worth=np.zeros((slots, n)),
-            givers=np.zeros((slots, n), dtype=np.int16),
-            takers=np.zeros((slots, n), dtype=np.int16),
-            foes=np.zeros((slots, n), dtype=np.int16),
+            found=np.zeros((slots, n), dtype=np.int32),
             best=np.full(n, -1),
             totals=np.zeros(4),
             random=np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64),
@@ -484,28 +110,28 @@ class Annealing:
         for c, group in enumerate(groups[: len(t.size)]):
             for i in group:
                 t.totals[0] += t.worth[c, i] + self._bonus
-                _shift(t, i, c, 1)
+                shift(t, i, c, 1)
 
     def run(self, proposals: int, effort: Effort) -> list[list[int]]:
         """Heat up, cool down while making proposals, and return where that led."""
         step = 1.0 / proposals
-        coldest = COLD_WITH_EARS if self._ears else COLD
-        cooling, dearer = (coldest / HOT) ** step, (DEAR / CHEAP) ** step
-        temperature, price = HOT * self._own, CHEAP * self._typical
+        hot, cold = (HOT_WITH_EARS, COLD_WITH_EARS) if self._ears else (HOT, COLD)
+        cooling, dearer = (cold / hot) ** step, (DEAR / CHEAP) ** step
+        temperature, price = hot * self._own, CHEAP * self._typical
         while proposals > 0 and not effort.over:
             chunk = min(proposals, CHUNK)
-            _anneal(
+            anneal(
                 self._tables, chunk, temperature, cooling, price, dearer, self._bonus, self._ears
             )
             effort.spend(
-                chunk * SECONDS_PER_PROPOSAL
+                chunk * (SECONDS_PER_PROPOSAL + self._ears * SECONDS_PER_PATH)
                 + float(self._tables.totals[3]) * len(self._tables.label) * SECONDS_PER_ENTRY
             )
             self._tables.totals[3] = 0.0
             temperature *= cooling**chunk
             price *= dearer**chunk
             proposals -= chunk
-        _repair(self._tables, self._bonus)
+        repair(self._tables, self._bonus)
         return _groups(self._tables.label)
 
     @property

@@ -7,36 +7,28 @@ itself with the 64 digits of that entry set to zeros, so that any changed byte s
 
 import hashlib
 import json
-import math
 import os
 import platform
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from fedegoists.coalitions.formation import Formation, Method, Objective
-from fedegoists.coalitions.optimum import (
-    best_partition,
-    prepare,
-    quick_upper_bound,
-    welfare_of,
+from fedegoists.coalitions.claims import (
+    CLAIMS,
+    Claim,
+    ClaimName,
+    Status,
+    objective_claims,
+    principle_claims,
 )
-from fedegoists.coalitions.principles import (
-    DEFAULT_BUDGET,
-    Verification,
-    check_partition,
-    verify,
-)
-from fedegoists.errors import (
-    CertificateError,
-    FedEgoistsError,
-    GraphError,
-    MissingDependencyError,
-)
+from fedegoists.coalitions.formation import Formation, Method, Objective, positions
+from fedegoists.coalitions.principles import DEFAULT_BUDGET, check_partition, verify
+from fedegoists.coalitions.rechecking import CertificateCheck, CheckedClaim, recheck
+from fedegoists.coalitions.standing import welfare_of
+from fedegoists.errors import CertificateError, FedEgoistsError, GraphError
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import json_value
@@ -47,41 +39,6 @@ __all__ = ["Certificate", "CertificateCheck", "CheckedClaim", "Claim", "Status"]
 
 FORMAT = "fedegoists certificate"
 VERSION = 1
-TOLERANCE = 1e-9
-
-Status = Literal["proven", "refuted", "not proven"]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One statement about the coalitions: its name, its status, and a value or witnesses."""
-
-    claim: Literal["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]
-    status: Status
-    value: float | None = None
-    witnesses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CheckedClaim:
-    """What a certificate says, what came out on re-checking, and whether the two agree."""
-
-    claim: str
-    stated: str
-    found: str
-    ok: bool
-
-
-@dataclass(frozen=True)
-class CertificateCheck:
-    """The result of re-deriving a certificate."""
-
-    claims: tuple[CheckedClaim, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the file is unchanged, everything it claims holds, and all checks pass."""
-        return all(claim.ok for claim in self.claims)
 
 
 @dataclass(frozen=True)
@@ -119,9 +76,10 @@ class Certificate:
             seed=formation.seed,
             coalitions=formation.coalitions,
             claims=(
-                *_principles(checked),
+                *principle_claims(checked),
                 Claim("welfare", "proven", formation.welfare),
                 Claim("upper bound", "proven", formation.upper_bound),
+                *objective_claims(formation),
             ),
             notes=formation.notes,
             software=_software(),
@@ -246,82 +204,17 @@ class Certificate:
         budget : int or None
             For merge-stability: how many sets of coalitions to look at; None means all.
         time_limit : float
-            Seconds for deriving the upper bound again, where the quick bound is not enough.
+            Seconds for deriving the upper bound again, where the quick bound is not enough, and
+            as many for an objective where there are too many participants to try all partitions.
         """
-        verification = verify(self.benefit, self.competition, self.coalitions, budget=budget)
-        results = [
-            CheckedClaim(
-                "unchanged",
-                "yes",
-                "; ".join(self.changed) or "yes",
-                not self.changed,
-            )
-        ]
-        stated = {claim.claim: claim for claim in self.claims}
-        for found in _principles(verification):
-            detail = found.status + "".join(f"; {w}" for w in found.witnesses)
-            claim = stated[found.claim]
-            results.append(
-                CheckedClaim(
-                    found.claim,
-                    claim.status,
-                    detail,
-                    claim.status == found.status == "proven",
-                )
-            )
-        results.append(self._check_welfare(stated["welfare"]))
-        results.append(self._check_bound(stated["upper bound"], time_limit))
-        return CertificateCheck(tuple(results))
-
-    def _check_welfare(self, claim: Claim) -> CheckedClaim:
-        welfare = welfare_of(self.benefit.weights, self._positions())
-        assert claim.value is not None
-        ok = math.isclose(claim.value, welfare, rel_tol=TOLERANCE)
-        return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
-
-    def _check_bound(self, claim: Claim, time_limit: float) -> CheckedClaim:
-        """Derive an upper bound that is as low as the stated one, or a partition above it."""
-        assert claim.value is not None
-        weights, competition = self.benefit.weights, self.competition.matrix
-        highest = claim.value * (1 + TOLERANCE)
-        stated = f"{claim.value:.9g}"
-        bound = quick_upper_bound(weights, competition)
-        if bound > highest:
-            positions = self._positions()
-            valid = verify(self.benefit, self.competition, self.coalitions, budget=0)
-            if valid.free_riders or valid.conflicts:
-                positions = [[i] for i in range(self.benefit.n)]
-            try:
-                prepare(weights, competition)
-                optimum = best_partition(
-                    weights,
-                    competition,
-                    [positions],
-                    seconds=time_limit,
-                    deadline=time.perf_counter() + time_limit,
-                    seed=self.seed,
-                )
-            except MissingDependencyError as error:
-                return CheckedClaim("upper bound", stated, f"not derived: {error}", False)
-            reached = welfare_of(weights, optimum.partition)
-            if reached > highest:
-                found = f"refuted; a valid partition reaches {reached:.9g}"
-                return CheckedClaim("upper bound", stated, found, False)
-            bound = min(bound, optimum.upper_bound)
-        if bound > highest:
-            found = f"not derived in {time_limit:g} s; at most {bound:.9g} is sure"
-            return CheckedClaim("upper bound", stated, found, False)
-        return CheckedClaim("upper bound", stated, f"at most {bound:.9g}", True)
-
-    def _positions(self) -> list[list[int]]:
-        position = {name: k for k, name in enumerate(self.benefit.participants)}
-        return [[position[name] for name in group] for group in self.coalitions]
+        return recheck(self, budget=budget, time_limit=time_limit)
 
     def formation(self) -> Formation:
         """Return the formation this certifies, without its trace; claims are taken as stated."""
         stated = {claim.claim: claim for claim in self.claims}
         status = stated["merge-stable"].status
-        welfare = welfare_of(self.benefit.weights, self._positions())
+        groups = positions(self.coalitions, self.benefit.participants)
+        welfare = welfare_of(self.benefit.weights, groups)
         return Formation(
             benefit=self.benefit,
             competition=self.competition,
@@ -333,26 +226,8 @@ class Certificate:
             seed=self.seed,
             notes=self.notes,
             objective=self.objective,
+            best_by_objective="objective" in stated and stated["objective"].status == "proven",
         )
-
-
-def _principles(checked: Verification) -> tuple[Claim, ...]:
-    stable: Status = (
-        "proven" if checked.stable else "not proven" if checked.stable is None else "refuted"
-    )
-    return (
-        Claim(
-            "no free riders",
-            "refuted" if checked.free_riders else "proven",
-            witnesses=tuple(map(str, checked.free_riders)),
-        ),
-        Claim(
-            "no conflicts",
-            "refuted" if checked.conflicts else "proven",
-            witnesses=tuple(map(str, checked.conflicts)),
-        ),
-        Claim("merge-stable", stable, witnesses=tuple(map(str, checked.mergers))),
-    )
 
 
 def _software() -> dict[str, str]:
@@ -389,7 +264,7 @@ def _validated(data: object, where: str) -> dict[str, Any]:
         pairs: list[list[str]]
 
     class ClaimModel(Strict):
-        claim: Literal["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]
+        claim: ClaimName
         status: Status
         value: float | None = None
         witnesses: list[str] = Field(default_factory=list)
@@ -420,7 +295,8 @@ def _validated(data: object, where: str) -> dict[str, Any]:
         place = " → ".join(shown(part) for part in first["loc"]) or "the file"
         raise CertificateError(f"{where}: not a certificate: {place}: {first['msg']}") from None
     names = [claim["claim"] for claim in document["claims"]]
-    if names != ["no free riders", "no conflicts", "merge-stable", "welfare", "upper bound"]:
+    expected = CLAIMS if document.get("objective", "welfare") != "welfare" else CLAIMS[:-1]
+    if names != list(expected):
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
     for claim in document["claims"][:3]:
         if "value" in claim or ("witnesses" in claim) != (claim["status"] == "refuted"):
@@ -430,6 +306,9 @@ def _validated(data: object, where: str) -> dict[str, Any]:
     for claim in document["claims"][3:]:
         if claim.get("value") is None or claim["value"] < 0:
             raise CertificateError(f"{where}: the claim {claim['claim']!r} has no valid value")
-        if claim["status"] != "proven" or "witnesses" in claim:
+        provable = claim["status"] == "proven" or (
+            claim["claim"] == "objective" and claim["status"] == "not proven"
+        )
+        if not provable or "witnesses" in claim:
             raise CertificateError(f"{where}: the claim {claim['claim']!r} can only be proven")
     return document

@@ -7,14 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedegoists.coalitions.formation import (
-    DEFAULT_TIME_LIMIT,
-    Coalition,
-    Formation,
-    form,
-    form_best,
-    form_stable,
-)
+from fedegoists.coalitions.formation import Coalition, Formation
+from fedegoists.coalitions.forming import DEFAULT_TIME_LIMIT, form, form_best, form_stable
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of

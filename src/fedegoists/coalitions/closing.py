@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedegoists.coalitions.solvers import load_solver
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "solve_until"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -22,14 +22,21 @@ Bools = npt.NDArray[np.bool_]
 SCALE_BITS = 50
 """Values become integers, the largest total about 2**50; what rounding loses goes to the bound."""
 
+SECONDS_TO_END = 1e-5
+"""How much earlier the solver is told to stop, for each coalition: it does so with a delay."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """Which coalitions to take, an upper bound on any choice, and whether the two meet."""
+    """Which coalitions to take, an upper bound on any choice, and whether the two meet.
+
+    `clock_ended` tells that time rather than work ended it, so that another run may differ.
+    """
 
     chosen: list[int]
     upper_bound: float
     optimal: bool
+    clock_ended: bool = False
 
 
 def choose(
@@ -70,19 +77,16 @@ def choose(
     _, exponent = math.frexp(at_most or 1.0)
     scale = SCALE_BITS - exponent
     integers = [round(math.ldexp(value, scale)) for value in values.tolist()]
-    total = sum(value * x for value, x in zip(integers, taken, strict=True))
+    total = cp_model.LinearExpr.weighted_sum(taken, integers)
     model.maximize(total)
     _add_hint(model, taken, set(hint))
 
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed % 2**31
-    solver.parameters.max_time_in_seconds = min(max(deadline - time.perf_counter(), 0.01), 1e6)
-    solver.parameters.max_deterministic_time = work
-    solver.parameters.catch_sigint_signal = False  # or an interruption would only end this solve
-    status = solver.solve(model)
+    deadline -= SECONDS_TO_END * len(columns)
+    status, late, _ = solve_until(solver, model, deadline, work)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Choice(list(hint), math.inf, False)
+        return Choice(list(hint), math.inf, False, late)
     chosen = [k for k, x in enumerate(taken) if solver.value(x)]
     # Each value is off by half a unit at most, and no choice has more than n / 2 coalitions.
     bound = math.ldexp(solver.best_objective_bound + n / 4 + 1, -scale)
@@ -91,9 +95,28 @@ def choose(
         model.maximize(_stayers(model, columns, taken, keep))
         model.clear_hints()
         _add_hint(model, taken, set(chosen))
-        if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        again, late, _ = solve_until(solver, model, deadline, work)
+        if again in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             chosen = [k for k, x in enumerate(taken) if solver.value(x)]
-    return Choice(chosen, bound, status == cp_model.OPTIMAL)
+    return Choice(chosen, bound, status == cp_model.OPTIMAL, late)
+
+
+def solve_until(solver: Any, model: Any, deadline: float, work: float) -> tuple[Any, bool, float]:
+    """Solve with one worker until proven, the work is done or the time is up.
+
+    Returns the solver's status, whether it was the time, and how much work was done.
+    """
+    cp_model = load_solver()
+    seconds = min(deadline - time.perf_counter(), 1e6)
+    if seconds <= 0:
+        return cp_model.UNKNOWN, True, 0.0
+    solver.parameters.num_workers = 1
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.max_deterministic_time = work
+    solver.parameters.catch_sigint_signal = False  # or an interruption would only end this solve
+    status = solver.solve(model)
+    late = status != cp_model.OPTIMAL and time.perf_counter() > deadline - 0.05 * seconds
+    return status, late, float(solver.response_proto.deterministic_time)
 
 
 def _add_hint(model: Any, taken: list[Any], chosen: set[int]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "must_compile"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,3 +22,11 @@ def compiled(function: F) -> F:
     except RuntimeError:  # no place for the cache
         dispatcher = numba.njit()(function)
     return cast("F", dispatcher)
+
+
+def must_compile() -> bool:
+    """Whether there is nothing on disk yet, found out with the smallest of the functions."""
+    from fedegoists.coalitions import moves
+
+    moves.uniform(np.ones(1, dtype=np.uint64))
+    return bool(cast("Any", moves.uniform).stats.cache_misses)

@@ -40,6 +40,12 @@ class Effort:
             self.clock_ended = True
         return self.clock_ended
 
+    def lacks(self, seconds: float) -> bool:
+        """Whether the clock leaves less than this for a step; if so, it has ended the search."""
+        if self.seconds_left < seconds:
+            self.clock_ended = True
+        return self.clock_ended
+
     @property
     def seconds_left(self) -> float:
         """Until the deadline."""

@@ -155,8 +155,7 @@ class Enumeration:
         columns = self._columns[tied]
         hint = [k for k, c in enumerate(columns) if tuple(np.flatnonzero(c).tolist()) in own]
         # Without another best partition there is no choice; with many, there may be no time for it.
-        affordable = len(tied) * SECONDS_PER_LISTED <= self._effort.seconds_left
-        if len(tied) == len(hint) or not affordable:
+        if len(tied) == len(hint) or self._effort.lacks(len(tied) * SECONDS_PER_LISTED):
             return
         choice = choose(
             columns,
@@ -168,6 +167,7 @@ class Enumeration:
             hint=hint,
             keep=self._keep,
         )
+        self._effort.clock_ended |= choice.clock_ended
         groups = [np.flatnonzero(columns[k]).tolist() for k in choice.chosen]
         alone = set(range(self._n)).difference(*groups)
         self._standing.offer(sorted([*groups, *([i] for i in alone)]), prefer=choice.optimal)

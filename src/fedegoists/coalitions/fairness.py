@@ -10,12 +10,13 @@ of the partitions known is improved by single moves and swaps, and nothing is pr
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedegoists.coalitions.closing import solve_until
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.enumeration import as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.reduction import components, restricted
@@ -31,6 +32,9 @@ MOST_LISTED = 4000
 
 SECONDS_PER_SET = 1e-7
 """What looking at a set of a few participants counts as work."""
+
+SECONDS_PER_COALITION = 2e-5
+"""What each coalition of a choice takes to set it up, and counts as work."""
 
 SAME = 1e-9
 """Utilities that differ by no more than this part of them are taken as equal."""
@@ -76,57 +80,60 @@ def fairest_partition(
             candidate = restricted(start, component)
             if fairer(utilities(w, candidate), utilities(w, best)):
                 best = candidate
-        groups = _all_coalitions(w, rivals, effort)
-        if groups is None:
+        columns = None if effort.over else _all_coalitions(w, rivals, effort)
+        if columns is None:
             best, known = _improved(w, rivals, best, effort), False
         else:
-            best, known = _choose(w, groups, best, effort)
+            best, known = _choose(w, columns, best, effort)
         proven &= known
         result += [[component[i] for i in group] for group in best]
     return sorted(result), proven
 
 
-def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> list[list[int]] | None:
-    """Return every valid coalition of two or more; None if there are too many."""
+def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> Bools | None:
+    """Return every valid coalition of two or more as a row; None if there are too many."""
     n = len(weights)
     if is_small(n):
         columns = as_columns(valid_coalitions((weights > 0) & ~competition, competition), n)
         effort.spend(SECONDS_PER_SET * 2**n)
-        if len(columns) > MOST_LISTED:
-            return None
-        return [np.flatnonzero(column).tolist() for column in columns]
+        return columns if len(columns) <= MOST_LISTED else None
     from fedegoists.coalitions.pricing import Pricing  # compiled, and not needed above
 
     pricing = Pricing(weights, weights > 0, competition, effort)
-    found: list[list[int]] = []
+    found = np.zeros((0, n), dtype=np.bool_)
     for root in range(n):
         rows = pricing.all_above(root, -1.0, MOST_LISTED - len(found), 200 * 1000 * MOST_LISTED)
         if rows is None:
             return None
-        found += [np.flatnonzero(row).tolist() for row in rows]
+        found = np.concatenate([found, rows])
     return found
 
 
 def _choose(
-    weights: Floats, groups: list[list[int]], best: list[list[int]], effort: Effort
+    weights: Floats, columns: Bools, best: list[list[int]], effort: Effort
 ) -> tuple[list[list[int]], bool]:
     """Fix level after level how many stay at or below it, as few as possible."""
+    setup = SECONDS_PER_COALITION * len(columns)
+    if effort.over or effort.lacks(2 * setup):
+        return best, False
     cp_model = load_solver()
     n = len(weights)
-    got = [weights[np.ix_(group, group)].sum(axis=0) for group in groups]
+    got = np.where(columns, columns @ weights, np.inf)
     model = cp_model.CpModel()
-    taken = [model.new_bool_var(f"x{k}") for k in range(len(groups))]
+    taken = [model.new_bool_var(f"x{k}") for k in range(len(columns))]
     alone = [model.new_bool_var(f"alone{i}") for i in range(n)]
     for i in range(n):
-        model.add_exactly_one(
-            [alone[i], *(x for x, group in zip(taken, groups, strict=True) if i in group)]
-        )
+        with_i = [taken[k] for k in np.flatnonzero(columns[:, i]).tolist()]
+        model.add_exactly_one([alone[i], *with_i])
 
     def up_to(level: float) -> Any:
         """Return how many get no more than this."""
-        counts = [int((g <= level).sum()) for g in got]
-        nobody = 0 if level < 0 else sum(alone)
-        return nobody + sum(c * x for c, x in zip(counts, taken, strict=True) if c)
+        counts = (got <= level).sum(axis=1)
+        some = np.flatnonzero(counts).tolist()
+        nobody = [] if level < 0 else alone
+        return cp_model.LinearExpr.weighted_sum(
+            [*nobody, *(taken[k] for k in some)], [*[1] * len(nobody), *counts[some].tolist()]
+        )
 
     fixed = 0
     improved = False
@@ -138,14 +145,15 @@ def _choose(
         model.add(up_to(level * (1 - SAME) if level > 0 else -1.0) <= fixed)
         model.minimize(count)
         solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.catch_sigint_signal = False
-        solver.parameters.max_time_in_seconds = max(min(effort.seconds_left, 1e6), 0.01)
-        solver.parameters.max_deterministic_time = max(effort.left, 0.01)
-        status = solver.solve(model)
-        effort.spend(solver.wall_time if status != cp_model.OPTIMAL else 0.002)
+        status, late, done = solve_until(
+            solver, model, effort.deadline - setup, max(effort.left, 0.01)
+        )
+        effort.clock_ended |= late
+        effort.spend(setup + done)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            chosen = [g for g, x in zip(groups, taken, strict=True) if solver.value(x)]
+            chosen = [
+                np.flatnonzero(columns[k]).tolist() for k, x in enumerate(taken) if solver.value(x)
+            ]
             rest = set(range(n)).difference(*chosen)
             found = sorted([*chosen, *([i] for i in rest)])
             improved = fairer(utilities(weights, found), utilities(weights, best))
@@ -158,7 +166,7 @@ def _choose(
             fixed = least
         elif not improved:
             return best, False  # the two differ by no more than rounding
-        if effort.over and fixed < n:
+        if fixed < n and (effort.over or effort.lacks(2 * setup)):
             return best, False
     return best, True
 
@@ -177,17 +185,15 @@ def _improved(
             or not edges[inside].any(axis=1).all()
         )
 
-    def trials(partition: list[list[int]]) -> list[tuple[int, int, int]]:
-        """List who moves where, and who in turn comes from there, or -1; the worst off first."""
+    def trials(partition: list[list[int]]) -> Iterator[tuple[int, int, int]]:
+        """Yield who moves where, and who in turn comes from there, or -1; the worst off first."""
         got = utilities(weights, partition)
         order = np.argsort(got, kind="stable").tolist()
-        return [
-            (i, target, back)
-            for i in order
-            for target in range(len(partition))
-            if i not in partition[target]
-            for back in (-1, *(partition[target] if len(partition[target]) > 1 else ()))
-        ]
+        for i in order:
+            for target, group in enumerate(partition):
+                if i not in group:
+                    for back in (-1, *(group if len(group) > 1 else ())):
+                        yield i, target, back
 
     improving = True
     while improving and not effort.over:

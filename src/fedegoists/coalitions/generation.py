@@ -34,6 +34,9 @@ FIRST_LOOK = 300_000
 LEAST_PROOF = 10_000_000
 """Search steps for each root when nothing is found any more; more while there is effort left."""
 
+MOST_PROPOSALS = 40_000
+"""Proposals of the annealing in one round, for each participant."""
+
 MOST_LISTED = 20_000
 """With at most so many coalitions left that could improve, all are listed and the best chosen."""
 
@@ -123,7 +126,7 @@ class Generation:
 
         The caller then leaves such pairs out and scales anew.
         """
-        return self._largest > 2 * self._standing.upper_bound
+        return self._largest > 2 * self._standing.welfare_bound
 
     # Partitions ----------------------------------------------------------------------------
 
@@ -133,9 +136,9 @@ class Generation:
             return
         work = self._effort.left
         # Small components are soon solved exactly; a start is enough for them.
-        share = min(0.4 * work, 0.2 + 0.1 * work) if n > 30 else min(0.1 * work, 0.005 * n)
-        if n > 60 and self._annealing.sparse:
-            share = min(0.6 * work, 0.4 + 0.1 * work)
+        share = min(0.4 * work, 0.2 + 0.05 * work) if n > 30 else min(0.1 * work, 0.005 * n)
+        if n > 60:
+            share = min(0.9 * work, 0.6 + 0.1 * work)
         last = self._effort.left - share
         proposals = 1000 * n
         while True:
@@ -145,9 +148,11 @@ class Generation:
             self._standing.offer(self._annealing.best)
             if self._effort.left < last or self._effort.over or self._standing.optimal:
                 return
-            # Longer rounds reach more, but several rounds reach more than one.
-            longer = 0.1 * share / (before - self._effort.left)
-            proposals = int(min(max(proposals * longer, 1000 * n), 4000 * n))
+            # Longer rounds reach more, but several rounds reach more than one, above all where
+            # benefits are rare.
+            part = 0.12 if self._annealing.sparse else 0.45
+            longer = part * share / (before - self._effort.left)
+            proposals = int(min(max(proposals * longer, 1000 * n), MOST_PROPOSALS * n))
 
     def _round(self) -> None:
         """Look for a good partition among the coalitions of the linear program."""
@@ -172,6 +177,7 @@ class Generation:
             keep=self._keep,
         )
         self._effort.spend(work)
+        self._effort.clock_ended |= choice.clock_ended
         groups = [np.flatnonzero(columns[k]).tolist() for k in choice.chosen]
         alone = set(range(self._n)).difference(*groups)
         self._standing.offer(
@@ -195,7 +201,7 @@ class Generation:
             self._master.add(column)
 
     def _solve_master(self) -> tuple[float, Floats]:
-        value, prices = self._master.solve()
+        value, prices = self._master.solve(self._effort.seconds_left)
         self._effort.spend(SECONDS_PER_ENTRY * self._n * (10 + len(self._master.columns)))
         return value, prices
 
@@ -281,7 +287,7 @@ class Generation:
         threshold = -(total - standing.value) * (1 + 1e-6) - 2e-9 * total
         self._set_prices(self._inner)
         # Setting up the choice takes time that nothing can interrupt.
-        most = int(min(most, self._effort.seconds_left / SECONDS_PER_LISTED))
+        most = int(min(most, self._effort.left / SECONDS_PER_LISTED))
         listed: list[Bools] = []
         left = most
         for root in range(self._n):
@@ -291,6 +297,8 @@ class Generation:
             listed.append(columns)
             left -= len(columns)
         columns = np.concatenate(listed)
+        if self._effort.lacks(len(columns) * SECONDS_PER_LISTED):
+            return False
         known = {column.tobytes() for column in columns}
         mine = [self._column(group) for group in standing.partition if len(group) > 1]
         extra = [column for column in mine if column.tobytes() not in known]

@@ -5,6 +5,7 @@ Every participant may be used once at most, and so may the coalitions that hold 
 inequality, Jepsen and others 2008). The dual values are prices for participants and triples.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Master:
         self.triples: list[tuple[int, int, int]] = []
         self._columns: dict[bytes, Bools] = {}
         self._mixture: list[float] = []
+        self._prices = np.zeros(len(values))
         self._build()
 
     def _build(self) -> None:
@@ -87,15 +89,23 @@ class Master:
             return np.zeros((0, len(self._values)), dtype=np.bool_)
         return np.array(list(self._columns.values()))
 
-    def solve(self) -> tuple[float, Floats]:
-        """Return the value of the linear program and the prices, participants' before triples'."""
+    def solve(self, seconds: float) -> tuple[float, Floats]:
+        """Return the value of the linear program and the prices, participants' before triples'.
+
+        If that takes more than so many seconds, the value is infinite and the prices are the last
+        ones: any prices can be searched.
+        """
+        self._solver.SetTimeLimit(int(min(max(1000 * seconds, 1.0), 1e9)))
         if len(self._columns) > MOST_COLUMNS:
             self._forget()
-        self._solver.Solve()
+        if self._solver.Solve() != self._solver.OPTIMAL:
+            new = len(self._rows) + len(self._triple_rows) - len(self._prices)
+            return math.inf, np.concatenate([self._prices, np.zeros(new)])
         self._mixture = [x.solution_value() for x in self._variables]
         rows = [*self._rows, *self._triple_rows]
         prices = np.array([row.dual_value() for row in rows], dtype=np.float64)
-        return self._objective.Value(), np.maximum(np.nan_to_num(prices), 0.0)
+        self._prices = np.maximum(np.nan_to_num(prices), 0.0)
+        return self._objective.Value(), self._prices
 
     @property
     def mixture(self) -> Floats:
@@ -105,7 +115,8 @@ class Master:
 
     def _forget(self) -> None:
         """Keep the half of the coalitions that come closest to paying."""
-        self._solver.Solve()
+        if self._solver.Solve() != self._solver.OPTIMAL:
+            return
         close = np.array([x.reduced_cost() for x in self._variables])
         kept = np.sort(np.argsort(-close, kind="stable")[: MOST_COLUMNS // 2])
         columns = list(self._columns.items())

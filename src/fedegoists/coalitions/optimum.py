@@ -22,7 +22,7 @@ from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.enumeration import Enumeration, as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.reduction import competing_groups, components, restricted
 from fedegoists.coalitions.solvers import load_solver
-from fedegoists.coalitions.standing import TOLERANCE, Standing, welfare_of
+from fedegoists.coalitions.standing import TOLERANCE, Standing, together, welfare_of
 
 __all__ = [
     "Optimum",
@@ -54,12 +54,22 @@ def prepare(weights: Floats, competition: Bools) -> None:
 
 @cache
 def load_searches() -> None:
-    """Load the solvers, and compile the searches unless that was done before."""
+    """Load the solvers, and compile the searches unless that was done before.
+
+    Call it once after an installation, or when a service starts, and the first formation of more
+    than a few participants need not wait for it.
+    """
     load_solver()
-    logger.info("loading the search; the first time it is compiled, which may take a minute")
+    logger.info("loading the search")
     from fedegoists.coalitions.annealing import Annealing
+    from fedegoists.coalitions.compiled import must_compile
     from fedegoists.coalitions.pricing import Pricing
 
+    if must_compile():
+        logger.warning(
+            "compiling the search, half a minute of work that is not part of any time limit; "
+            "it is kept for this installation where its folder or the user's cache can be written"
+        )
     ring = np.roll(np.eye(4), 1, axis=1)
     nobody = np.zeros((4, 4), dtype=np.bool_)
     effort = Effort(1.0)
@@ -74,7 +84,8 @@ def load_searches() -> None:
 class Optimum:
     """A partition of positions, an upper bound on any value, and whether the two meet.
 
-    `clock_ended` tells that time rather than work ended it, so that another run may differ.
+    `clock_ended` tells that time rather than work ended it, so that another run may differ;
+    `unspent` is how much of the work was not needed.
     """
 
     partition: list[list[int]]
@@ -82,6 +93,7 @@ class Optimum:
     optimal: bool
     clock_ended: bool = False
     interrupted: bool = False
+    unspent: float = 0.0
 
 
 def best_partition(
@@ -129,7 +141,7 @@ def best_partition(
             )
 
     clock_ended = interrupted = False
-    spare = 0.0
+    spare = 0.0 if parts else seconds
     try:
         for part in parts:
             effort = Effort(seconds * len(part.component) ** 2 / size + spare, deadline, report)
@@ -149,6 +161,7 @@ def best_partition(
         all(part.optimal for part in parts),
         clock_ended,
         interrupted,
+        spare,
     )
 
 
@@ -168,15 +181,11 @@ class _Part:
         inside = np.ix_(component, component)
         self._competition = competition[inside]
         self._small = is_small(len(component))
-        if self._small:
-            edges = (weights[inside] > 0) & ~self._competition
-            self._coalitions = valid_coalitions(edges, self._competition)
-            # Who is together in no coalition might as well compete.
-            columns = as_columns(self._coalitions, len(component)).astype(np.float64)
-            self._competition = self._competition | (columns.T @ columns == 0)
         self._keep = restricted(keep, component)
         self._participation = participation
         self._given = weights[inside]
+        if self._small:
+            self._list_coalitions()
         usable = np.where(self._competition, 0.0, self._given)
         best = max(
             (restricted(start, component) for start in starts),
@@ -185,10 +194,16 @@ class _Part:
         self._stand(best)
 
     def _start_value(self, weights: Floats, start: list[list[int]]) -> tuple[int, float]:
-        together = sum(len(group) for group in start if len(group) > 1)
-        return together if self._participation else 0, welfare_of(weights, start)
+        return together(start) if self._participation else 0, welfare_of(weights, start)
 
-    def _stand(self, partition: list[list[int]]) -> None:
+    def _list_coalitions(self) -> None:
+        edges = (self._given > 0) & ~self._competition
+        self._coalitions = valid_coalitions(edges, self._competition)
+        # Who is together in no coalition might as well compete.
+        columns = as_columns(self._coalitions, len(self.component)).astype(np.float64)
+        self._competition = self._competition | (columns.T @ columns == 0)
+
+    def _stand(self, partition: list[list[int]], at_most: float = math.inf) -> None:
         """Scale by a power of two, so that the largest weight is about one.
 
         That is exact but for weights so small beside the largest that they vanish; what these are
@@ -201,50 +216,57 @@ class _Part:
         self._edges = usable > 0
         bound = quick_upper_bound(self._weights, self._competition)
         self._bonus = 2.0 * bound if self._participation else 0.0
+        welfare = min(bound, math.ldexp(at_most, -self._exponent))
         self._standing = Standing(
-            self._weights,
-            partition,
-            bound + self._bonus * len(self.component),
-            self._bonus,
+            self._weights, partition, welfare + self._bonus * len(self.component), self._bonus
         )
 
     def solve(self, effort: Effort, seed: int) -> None:
-        """Improve until proven or the effort is spent."""
-        if self._small:
-            Enumeration(
-                self._weights,
-                self._coalitions,
-                self._standing,
-                effort,
-                seed=seed,
-                bonus=self._bonus,
-                keep=self._keep,
-            ).run()
-        elif len(self.component) <= LARGEST:
-            self._generate(effort, seed)
+        """Improve until proven or the effort is spent.
+
+        A pair that is worth more than any partition can reach, or any that is as good as the one
+        known, is left out. Without such pairs the numbers that matter are rounded less, and the
+        bound may meet the value.
+        """
+        while not effort.over:
+            if self._small:
+                self._enumerate(effort, seed)
+            elif len(self.component) <= LARGEST:
+                self._generate(effort, seed)
+            at_most = self._standing.welfare_bound * (1 + 1e-9)
+            pairs = self._weights + self._weights.T
+            hopeless = (pairs > at_most) & ~self._competition
+            if self.optimal or effort.over or not hopeless.any():
+                return
+            self._competition = self._competition | hopeless
+            if self._small:
+                self._list_coalitions()
+            self._stand(self._standing.partition, self._given_units(at_most))
+
+    def _enumerate(self, effort: Effort, seed: int) -> None:
+        Enumeration(
+            self._weights,
+            self._coalitions,
+            self._standing,
+            effort,
+            seed=seed,
+            bonus=self._bonus,
+            keep=self._keep,
+        ).run()
 
     def _generate(self, effort: Effort, seed: int) -> None:
         from fedegoists.coalitions.generation import Generation
 
-        while True:
-            Generation(
-                self._weights,
-                self._edges,
-                self._competition,
-                self._standing,
-                effort,
-                seed=seed,
-                bonus=self._bonus,
-                keep=self._keep,
-            ).run()
-            # A pair that is worth more than any partition can reach is together in none. Without
-            # such pairs the numbers that matter are rounded less, and the bound may meet the value.
-            pairs = self._weights + self._weights.T
-            hopeless = (pairs > self._standing.upper_bound * (1 + 1e-9)) & ~self._competition
-            if self.optimal or effort.over or not hopeless.any():
-                return
-            self._competition = self._competition | hopeless
-            self._stand(self._standing.partition)
+        Generation(
+            self._weights,
+            self._edges,
+            self._competition,
+            self._standing,
+            effort,
+            seed=seed,
+            bonus=self._bonus,
+            keep=self._keep,
+        ).run()
 
     @property
     def partition(self) -> list[list[int]]:
@@ -261,7 +283,11 @@ class _Part:
         """What no partition exceeds."""
         if self.optimal:
             return self.value
-        return math.ldexp(self._standing.upper_bound, self._exponent) + max(self._lost, 0.0)
+        return self._given_units(self._standing.upper_bound)
+
+    def _given_units(self, bound: float) -> float:
+        """Return a bound in terms of the weights as they were given."""
+        return math.ldexp(bound, self._exponent) + max(self._lost, 0.0)
 
     @property
     def optimal(self) -> bool:

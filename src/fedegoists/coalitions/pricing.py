@@ -11,13 +11,13 @@ only the best partner of each group counts.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.compiled import compiled
 from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.layout import Search
 
 __all__ = ["Pricing"]
 
@@ -38,43 +38,8 @@ SECONDS_PER_STEP = 2e-9
 SECONDS_PER_ROOT = 5e-5
 """What beginning with a root counts as work."""
 
-CHUNK = 20_000_000
+CHUNK = 2_000_000
 """Steps between two looks at the clock."""
-
-
-class _Search(NamedTuple):
-    """The instance, the prices, and a depth-first search that can be continued."""
-
-    value: Floats  # what two give each other
-    price: Floats
-    rival: Bools
-    rivals: Words  # the same as bitsets
-    givers: Words
-    takers: Words
-    chosen: Ints
-    candidate: Ints  # by depth, padded; like the next ones
-    position: Ints  # by depth: the candidate to branch on next
-    first: Ints  # by depth: the first candidate that has to be branched on
-    margin: Floats  # by depth and participant: the profit it would add
-    prefix: Floats  # by depth and candidate: bound on sets with candidates up to this one
-    profit: Floats
-    inside: Words  # by depth: members and candidates
-    members: Words  # by depth
-    # Cuts: a set that holds two or three of a triple pays the triple's price.
-    triple: Ints
-    triple_price: Floats
-    triples_of: Ints  # by participant, padded
-    n_triples_of: Ints
-    penalty: Floats  # by depth and participant: what joining would cost for triples
-    # Scratch space.
-    group_of: Ints
-    group_mask: Words
-    group_top: Floats
-    share: Floats
-    order: Ints
-    # Results.
-    found: Bools
-    state: Ints  # depth or -1 when done, number found, steps
 
 
 @compiled
@@ -83,7 +48,7 @@ def _has(words: Words, i: int) -> bool:
 
 
 @compiled
-def _valid(s: _Search, depth: int) -> bool:
+def _valid(s: Search, depth: int) -> bool:
     """Principle 1 for the members at this depth."""
     for a in range(depth + 1):
         i = s.chosen[a]
@@ -98,7 +63,7 @@ def _valid(s: _Search, depth: int) -> bool:
 
 
 @compiled
-def _charge(s: _Search, depth: int, below: int, j: int) -> None:
+def _charge(s: Search, depth: int, below: int, j: int) -> None:
     """Update what joining costs for triples once j is a member."""
     for a in range(s.n_triples_of[j]):
         c = s.triples_of[j, a]
@@ -117,7 +82,7 @@ def _charge(s: _Search, depth: int, below: int, j: int) -> None:
 
 
 @compiled
-def _supported(s: _Search, i: int, depth: int) -> bool:
+def _supported(s: Search, i: int, depth: int) -> bool:
     """Whether i can have a giver and a taker in this branch."""
     gets = np.uint64(0)
     helps = np.uint64(0)
@@ -128,7 +93,7 @@ def _supported(s: _Search, i: int, depth: int) -> bool:
 
 
 @compiled
-def _open(s: _Search, depth: int, count: int, threshold: float) -> None:
+def _open(s: Search, depth: int, count: int, threshold: float) -> None:
     """Bound the branch at `depth` with `count` candidates, and say which to branch on."""
     candidate = s.candidate[depth]
     margin = s.margin[depth]
@@ -208,7 +173,7 @@ def _open(s: _Search, depth: int, count: int, threshold: float) -> None:
 
 
 @compiled
-def _search(s: _Search, threshold: float, raises: bool, steps: int) -> float:
+def _search(s: Search, threshold: float, raises: bool, steps: int) -> float:
     """Go on with the search; return the threshold, which rises with what is found if asked to."""
     depth = s.state[0]
     words = s.inside.shape[1]
@@ -260,7 +225,7 @@ def _search(s: _Search, threshold: float, raises: bool, steps: int) -> float:
 
 
 @compiled
-def _start(s: _Search, ranked: Ints, root: int, threshold: float) -> None:
+def _start(s: Search, ranked: Ints, root: int, threshold: float) -> None:
     """Set the search to the sets whose first member is the root."""
     i = ranked[root]
     s.chosen[0] = i
@@ -298,7 +263,7 @@ class Pricing:
         # Who competes with most comes first: a root then has few others to combine with.
         self.ranked = np.argsort(-competition.sum(axis=1), kind="stable").astype(np.int64)
         self._effort = effort
-        self._search = _Search(
+        self._search = Search(
             value=np.ascontiguousarray(value),
             price=np.zeros(n),
             rival=np.array(competition, order="C"),

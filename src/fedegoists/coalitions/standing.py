@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["TOLERANCE", "Standing", "welfare_of"]
+__all__ = ["TOLERANCE", "Standing", "together", "welfare_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,6 +24,11 @@ def welfare_of(weights: Floats, partition: Sequence[Sequence[int]]) -> float:
     )
 
 
+def together(partition: Sequence[Sequence[int]]) -> int:
+    """Return how many are not alone."""
+    return sum(len(group) for group in partition if len(group) > 1)
+
+
 class Standing:
     """A partition with its value, and an upper bound on any value.
 
@@ -35,26 +40,36 @@ class Standing:
     ) -> None:
         self._weights = weights
         self._bonus = bonus
+        self._take(partition)
+        self.upper_bound = max(upper_bound, self.value)
+
+    def _take(self, partition: list[list[int]]) -> None:
         self.partition = partition
         self.value = self.valued(partition)
-        self.upper_bound = max(upper_bound, self.value)
+        self._welfare = welfare_of(self._weights, partition)
 
     def valued(self, partition: Sequence[Sequence[int]]) -> float:
         """Return the value of a partition."""
-        together = sum(len(group) for group in partition if len(group) > 1)
-        return welfare_of(self._weights, partition) + self._bonus * together
+        return welfare_of(self._weights, partition) + self._bonus * together(partition)
 
     @property
     def optimal(self) -> bool:
-        """Whether value and bound meet."""
-        return self.upper_bound <= self.value * (1 + TOLERANCE)
+        """Whether value and bound meet, closely enough for the welfare beside all bonuses."""
+        return self.upper_bound - self.value <= TOLERANCE * self._welfare
+
+    @property
+    def welfare_bound(self) -> float:
+        """What the welfare of no partition exceeds that is as good as the one known, or better."""
+        if not self._bonus:
+            return self.upper_bound
+        rest = self.upper_bound - self._bonus * together(self.partition)
+        return rest + 1e-15 * self.upper_bound
 
     def offer(self, partition: list[list[int]], *, prefer: bool = False) -> None:
         """Take a partition if it is better; if preferred, also if it is as good up to rounding."""
         value = self.valued(partition)
         if value > self.value or (prefer and value >= self.value * (1 - 1e-12)):
-            self.partition = partition
-            self.value = value
+            self._take(partition)
             self.upper_bound = max(self.upper_bound, value)
 
     def bound(self, upper_bound: float) -> None:

@@ -1,0 +1,369 @@
+"""Properties that must hold for every method and any input, and the published examples."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.literal import literal_algorithm_1
+from fedegoists import BenefitGraph, CompetitionGraph, form
+from fedegoists.coalitions import METHODS
+from fedegoists.coalitions.optimum import best_partition
+from fedegoists.errors import GraphError, PartitionError, SettingsError
+from tests.instances import (
+    as_positions,
+    best_welfare,
+    graphs,
+    is_valid,
+    mergeable,
+    random_graphs,
+    welfare,
+)
+
+MERGING = [method for method in METHODS if method != "cliques"]
+
+
+def complete(n: int) -> np.ndarray:
+    return np.ones((n, n)) - np.eye(n)
+
+
+def sets(formation) -> set[frozenset[str]]:
+    return {frozenset(group) for group in formation.coalitions}
+
+
+# Properties ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_every_method_returns_a_valid_partition_in_canonical_order(method, instance):
+    benefit, competition = instance
+    formation = form(benefit, competition, method)
+    partition = as_positions(formation.coalitions, benefit.participants)
+    assert sorted(i for group in partition for i in group) == list(range(benefit.n))
+    assert all(group == sorted(group) for group in partition)
+    assert partition == sorted(partition)
+    assert all(is_valid(group, benefit, competition) for group in partition)
+    assert formation.welfare == pytest.approx(welfare(partition, benefit), abs=1e-12)
+    assert formation.upper_bound >= best_welfare_or_nothing(benefit, competition) * (1 - 1e-12)
+
+
+def best_welfare_or_nothing(benefit, competition) -> float:
+    return best_welfare(benefit, competition) if benefit.n <= 6 else 0.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_stability_is_what_trying_all_subsets_says(method, instance):
+    benefit, competition = instance
+    formation = form(benefit, competition, method)
+    partition = as_positions(formation.coalitions, benefit.participants)
+    expected = mergeable(partition, benefit, competition) is None
+    assert formation.stable is expected
+    if method != "cliques":
+        assert formation.stable is True
+
+
+@given(graphs())
+@settings(max_examples=100, deadline=None)
+def test_best_is_never_worse(instance):
+    best = form(*instance)
+    for method in METHODS:
+        assert best.welfare >= form(*instance, method).welfare
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(graphs(max_n=7), st.permutations(list("abcdefg")))
+@settings(max_examples=60, deadline=None)
+def test_renaming_changes_nothing_but_names(method, instance, letters):
+    benefit, competition = instance
+    names = letters[: benefit.n]
+    renamed = form(
+        BenefitGraph(benefit.weights, names),
+        CompetitionGraph.from_numpy(competition.matrix, names),
+        method,
+    )
+    original = form(benefit, competition, method)
+    assert as_positions(renamed.coalitions, names) == as_positions(
+        original.coalitions, benefit.participants
+    )
+    assert renamed.welfare == original.welfare
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [8, 16, 24])
+def test_same_seed_same_result(method, n):
+    instance = random_graphs(n, 0.3, 0.2, seed=n)
+    one, other = (form(*instance, method, seed=7, time_limit=30) for _ in range(2))
+    assert one == other
+
+
+def test_the_same_work_gives_the_same_partition_however_long_it_takes():
+    """Without a deadline only the seed and the amount of work decide."""
+    benefit, competition = random_graphs(60, 0.3, 0.2, seed=3)
+    alone = [[i] for i in range(60)]
+    results = [
+        best_partition(
+            benefit.weights, competition.matrix, [alone], seconds=0.3, deadline=math.inf, seed=seed
+        )
+        for seed in (1, 1, 2)
+    ]
+    assert results[0] == results[1]
+    assert results[0].partition != results[2].partition
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(graphs())
+@settings(max_examples=60, deadline=None)
+def test_the_trace_leads_from_the_start_to_the_result(method, instance):
+    formation = form(*instance, method)
+    current = {frozenset(group) for group in formation.start}
+    total = welfare(as_positions(formation.start, formation.participants), formation.benefit)
+    for merge in formation.trace:
+        parts = {frozenset(group) for group in merge.sets}
+        assert len(parts) >= 2
+        assert parts <= current
+        current = current - parts | {frozenset().union(*parts)}
+        assert merge.gain > 0
+        total += merge.gain
+    assert current == sets(formation)
+    assert total == pytest.approx(formation.welfare, abs=1e-12)
+
+
+def test_best_reaches_the_optimum_over_all_partitions():
+    """300 random instances up to n = 9, of all densities and levels of competition."""
+    for seed in range(300):
+        rng = np.random.default_rng([seed, 1])
+        n = int(rng.integers(2, 10)) if seed % 10 else 9
+        instance = random_graphs(n, rng.choice([0.2, 0.5, 1.0]), rng.choice([0.1, 0.3]), seed)
+        formation = form(*instance)
+        assert formation.welfare == pytest.approx(best_welfare(*instance), rel=1e-9), seed
+        assert formation.optimal, seed
+
+
+def test_weights_that_can_never_be_used_do_not_drown_the_others():
+    """By hand: {a, c}, {b, d} is worth 12, whatever the competitors a and b would give."""
+    edges = [("a", "c", 3), ("c", "a", 3), ("a", "d", 1), ("d", "a", 1)]
+    edges += [("b", "c", 1), ("c", "b", 1), ("b", "d", 3), ("d", "b", 3)]
+    edges += [("a", "b", 1e18), ("b", "a", 1e18)]
+    names = ["a", "b", "c", "d"]
+    rivals = CompetitionGraph([("a", "b"), ("c", "d")], names)
+    formation = form(BenefitGraph.from_edges(edges, names), rivals)
+    assert formation.coalitions == (("a", "c"), ("b", "d"))
+    assert (formation.welfare, formation.upper_bound, formation.optimal) == (12, 12, True)
+
+
+@pytest.mark.parametrize("huge", [1e8, 1e12, 1e15, 1e18])
+def test_the_optimum_is_true_beside_huge_weights(huge):
+    """Some edges are huge, most of them unusable: between competitors, or without a way back."""
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 3])
+        n = 7
+        weights = np.where(rng.random((n, n)) < 0.4, rng.integers(1, 9, (n, n)), 0).astype(float)
+        weights *= np.where(rng.random((n, n)) < 0.15, huge, 1.0)
+        np.fill_diagonal(weights, 0)
+        rivals = np.triu(rng.random((n, n)) < 0.3, 1)
+        instance = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+        best = form(*instance)
+        assert best.welfare == pytest.approx(best_welfare(*instance), rel=1e-9), seed
+        assert best.optimal
+        for method in METHODS:
+            assert best.welfare >= form(*instance, method).welfare
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_best_is_never_worse_beside_huge_weights_between_competitors(n):
+    benefit, competition = random_graphs(n, 0.5, 0.3, seed=1)
+    weights = np.where(competition.matrix, benefit.weights * 1e18, benefit.weights)
+    instance = BenefitGraph(weights), competition
+    best = form(*instance)
+    for method in METHODS:
+        assert best.welfare >= form(*instance, method).welfare * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e300])
+def test_tiny_and_huge_weights_are_numbers_like_others(scale):
+    benefit, competition = random_graphs(8, 0.5, 0.2, seed=2)
+    one = form(benefit, competition)
+    other = form(BenefitGraph(benefit.weights * scale), competition)
+    assert one.coalitions == other.coalitions
+    assert other.optimal
+
+
+@pytest.mark.parametrize("n", [40, 100])
+@pytest.mark.parametrize("density", [0.03, 0.2, 1.0])
+def test_methods_agree_with_one_another_at_size(n, density):
+    instance = random_graphs(n, density, 0.2, seed=5)
+    formations = {method: form(*instance, method) for method in METHODS}
+    best = formations["best"]
+    for method, formation in formations.items():
+        partition = as_positions(formation.coalitions, formation.participants)
+        assert all(is_valid(group, *instance) for group in partition)
+        assert best.welfare >= formation.welfare
+        assert best.upper_bound >= formation.welfare
+        assert formation.upper_bound >= best.welfare
+        assert method == "cliques" or formation.stable is True
+
+
+@pytest.mark.parametrize("time_limit", [0.001, 0.02, 0.1])
+def test_upper_bounds_are_never_below_what_anything_reaches(time_limit):
+    """Also when the solver is stopped before it has found anything."""
+    for n, density, competition in ((16, 1.0, 0.05), (24, 0.5, 0.2), (30, 1.0, 0.05)):
+        instance = random_graphs(n, density, competition, seed=1)
+        reached = form(*instance).welfare
+        assert form(*instance, time_limit=time_limit).upper_bound >= reached
+
+
+# Algorithm 1 -----------------------------------------------------------------------------------
+
+
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_published_is_algorithm_1_word_for_word(instance):
+    assert sets(form(*instance, "published")) == literal_algorithm_1(*instance)
+    assert sets(form(*instance, "cliques")) == literal_algorithm_1(*instance, merge=False)
+
+
+@pytest.mark.parametrize("density", [0.15, 0.3])
+@pytest.mark.parametrize("competition", [0.2, 0.5])
+def test_published_is_algorithm_1_on_larger_sparse_instances(density, competition):
+    for seed in range(25):
+        instance = random_graphs(11, density, competition, seed)
+        assert sets(form(*instance, "published")) == literal_algorithm_1(*instance), seed
+
+
+def test_cycle_path_and_neighbours_are_merged_in_that_order():
+    """Worked out by hand.
+
+    Pairs {a, b}, {c, d}, {e, f} are mutual. s closes a cycle with {a, b}; t leads from {a, b} to
+    {c, d}; an edge leads from {c, d} to {e, f}. The cover keeps all of them apart at first.
+    """
+    names = ["a", "b", "c", "d", "e", "f", "s", "t"]
+    edges = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c"), ("e", "f"), ("f", "e")]
+    edges += [("a", "s"), ("s", "b"), ("b", "t"), ("t", "c"), ("d", "e")]
+    benefit = BenefitGraph.from_edges([(*edge, 1.0) for edge in edges], names)
+    cover = [["a", "b"], ["c", "d"], ["e", "f"], ["s"], ["t"]]
+    formation = form(benefit, CompetitionGraph([], names), "published", cover=cover)
+    assert [(merge.rule, merge.sets) for merge in formation.trace] == [
+        ("cycle", (("a", "b"), ("s",))),
+        ("path", (("a", "b", "s"), ("c", "d"), ("t",))),
+        ("neighbors", (("a", "b", "c", "d", "s", "t"), ("e", "f"))),
+    ]
+    assert [merge.gain for merge in formation.trace] == [2.0, 2.0, 1.0]
+    assert formation.coalitions == (("a", "b", "c", "d", "e", "f", "s", "t"),)
+
+
+def test_the_smallest_and_then_the_first_cycle_is_merged():
+    """A triangle 0, 1, 2 and two mutual pairs 3-4 and 5-6: the pair 3-4 is merged first."""
+    edges = [(0, 1), (1, 2), (2, 0), (3, 4), (4, 3), (5, 6), (6, 5)]
+    benefit = BenefitGraph.from_edges([(*e, 1.0) for e in edges], [f"v{i}" for i in range(7)])
+    cover = [[i] for i in range(7)]
+    formation = form(benefit, CompetitionGraph([], 7), "published", cover=cover)
+    assert [merge.sets for merge in formation.trace] == [
+        (("v3",), ("v4",)),
+        (("v5",), ("v6",)),
+        (("v0",), ("v1",), ("v2",)),
+    ]
+
+
+# The published examples ------------------------------------------------------------------------
+
+EICU = CompetitionGraph([(1, 4), (2, 3), (2, 4)], 10)
+
+
+def named(*groups: str) -> set[frozenset[str]]:
+    return {frozenset(f"v{i}" for i in group) for group in groups}
+
+
+def test_eicu_example_from_the_published_cover():
+    cover = [[0, 3, 4], [1, 2], [5, 6, 7, 8, 9]]
+    benefit = BenefitGraph(complete(10))
+    assert sets(form(benefit, EICU, "cliques", cover=cover)) == named("034", "12", "56789")
+    assert sets(form(benefit, EICU, "published", cover=cover)) == named("03456789", "12")
+
+
+def test_eicu_example_by_the_settled_rule():
+    """Of the largest cliques, {0,1,2,5..9} comes before {0,1,3,5..9} and {0,3,4,5..9}."""
+    formation = form(BenefitGraph(complete(10)), EICU, "cliques")
+    assert sets(formation) == named("01256789", "34")
+
+
+def test_synthetic_weak_example():
+    """v1..v8 of the paper are v0..v7 here."""
+    pairs = [(1, 5), (1, 6), (2, 5), (2, 6), (1, 7), (2, 8), (3, 5), (4, 6)]
+    names = [f"v{i}" for i in range(1, 9)]
+    competition = CompetitionGraph([(f"v{a}", f"v{b}") for a, b in pairs], names)
+    for method in METHODS:
+        formation = form(BenefitGraph(complete(8), names), competition, method)
+        assert sets(formation) == named("1234", "5678"), method
+
+
+def test_synthetic_strong_example():
+    """Benefits inside {1..4} and {5..8} only; in each, the first two compete with the last two."""
+    names = [f"v{i}" for i in range(1, 9)]
+    pairs = [(1, 3), (1, 4), (2, 3), (2, 4), (5, 7), (5, 8), (6, 7), (6, 8)]
+    competition = CompetitionGraph([(f"v{a}", f"v{b}") for a, b in pairs], names)
+    weights = np.kron(np.eye(2), np.ones((4, 4))) - np.eye(8)
+    for method in METHODS:
+        formation = form(BenefitGraph(weights, names), competition, method)
+        assert sets(formation) == named("12", "34", "56", "78"), method
+
+
+def test_cifar100_illustration():
+    pairs = [(0, 3), (1, 9), (2, 7), (3, 4), (3, 7), (4, 6), (4, 8), (5, 7), (5, 8)]
+    competition = CompetitionGraph(pairs, 10)
+    import networkx as nx
+
+    inverse = nx.complement(competition.to_networkx())
+    assert len(list(nx.find_cliques(inverse))) == 14
+    formation = form(BenefitGraph(complete(10)), competition, "cliques")
+    assert sets(formation) == literal_algorithm_1(
+        BenefitGraph(complete(10)), competition, merge=False
+    )
+    # By hand: {0,1,2,5,6} and {0,1,2,6,8} are among the largest cliques (five); the first wins.
+    assert max(formation.coalitions, key=len)[:3] == ("v0", "v1", "v2")
+
+
+# Arguments -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n", [0, 1])
+def test_nobody_and_one_participant(method, n):
+    formation = form(BenefitGraph(np.zeros((n, n))), CompetitionGraph([], n), method)
+    assert formation.coalitions == ((("v0",),) if n else ())
+    assert formation.welfare == formation.upper_bound == 0
+    assert formation.stable is True
+    assert formation.optimal
+    assert formation.gap == 0
+
+
+def test_errors_say_what_is_wrong():
+    benefit = BenefitGraph(complete(3))
+    competition = CompetitionGraph([(0, 1)], 3)
+    with pytest.raises(SettingsError, match="unknown method 'optimal'; methods are best"):
+        form(benefit, competition, "optimal")
+    with pytest.raises(SettingsError, match="positive number of seconds, not -1"):
+        form(benefit, competition, time_limit=-1)
+    with pytest.raises(SettingsError, match="positive number of seconds, not nan"):
+        form(benefit, competition, time_limit=math.nan)
+    with pytest.raises(SettingsError, match="seed must be a whole number"):
+        form(benefit, competition, seed=-1)
+    with pytest.raises(SettingsError, match="cover applies to 'cliques' and 'published'"):
+        form(benefit, competition, cover=[[0], [1], [2]])
+    with pytest.raises(PartitionError, match="'v0' and 'v1' share a clique but compete"):
+        form(benefit, competition, "cliques", cover=[[0, 1], [2]])
+    with pytest.raises(PartitionError, match="'v2' is in no coalition"):
+        form(benefit, competition, "published", cover=[[0], [1]])
+    with pytest.raises(GraphError, match="'v3' is in the competition graph only"):
+        form(benefit, CompetitionGraph([], 4))
+    with pytest.raises(GraphError, match="'v2' is in the benefit graph only"):
+        form(benefit, CompetitionGraph([], 2))
+    with pytest.raises(GraphError, match="another order"):
+        form(benefit, CompetitionGraph([], ["v1", "v0", "v2"]))
+    with pytest.raises(GraphError, match="unknown participant 'nobody'"):
+        form(benefit, competition).coalition_of("nobody")
