@@ -9,8 +9,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.deploy import COORDINATOR_KIT
 from fedegoists.cli.output import errors, line, screen, show_formation
-from fedegoists.errors import FileError, MissingDependencyError
+from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import read_text
 
 if TYPE_CHECKING:
@@ -55,16 +56,26 @@ def run_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="simulated, here; or flare, over silos that started their kits.")
+    ] = "simulated",
+    kit: Annotated[Path, typer.Option(help="The coordinator's kit, for --engine flare.")] = (
+        COORDINATOR_KIT
+    ),
 ) -> None:
     """Learn who benefits whom, decide who trains with whom, train, and write a report."""
     try:
         from fedegoists.consortium import Consortium
+        from fedegoists.consortium.settings import read_settings
     except ImportError as error:
         raise MissingDependencyError(
             f"a run needs {error.name}: pip install 'fedegoists[train]'"
         ) from None
 
-    consortium = Consortium.read(file, changes or ())
+    if engine not in ("simulated", "flare"):
+        raise SettingsError(f"--engine {engine!r}; engines are simulated and flare")
+    settings = read_settings(file, changes or ())
+    consortium = Consortium(settings) if engine == "simulated" else None
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -82,7 +93,14 @@ def run_command(
             progress.update(bars[stage, what], completed=done, remark=remark)
 
         try:
-            result = consortium.run(name, resume=resume, progress=show)
+            if consortium is not None:
+                result = consortium.run(name, resume=resume, progress=show)
+            else:
+                from fedegoists.deploy.engine import run_deployed
+
+                result = run_deployed(
+                    settings, kit, name, resume=resume, progress=show, tell=progress.console.print
+                )
         except KeyboardInterrupt:
             line(f"Stopped. Go on with: fedegoists run {file} --resume", "yellow")
             raise typer.Exit(130) from None
