@@ -20,28 +20,35 @@ classes = ["no", "yes"]
 """
 
 
+PLANTED = (0.7310585786, -1.4142135624, 2.7182818285)
+NOTE = "planted-record-zq7"
+
+
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
 
 
-def write_tables(folder: Path, names, rows=120, marks=None, seed=0):
-    """Write one CSV per organisation; the first two follow one rule, the others another."""
+def write_tables(folder: Path, names, rows=60, seed=0):
+    """Write one CSV per organisation; the first two follow one rule, the others another.
+
+    The first record of each is a planted one: its numbers and its note are found nowhere else.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schema.toml").write_text(SCHEMA)
     for k, name in enumerate(names):
         rng = np.random.default_rng([seed, k])
         x = rng.normal(size=(rows, 3))
         rule = np.array([1.0, -1.0, 0.5]) if k < 2 else np.array([-1.0, 1.0, 0.2])
-        yes = x @ rule + 0.3 * rng.normal(size=rows) > 0
+        yes = x @ rule + rng.normal(size=rows) > 0
         lines = [
-            f"{a!r},{b!r},{c!r},{'yes' if label else 'no'}"
+            f"{a!r},{b!r},{c!r},{'yes' if label else 'no'},"
             for (a, b, c), label in zip(x.tolist(), yes, strict=True)
         ]
-        if marks:
-            lines[0] = marks[name]
-        (folder / f"{name}.csv").write_text("age,income,debt,default\n" + "\n".join(lines) + "\n")
+        lines[0] = f"{PLANTED[0]!r},{PLANTED[1]!r},{PLANTED[2]!r},yes,{NOTE}"
+        head = "age,income,debt,default,note"
+        (folder / f"{name}.csv").write_text("\n".join([head, *lines]) + "\n")
 
 
 def write_consortium(folder: Path, names, *, port: int, more: str = "") -> Path:
@@ -49,6 +56,9 @@ def write_consortium(folder: Path, names, *, port: int, more: str = "") -> Path:
     path = folder / "consortium.toml"
     path.write_text(
         'name = "loopback"\n[data]\nsource = "data"\n'
+        '[competition]\npairs = [["East", "South"], ["East", "North Bank"]]\n'
+        "[benefit]\nrepeats = 2\nthreshold = 0.05\n"
+        "[training]\nseeds = 2\nsteps = 40\n"
         f'[deploy]\nhost = "localhost"\nport = {port}\nwait = 60\ndeadline = 60\n{more}'
     )
     return path

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,9 @@ STEADY = 60.0
 
 PATIENCE = 8.0
 """Seconds that a process has to end by itself."""
+
+REPEATED = 6
+"""A line like one of so many before it is not shown again."""
 
 LINE = re.compile(r"^\S+ (\S+?),\d+ - (\S+) - (\w+) - (?:\[.*?\] - )?(.*)$")
 SHOWN = {
@@ -82,6 +86,8 @@ class KitProcess:
             assert self._process is not None
             self._show(self._process)
             code = self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
             if self._stopping.is_set():
                 break
             failures = failures + 1 if time.monotonic() - began < STEADY else 1
@@ -118,10 +124,16 @@ class KitProcess:
     def _show(self, process: "subprocess.Popen[str]") -> None:
         """Tell the user what of the log is of interest, until the process ends."""
         assert process.stdout is not None
+        last: deque[str] = deque(maxlen=REPEATED)
         for text in process.stdout:
             line = shown_line(text)
-            if line is not None:
+            if line is None:
+                continue
+            # FLARE says some things twice a second for as long as a server is away.
+            alike = re.sub(r"[0-9a-f]{8,}|\d+", "", line)
+            if alike not in last:
                 self._tell(line)
+            last.append(alike)
 
     def stop(self) -> None:
         """End the process and every job process that it started."""

@@ -124,7 +124,7 @@ class Link:
             if self._record is not None:
                 self._record("to", site, message)
             job.send({"number": self._number, "site": site, "timeout": seconds}, message)
-        self._looked = time.monotonic()
+        looked = time.monotonic()
         while pending:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -135,7 +135,8 @@ class Link:
                 asked = pending.pop(head["number"], None)
                 if asked is not None:  # a late answer to an earlier call is nobody's
                     answers[asked] = self._received(asked, head, message)
-            elif time.monotonic() - self._looked >= LOOK:
+            elif time.monotonic() - looked >= LOOK:
+                looked = time.monotonic()
                 for site in self._gone(job, pending.values()):
                     pending = {n: other for n, other in pending.items() if other != site}
                     answers[site] = self._left(site, "the silo went away")
@@ -160,7 +161,6 @@ class Link:
 
     def _gone(self, job: "_OpenJob", sites: Any) -> list[str]:
         """Return which of some silos have no part in the job any more."""
-        self._looked = time.monotonic()
         taking_part = self.operator.taking_part(job.number, list(sites))
         return [site for site in sites if site not in taking_part]
 

@@ -38,7 +38,10 @@ class WireError(FedEgoistsError, ValueError):
 class Strict(BaseModel):
     """A part of a header: exactly these keys, with values of exactly these types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # A score that is not defined, like an AUC with one class, is no number and must arrive so.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, ser_json_inf_nan="constants"
+    )
 
 
 class _Vector(Strict):
