@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo demo-deploy test lint format bench docs clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 # One stamp per set of extras, renewed when the dependencies change.
 $(VENV)/stamp-core: pyproject.toml constraints.txt
@@ -24,6 +24,9 @@ $(VENV)/stamp-dev: pyproject.toml constraints.txt
 
 demo: $(VENV)/stamp-core ## Form the coalitions of ten example banks and prove them
 	@$(BIN)/fedegoists demo
+
+demo-deploy: $(VENV)/stamp-dev ## Deploy three example banks on this machine with mutual TLS, and run
+	@$(BIN)/fedegoists deploy demo --out demo-deploy
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests
 	@$(BIN)/python -m pytest

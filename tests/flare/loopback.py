@@ -1,16 +1,12 @@
 """A whole deployment on this machine: a server, silos with files of their own, mutual TLS."""
 
-import socket
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
 from fedegoists.consortium.settings import read_settings
-from fedegoists.deploy.init import make_deployment
-from fedegoists.deploy.processes import KitProcess
-from fedegoists.federation.flare.session import Operator
+from fedegoists.deploy.local import LocalDeployment, free_port
 
 SCHEMA = """\
 features = ["age", "income", "debt"]
@@ -22,12 +18,6 @@ classes = ["no", "yes"]
 
 PLANTED = (0.7310585786, -1.4142135624, 2.7182818285)
 NOTE = "planted-record-zq7"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def write_tables(folder: Path, names, rows=60, seed=0):
@@ -64,54 +54,18 @@ def write_consortium(folder: Path, names, *, port: int, more: str = "") -> Path:
     return path
 
 
-class Loopback:
-    """A deployment of some silos; everything ends with the block."""
+class Loopback(LocalDeployment):
+    """A deployment of some silos with files of their own."""
 
     def __init__(self, folder: Path, names, more: str = "") -> None:
-        self.folder, self.names = folder, tuple(names)
-        self.port = free_port()
-        self.file = write_consortium(folder, names, port=self.port, more=more)
-        self.settings = read_settings(self.file)
-        self.deployment = make_deployment(self.settings, folder / "deploy")
-        self.kit = folder / "deploy" / "coordinator"
-        for name, site in self.deployment.sites.items():
-            toml = self.silo(name) / "silo.toml"
-            data = str(folder / "data" / f"{name}.csv")
-            toml.write_text(toml.read_text().replace("data.csv", data))
-            assert site
-        self.processes: dict[str, KitProcess] = {}
         self.lines: dict[str, list[str]] = {}
+        self.file = write_consortium(folder, names, port=free_port(), more=more)
+        super().__init__(read_settings(self.file), folder / "deploy", self._heard)
+        self.place = folder
+        self.port = self.settings.deploy.port
 
-    def silo(self, name: str) -> Path:
-        return self.folder / "deploy" / "silos" / self.deployment.sites[name]
-
-    def start(self, name: str) -> KitProcess:
-        role, kit = ("coordinator", self.kit) if name == "" else ("silo", self.silo(name))
-        lines = self.lines.setdefault(name, [])
-        process = KitProcess(role, kit, tell=lines.append)
-        threading.Thread(target=process.run, daemon=True).start()
-        self.processes[name] = process
-        return process
-
-    def __enter__(self) -> "Loopback":
-        try:
-            for name in ("", *self.names):
-                self.start(name)
-            operator = Operator(self.kit)
-            sites = list(self.deployment.sites.values())
-            assert operator.wait_for_silos(sites, 90) == []
-            operator.close()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        threads = [threading.Thread(target=p.stop) for p in self.processes.values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    def _heard(self, name: str, text: str) -> None:
+        self.lines.setdefault(name, []).append(text)
 
     def wait_until(self, condition, seconds=60.0):
         deadline = time.monotonic() + seconds

@@ -164,7 +164,7 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
     checked = 0
     for number, changed in enumerate(coalitions):
         folder = tmp_path / str(number)
-        shutil.copytree(deployment.folder / "data", folder / "data")
+        shutil.copytree(deployment.place / "data", folder / "data")
         write_tables(folder / "other", NAMES, seed=1)
         for name in changed:
             shutil.copyfile(folder / "other" / f"{name}.csv", folder / "data" / f"{name}.csv")
@@ -215,7 +215,7 @@ def standardised(deployment):
 def test_no_planted_record_leaves_a_silo(deployment, full_run):
     run, messages = full_run
     wanted = [*needles(), *standardised(deployment)]
-    own = (deployment.folder / "data" / "South.csv").read_bytes()
+    own = (deployment.place / "data" / "South.csv").read_bytes()
     assert any(needle in own for needle in wanted)  # the search finds what is there
     for _, _, message in messages:
         assert not any(needle in message for needle in wanted)
@@ -232,7 +232,7 @@ def test_no_planted_record_leaves_a_silo(deployment, full_run):
 
 
 def test_the_certificates_of_others_are_not_taken(deployment, tmp_path):
-    authority = json.loads((deployment.folder / "deploy" / "authority" / "cert.json").read_text())
+    authority = json.loads((deployment.folder / "authority" / "cert.json").read_text())
     stranger = tmp_path / "stranger"
     stranger.mkdir()
     make_kits(stranger, NAMES, name="loopback", host="localhost", port=deployment.port)

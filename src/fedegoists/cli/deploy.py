@@ -1,4 +1,4 @@
-"""The commands about deployment: deploy init, start, status, expel."""
+"""The commands about deployment: deploy init, start, status, expel, renew, demo."""
 
 import time
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedegoists.cli.output import line, screen
+from fedegoists.cli.output import line, screen, show_formation
 from fedegoists.errors import MissingDependencyError, SettingsError
 
 __all__ = ["register"]
@@ -26,6 +26,8 @@ def register(app: typer.Typer) -> None:
     deploy.command("start")(start_command)
     deploy.command("status")(status_command)
     deploy.command("expel")(expel_command)
+    deploy.command("renew")(renew_command)
+    deploy.command("demo")(demo_command)
     app.add_typer(deploy)
 
 
@@ -122,3 +124,30 @@ def expel_command(
     finally:
         operator.close()
     line(f"{participant} is turned away. Take it out of consortium.toml as well.")
+
+
+def renew_command(
+    participant: Annotated[str, typer.Argument(help="Who gets a new key and certificate.")],
+    out: Annotated[Path, typer.Option(help="Where `deploy init` wrote the kits.")] = FOLDER,
+) -> None:
+    """Make a new key and certificate for a member."""
+    from fedegoists.federation.flare.kits import renew_kit
+
+    kit = renew_kit(out, participant)
+    line(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
+
+
+def demo_command(
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where to write; a new folder if left out.")
+    ] = None,
+) -> None:
+    """Deploy three example banks on this machine, run, and end everything again."""
+    try:
+        from fedegoists.deploy.demo import demo
+    except ImportError as error:
+        raise _needs_training(error) from None
+    run = demo(folder, line)
+    show_formation(run.formation)
+    line(f"Report: {run.folder / 'report.html'}")
+    line(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")

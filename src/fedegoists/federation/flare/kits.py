@@ -16,7 +16,15 @@ from typing import Any
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import read_text, write_bytes
 
-__all__ = ["DEPLOY_FILE", "Deployment", "make_kits", "prepare_kit", "read_deployment", "require"]
+__all__ = [
+    "DEPLOY_FILE",
+    "Deployment",
+    "make_kits",
+    "prepare_kit",
+    "read_deployment",
+    "renew_kit",
+    "require",
+]
 
 DEPLOY_FILE = "deploy.json"
 OPERATOR = "operator"
@@ -135,10 +143,8 @@ def make_kits(
             if not target.exists():
                 target.parent.mkdir(exist_ok=True)
                 shutil.move(made / site, target)
-                for key in (target / "startup").glob("*.key"):
-                    key.chmod(0o600)
-        for key in server.glob("**/*.key"):
-            key.chmod(0o600)
+                _hide_keys(target)
+        _hide_keys(server)
     finally:
         shutil.rmtree(made.parents[1], ignore_errors=True)
     write_bytes(
@@ -146,6 +152,42 @@ def make_kits(
         (json.dumps(asdict(deployment), indent=2) + "\n").encode(),
     )
     return deployment
+
+
+def renew_kit(folder: Path, participant: str) -> Path:
+    """Give a participant a new key and certificate; return the kit whose ``startup`` changed.
+
+    Everything else in the kit stays. The old certificate is valid until it expires: where its key
+    was stolen, have the server turn the site away and let the participant join under a new name.
+    """
+    require()
+    import yaml
+
+    deployment = read_deployment(folder / "coordinator")
+    if participant not in deployment.sites:
+        known = ", ".join(deployment.sites)
+        raise SettingsError(f"{participant!r} is not in this consortium; {known} are")
+    site = deployment.sites[participant]
+    issued = folder / "authority" / "cert.json"
+    content = json.loads(read_text(issued))
+    content.pop(site, None)
+    write_bytes(issued, json.dumps(content).encode(), private=True)
+    made = _provisioned(
+        folder, yaml.safe_load(read_text(folder / "project.yml")), deployment.project
+    )
+    try:
+        kit = folder / "silos" / site
+        shutil.rmtree(kit / "startup", ignore_errors=True)
+        shutil.move(made / site / "startup", kit / "startup")
+        _hide_keys(kit)
+    finally:
+        shutil.rmtree(made.parents[1], ignore_errors=True)
+    return kit
+
+
+def _hide_keys(kit: Path) -> None:
+    for key in kit.glob("**/*.key"):
+        key.chmod(0o600)
 
 
 def _project(deployment: Deployment, days: int) -> dict[str, Any]:
@@ -208,6 +250,7 @@ def _provisioned(folder: Path, description: Mapping[str, Any], project: str) -> 
         raise SettingsError(f"FLARE cannot make kits: {'; '.join(messages.errors)}")
     shutil.copytree(work / project / "state", state, dirs_exist_ok=True)
     state.chmod(0o700)
+    (state / "cert.json").chmod(0o600)
     return Path(context[CtxKey.CURRENT_PROD_DIR])
 
 

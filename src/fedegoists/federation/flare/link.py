@@ -83,17 +83,35 @@ class Link:
         self._open: _OpenJob | None = None
 
     def open(self) -> None:
-        """Start a job with everybody who is there."""
-        self.close()
-        missing = self.operator.wait_for_silos(self.sites, self.wait, self._tell)
-        present = [site for site in self.sites if site not in missing]
-        if not present:
-            raise UnreachableError("no silo is connected; have them start their kits")
-        self._open = _OpenJob(self.operator, present, self.run)
-        now = time.time()
-        self.away = {site: now for site in self.sites if site not in self._open.sites}
+        """Start a job with everybody who is there; who comes back while one waits is taken in."""
+        deadline = time.monotonic() + self.wait
+        while True:
+            self.close()
+            left = max(deadline - time.monotonic(), 0.0)
+            missing = self.operator.wait_for_silos(self.sites, left, self._tell)
+            present = [site for site in self.sites if site not in missing]
+            if not present:
+                raise UnreachableError("no silo is connected; have them start their kits")
+            self._open = _OpenJob(self.operator, present, self.run)
+            now = time.time()
+            self.away = {site: now for site in self.sites if site not in self._open.sites}
+            # The server still lists, for a while, a silo that has just been restarted.
+            if not self.away or not self._back_before(deadline):
+                break
         for site in self.away:
             self._tell(f"{site} is away and is left out until it is back")
+
+    def _back_before(self, deadline: float) -> bool:
+        """Wait for a silo that is away; return whether one came back."""
+        while time.monotonic() < deadline:
+            if self._returned():
+                return True
+            time.sleep(1.0)
+        return False
+
+    def _returned(self) -> list[str]:
+        present = self.operator.status().silos
+        return [site for site, since in self.away.items() if present.get(site, 0.0) > since]
 
     def close(self) -> None:
         """End the job."""
@@ -169,8 +187,7 @@ class Link:
         if not self.away or time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
-        present = self.operator.status().silos
-        back = [site for site, since in self.away.items() if present.get(site, 0.0) > since]
+        back = self._returned()
         if back:
             self._tell(f"{', '.join(back)} is back; the job starts anew")
             self.open()

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -146,9 +147,10 @@ class Operator:
     def _opened(self) -> Any:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        return new_secure_session(
-            self.deployment.operator, str((self.kit / OPERATOR).resolve()), timeout=TO_CONNECT
-        )
+        with contextlib.redirect_stdout(io.StringIO()):  # it tells that it connects
+            return new_secure_session(
+                self.deployment.operator, str((self.kit / OPERATOR).resolve()), timeout=TO_CONNECT
+            )
 
     def wait_for_silos(
         self, sites: Sequence[str], seconds: float, tell: Callable[[str], None] = lambda _: None
