@@ -12,7 +12,9 @@ import pytest
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 import psutil
+from typer.testing import CliRunner
 
+from fedegoists.cli import app
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.settings import read_settings
 from fedegoists.deploy.engine import FlareEngine, run_deployed
@@ -162,3 +164,20 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
         assert refused == "only the coordinator may ask"
     log = (deployment.silo("East") / "silo.log").read_text()
     assert "refused about from South: only the coordinator may ask" in log
+
+
+def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deployment):
+    kit = str(deployment.kit)
+    operator = Operator(deployment.kit)
+    try:
+        assert operator.wait_for_silos(["South", "East", "North-Bank"], 60.0) == []
+        result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
+        assert result.exit_code == 0
+        assert result.output.count("connected") == 3
+        result = CliRunner().invoke(app, ["deploy", "expel", "South", "--kit", kit])
+        assert result.exit_code == 0, result.output
+        assert operator.wait_for_silos(["South"], 15.0) == ["South"]  # it does not come back
+        result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
+        assert "away" in result.output
+    finally:
+        operator.close()

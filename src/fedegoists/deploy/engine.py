@@ -32,6 +32,8 @@ class FlareEngine:
         Whose section ``deploy`` says how long to wait.
     kit : Path
         The coordinator's kit.
+    known : mapping of str to About, optional
+        What silos said of themselves earlier in the same run: who is away now still takes part.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class FlareEngine:
         kit: Path,
         *,
         run: str = "run",
+        known: Mapping[str, About] | None = None,
         record: Recorder | None = None,
         tell: Tell = lambda _: None,
     ) -> None:
@@ -60,14 +63,15 @@ class FlareEngine:
         )
         try:
             self.link.open()
-            about = ask_about(self.link, sites)
-            self.sites = {name: site for name, site in sites.items() if name in about}
-            self.absent = tuple(name for name in sites if name not in about)
-            self.data = described(settings.data.source, about)
+            answered = {**(known or {}), **ask_about(self.link, sites)}
+            self.about = {name: answered[name] for name in sites if name in answered}
+            self.sites = {name: sites[name] for name in self.about}
+            self.absent = tuple(name for name in sites if name not in self.about)
+            self.data = described(settings.data.source, self.about)
         except BaseException:
             self.close()
             raise
-        parts = "\n".join(f"{name}\0{one.digest}" for name, one in about.items())
+        parts = "\n".join(f"{name}\0{one.digest}" for name, one in self.about.items())
         self.digest = hashlib.sha256(parts.encode()).hexdigest()
 
     def federation(self, model: str, trials: int | None = None) -> FlareFederation:
@@ -101,11 +105,11 @@ def described(source: str, about: Mapping[str, About]) -> SiloedData:
         raise SettingsError(f"{len(about)} silos answered; a consortium needs at least two")
     first_name, first = next(iter(about.items()))
     for name, one in about.items():
-        for what in ("version", "task", "classes", "shapes", "kinds"):
+        for what in ("task", "classes", "shapes", "kinds"):
             if getattr(one, what) != getattr(first, what):
                 raise SettingsError(
                     f"{name} and {first_name} differ in {what}: {getattr(one, what)} and "
-                    f"{getattr(first, what)}; all silos need the same schema and version"
+                    f"{getattr(first, what)}; all silos need the same schema"
                 )
     total = sum(sum(one.sizes) for one in about.values())
     inputs = tuple(
@@ -151,11 +155,14 @@ def run_deployed(
         Seconds to wait for a lost server.
     """
     lost = 0.0
+    known: Mapping[str, About] = {}
     while True:
         engine = None
         try:
-            engine = FlareEngine(settings, kit, run=name or settings.name, record=record, tell=tell)
-            lost = 0.0
+            engine = FlareEngine(
+                settings, kit, run=name or settings.name, known=known, record=record, tell=tell
+            )
+            lost, known = 0.0, engine.about
             return Consortium(settings, engine).run(name, resume=resume, progress=progress)
         except UnreachableError as error:
             now = time.monotonic()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nvflare.collab import collab
 
+from fedegoists.federation.flare.garbage import Garbage
 from fedegoists.federation.flare.silo import SiloService
 
 __all__ = ["SiloClient"]
@@ -22,11 +23,14 @@ class SiloClient:
     def start(self) -> None:
         """Load the data; the kit is FLARE's workspace at this site."""
         self._service = SiloService(Path(collab.workspace.get_root_dir()))
+        self._garbage = Garbage()
 
     @collab.publish  # type: ignore[untyped-decorator]
     def ask(self, message: bytes) -> bytes:
         """Answer one message; FLARE has checked by certificate who the caller is."""
-        return self.answer(collab.caller, message)
+        answer = self.answer(collab.caller, message)
+        self._garbage.message_done()
+        return answer
 
     def answer(self, caller: str, message: bytes) -> bytes:
         """Let the organisation's own service answer."""

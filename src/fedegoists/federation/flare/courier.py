@@ -14,6 +14,7 @@ from nvflare.collab.api.context import set_call_context
 from nvflare.collab.api.exceptions import CollabCallError
 
 from fedegoists.federation.flare.frames import receive_frame, send_frame
+from fedegoists.federation.flare.garbage import Garbage
 
 __all__ = ["Courier"]
 
@@ -38,6 +39,7 @@ class Courier:
         connection.connect(self.address)
         writing = threading.Lock()
         context = collab.context
+        garbage = Garbage()
         send_frame(connection, {"sites": sorted(sites)}, b"")
 
         def deliver(about: dict[str, Any], message: bytes) -> None:
@@ -52,6 +54,7 @@ class Courier:
                 head |= {"failed": "error", "detail": f"{type(error).__name__}: {error}"[:300]}
             with writing:
                 send_frame(connection, head, answer)
+                garbage.message_done()
 
         with connection, ThreadPoolExecutor(max_workers=100) as pool:
             while not context.is_aborted():

@@ -21,6 +21,7 @@ from fedegoists.federation.operations import OPERATIONS
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
+from fedegoists.version import __version__
 
 __all__ = ["FlareFederation", "ask_about"]
 
@@ -56,6 +57,11 @@ def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
             raise SettingsError(
                 f"the silo with the certificate of {participant!r} calls itself "
                 f"{about.participant!r}; its silo.toml names the wrong participant"
+            )
+        if about.version != __version__:
+            raise SettingsError(
+                f"{participant} runs version {about.version}, the coordinator {__version__}; "
+                "install the same everywhere"
             )
         found[participant] = about
     return found

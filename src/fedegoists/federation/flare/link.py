@@ -82,9 +82,15 @@ class Link:
         self._looked = 0.0
         self._open: _OpenJob | None = None
 
-    def open(self) -> None:
-        """Start a job with everybody who is there; who comes back while one waits is taken in."""
-        deadline = time.monotonic() + self.wait
+    def open(self, wait: float | None = None) -> None:
+        """Start a job with everybody who is there; who comes back while one waits is taken in.
+
+        Parameters
+        ----------
+        wait : float, optional
+            Seconds to wait for who is not there, if not those of the link.
+        """
+        deadline = time.monotonic() + (self.wait if wait is None else wait)
         while True:
             self.close()
             left = max(deadline - time.monotonic(), 0.0)
@@ -92,7 +98,7 @@ class Link:
             present = [site for site in self.sites if site not in missing]
             if not present:
                 raise UnreachableError("no silo is connected; have them start their kits")
-            self._open = _OpenJob(self.operator, present, self.run)
+            self._open = _OpenJob(self.operator, present)
             now = time.time()
             self.away = {site: now for site in self.sites if site not in self._open.sites}
             # The server still lists, for a while, a silo that has just been restarted.
@@ -190,13 +196,13 @@ class Link:
         back = self._returned()
         if back:
             self._tell(f"{', '.join(back)} is back; the job starts anew")
-            self.open()
+            self.open(0.0)  # nobody waits for who is still away
 
 
 class _OpenJob:
     """A running job with the courier's end of the socket."""
 
-    def __init__(self, operator: Operator, sites: Sequence[str], run: str) -> None:
+    def __init__(self, operator: Operator, sites: Sequence[str]) -> None:
         self._operator = operator
         self._frames: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
         # Only this user can look into the folder, and so nobody else can connect.
@@ -206,7 +212,7 @@ class _OpenJob:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
                 listening.bind(str(address))
                 listening.listen(1)
-                job = write_job(self._folder, run, str(address), sites)
+                job = write_job(self._folder, str(address), sites)
                 self.number = operator.submit(job)
                 self._connection = self._accepted(listening)
         except BaseException:

@@ -5,6 +5,7 @@ import hmac
 import logging
 import secrets
 import threading
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ def _logger(path: Path) -> logging.Logger:
     logger = logging.getLogger("fedegoists.silo")
     logger.setLevel(logging.INFO)
     if not any(getattr(handler, "baseFilename", "") == str(path) for handler in logger.handlers):
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = RotatingFileHandler(path, maxBytes=20_000_000, backupCount=5, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
     return logger
