@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -10,6 +10,9 @@ from rich.text import Text
 
 from fedegoists.cli.output import line, screen, show_formation
 from fedegoists.errors import MissingDependencyError, SettingsError
+
+if TYPE_CHECKING:
+    from fedegoists.federation.flare.session import Operator
 
 __all__ = ["register"]
 
@@ -35,6 +38,14 @@ def _needs_training(error: ImportError) -> MissingDependencyError:
     return MissingDependencyError(
         f"deployment needs {error.name}: pip install 'fedegoists[train,flare]'"
     )
+
+
+def _operator(kit: Path) -> "Operator":
+    try:
+        from fedegoists.federation.flare.session import Operator
+    except ImportError as error:
+        raise _needs_training(error) from None
+    return Operator(kit)
 
 
 def init_command(
@@ -83,9 +94,7 @@ def status_command(
     kit: Annotated[Path, typer.Option(help="The coordinator's kit.")] = COORDINATOR_KIT,
 ) -> None:
     """Show which silos are connected and which jobs really run."""
-    from fedegoists.federation.flare.session import Operator
-
-    operator = Operator(kit)
+    operator = _operator(kit)
     try:
         status = operator.status()
     finally:
@@ -111,9 +120,7 @@ def expel_command(
     kit: Annotated[Path, typer.Option(help="The coordinator's kit.")] = COORDINATOR_KIT,
 ) -> None:
     """Have the server turn a member's certificate away."""
-    from fedegoists.federation.flare.session import Operator
-
-    operator = Operator(kit)
+    operator = _operator(kit)
     try:
         sites = operator.deployment.sites
         if participant not in sites:
@@ -131,8 +138,10 @@ def renew_command(
     out: Annotated[Path, typer.Option(help="Where `deploy init` wrote the kits.")] = FOLDER,
 ) -> None:
     """Make a new key and certificate for a member."""
-    from fedegoists.federation.flare.kits import renew_kit
-
+    try:
+        from fedegoists.federation.flare.kits import renew_kit
+    except ImportError as error:
+        raise _needs_training(error) from None
     kit = renew_kit(out, participant)
     line(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
 

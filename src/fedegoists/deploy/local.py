@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedegoists.consortium.settings import ConsortiumSettings
 from fedegoists.deploy.init import make_deployment
-from fedegoists.deploy.processes import KitProcess
+from fedegoists.deploy.processes import KitProcess, Role
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.session import Operator
 from fedegoists.federation.flare.silo_settings import SILO_FILE
@@ -70,10 +70,11 @@ class LocalDeployment:
 
     def start(self, name: str) -> KitProcess:
         """Start a participant, or the coordinator."""
-        if name == COORDINATOR:
-            process = KitProcess("coordinator", self.kit, lambda text: self._tell(name, text))
-        else:
-            process = KitProcess("silo", self.silo(name), lambda text: self._tell(name, text))
+        role: Role = "coordinator" if name == COORDINATOR else "silo"
+        kit = self.kit if name == COORDINATOR else self.silo(name)
+        # All silos share this machine: threads of one would only wait for those of the others.
+        alone = {"OMP_NUM_THREADS": "1"}
+        process = KitProcess(role, kit, lambda text: self._tell(name, text), alone)
         threading.Thread(target=process.run, daemon=True).start()
         self.processes[name] = process
         return process

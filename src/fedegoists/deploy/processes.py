@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -57,11 +57,20 @@ class KitProcess:
         The kit's folder.
     tell : callable
         Called with a line for the user.
+    environment : mapping of str to str
+        Variables that the process gets besides those of this one.
     """
 
-    def __init__(self, role: Role, kit: Path, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        role: Role,
+        kit: Path,
+        tell: Callable[[str], None] = lambda _: None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         require()
         self.role, self.kit, self._tell = role, kit.resolve(), tell
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._stopping = threading.Event()
         expected = "fed_server.json" if role == "coordinator" else "fed_client.json"
@@ -98,7 +107,12 @@ class KitProcess:
 
     def start(self) -> None:
         """Start the FLARE process once, without watching it."""
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "4"}
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "MALLOC_ARENA_MAX": "4",
+            **self._environment,
+        }
         self._process = subprocess.Popen(  # noqa: S603 - the command is our own
             [sys.executable, "-u", "-m", *self._command()],
             stdout=subprocess.PIPE,
