@@ -43,7 +43,11 @@ class Counting:
     def _accept(self) -> None:
         while True:
             client, _ = self._listening.accept()
-            server = socket.create_connection(("127.0.0.1", self._target))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()  # the server is not up yet; the silo will come again
+                continue
             for one, other in ((client, server), (server, client)):
                 threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
 
@@ -163,6 +167,7 @@ def main() -> None:
         timed = measure(silos, options.rounds, count_bytes=False)
         timed["wire_bytes_ratio"] = measure(silos, 40, count_bytes=True)["wire_bytes_ratio"]
         rows.append(timed)
+        print(", ".join(f"{key} {value:.5g}" for key, value in timed.items()), flush=True)
     columns = list(rows[0])
     report(
         "deploy_loopback",

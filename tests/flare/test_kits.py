@@ -115,3 +115,13 @@ def test_what_is_no_kit_is_said(consortium, tmp_path):
         KitProcess("silo", folder / "silos" / "South")
     with pytest.raises(SettingsError, match="cannot make kits"):
         make_kits(tmp_path, ["A", "B"], name="c", host="not a host", port=8002)
+
+
+def test_a_kit_that_was_stopped_does_not_start_again(consortium):
+    from fedegoists.deploy.processes import KitProcess
+
+    folder, _ = consortium
+    process = KitProcess("coordinator", folder / "coordinator")
+    process.stop()
+    process.run()
+    assert process.pid is None

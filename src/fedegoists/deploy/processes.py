@@ -73,6 +73,7 @@ class KitProcess:
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._stopping = threading.Event()
+        self._starting = threading.Lock()
         expected = "fed_server.json" if role == "coordinator" else "fed_client.json"
         if not (self.kit / "startup" / expected).is_file():
             raise FileError(f"{kit}: not the kit of a {role}; `fedegoists deploy init` makes them")
@@ -91,7 +92,8 @@ class KitProcess:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            self.start()
+            if not self._start():
+                break
             assert self._process is not None
             self._show(self._process)
             code = self._process.wait()
@@ -105,25 +107,29 @@ class KitProcess:
             end_children(self._process.pid)
             self._stopping.wait(pause)
 
-    def start(self) -> None:
-        """Start the FLARE process once, without watching it."""
+    def _start(self) -> bool:
+        """Start the FLARE process, unless all is to stop."""
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "MALLOC_ARENA_MAX": "4",
             **self._environment,
         }
-        self._process = subprocess.Popen(  # noqa: S603 - the command is our own
-            [sys.executable, "-u", "-m", *self._command()],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            cwd=self.kit,
-            env=environment,
-            start_new_session=True,
-        )
+        with self._starting:
+            if self._stopping.is_set():
+                return False
+            self._process = subprocess.Popen(  # noqa: S603 - the command is our own
+                [sys.executable, "-u", "-m", *self._command()],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                errors="replace",
+                cwd=self.kit,
+                env=environment,
+                start_new_session=True,
+            )
+        return True
 
     def _command(self) -> list[str]:
         if self.role == "coordinator":
@@ -152,11 +158,13 @@ class KitProcess:
     def stop(self) -> None:
         """End the process and every job process that it started."""
         self._stopping.set()
-        if self._process is not None:
-            end_children(self._process.pid, itself=True)
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+        with self._starting:  # so that nothing starts that nobody would end
+            process = self._process
+        if process is not None:
+            end_children(process.pid, itself=True)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
