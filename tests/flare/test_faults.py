@@ -149,6 +149,9 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
     deployment.start("South")
     deployment.wait_until(lambda: deployment.processes["South"].pid is not None)
     monkeypatch.undo()
+    operator, now = Operator(deployment.kit), time.time()
+    deployment.wait_until(lambda: operator.status().silos.get("South", 0.0) > now)
+    operator.close()
     engine = FlareEngine(deployment.settings, deployment.kit)
     try:
         federation = engine.federation("mlp")
@@ -176,7 +179,7 @@ def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deploym
         assert result.output.count("connected") == 3
         result = CliRunner().invoke(app, ["deploy", "expel", "South", "--kit", kit])
         assert result.exit_code == 0, result.output
-        assert operator.wait_for_silos(["South"], 15.0) == ["South"]  # it does not come back
+        assert operator.wait_for_silos(["South"], 8.0) == ["South"]  # it does not come back
         result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
         assert "away" in result.output
     finally:

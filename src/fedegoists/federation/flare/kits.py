@@ -55,6 +55,10 @@ PERMISSIONS: dict[str, Any] = {
 }
 """The operator may submit jobs without code, look, and operate the coordinator's own server."""
 
+COMMUNICATION = {"streaming_retry_timeout": 10.0, "streaming_retry_wait": 2.0}
+"""Seconds for which FLARE sends a lost message again. It keeps a thread for every message that has
+arrived for as long as that: with its own default, a minute, there would be thousands."""
+
 AWAY = 30
 """Seconds without a sign of life after which a silo counts as away."""
 
@@ -305,4 +309,5 @@ def prepare_kit(kit: Path, role: str) -> None:
         streamers = "site_log_streamer"
         resources["components"] = [c for c in resources["components"] if c["id"] != streamers]
     write_bytes(kit / "local" / "resources.json", json.dumps(resources, indent=2).encode())
+    write_bytes(kit / "local" / "comm_config.json", json.dumps(COMMUNICATION, indent=2).encode())
     write_bytes(kit / "local" / "authorization.json", json.dumps(PERMISSIONS, indent=2).encode())
