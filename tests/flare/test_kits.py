@@ -103,13 +103,21 @@ def test_made_again_kits_stay_and_newcomers_are_added(tmp_path):
         renew_kit(tmp_path, "D")
 
 
+def test_names_of_all_kinds_make_kits(tmp_path):
+    names = ["北", "a/b", "a b", "Server", "x" * 70]
+    deployment = make_kits(tmp_path, names, name="two words, 1", host="localhost", port=8002)
+    assert list(deployment.sites) == names
+    assert len(set(deployment.sites.values())) == len(names)
+    assert all((tmp_path / "silos" / site).is_dir() for site in deployment.sites.values())
+
+
 def test_what_is_no_kit_is_said(consortium, tmp_path):
     from fedegoists.deploy.processes import KitProcess
 
     folder, _ = consortium
     with pytest.raises(FileError, match="not the kit of a silo"):
         KitProcess("silo", folder / "coordinator")
-    with pytest.raises(FileError, match="no such file"):
+    with pytest.raises(FileError, match="not a coordinator's kit"):
         read_deployment(tmp_path)
     with pytest.raises(FileError, match=r"data\.csv"):
         KitProcess("silo", folder / "silos" / "South")

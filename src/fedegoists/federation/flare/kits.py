@@ -129,7 +129,7 @@ def make_kits(
 
     project = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:60].strip("_") or "consortium"
     deployment = Deployment(
-        project, host, port, f"{OPERATOR}@{project.lower()}.org", site_names(participants)
+        project, host, port, f"{OPERATOR}@coordinator.local", site_names(participants)
     )
     for kit in ("coordinator", "silos"):
         if (folder / kit).exists() and not (folder / "authority").is_dir():
@@ -276,6 +276,8 @@ class _Messages:
 def read_deployment(folder: Path) -> Deployment:
     """Read what the coordinator's kit says about the consortium."""
     path = folder / DEPLOY_FILE
+    if not path.is_file():
+        raise FileError(f"{folder}: not a coordinator's kit; `fedegoists deploy init` makes one")
     try:
         return Deployment(**json.loads(read_text(path)))
     except (ValueError, TypeError) as error:
