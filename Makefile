@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo demo-deploy test lint format bench docs clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 # One stamp per set of extras, renewed when the dependencies change.
 $(VENV)/stamp-train: pyproject.toml constraints.txt
@@ -19,11 +19,14 @@ $(VENV)/stamp-train: pyproject.toml constraints.txt
 $(VENV)/stamp-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing fedegoists and its development tools into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy,flare]'
 	@touch $@
 
 demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, training, report
 	@$(BIN)/fedegoists demo
+
+demo-deploy: $(VENV)/stamp-dev ## Deploy three example banks on this machine with mutual TLS, and run
+	@$(BIN)/fedegoists deploy demo --out demo-deploy
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests
 	@$(BIN)/python -m pytest

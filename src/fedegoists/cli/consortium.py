@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.deploy import COORDINATOR_KIT
 from fedegoists.cli.live import LiveView
 from fedegoists.cli.output import errors, line, print_json, screen, show_formation, training_extra
 from fedegoists.errors import SettingsError
@@ -58,13 +59,25 @@ def run_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="simulated, here; or flare, over silos that started their kits.")
+    ] = "simulated",
+    kit: Annotated[Path, typer.Option(help="The coordinator's kit, for --engine flare.")] = (
+        COORDINATOR_KIT
+    ),
 ) -> None:
     """Learn who benefits whom, decide who trains with whom, train, and write a report."""
-    run_consortium(file, changes or (), name, resume=resume)
+    run_consortium(file, changes or (), name, resume=resume, engine=engine, kit=kit)
 
 
 def run_consortium(
-    file: Path, changes: Sequence[str] = (), name: str | None = None, *, resume: bool = False
+    file: Path,
+    changes: Sequence[str] = (),
+    name: str | None = None,
+    *,
+    resume: bool = False,
+    engine: str = "simulated",
+    kit: Path = COORDINATOR_KIT,
 ) -> None:
     """Run a consortium.toml with a live view, then print the decision and what it brought."""
     with training_extra("a run"):
@@ -72,20 +85,33 @@ def run_consortium(
 
         from fedegoists.consortium import Consortium
         from fedegoists.consortium.pipeline import STAGES
+        from fedegoists.consortium.settings import read_settings
 
-    consortium = Consortium.read(file, changes)
-    if consortium.data.samples.inputs[0].ndim == 2:
+    if engine not in ("simulated", "flare"):
+        raise SettingsError(f"--engine {engine!r}; engines are simulated and flare")
+    settings = read_settings(file, changes)
+    consortium = Consortium(settings) if engine == "simulated" else None
+    if consortium is not None and consortium.data.samples.inputs[0].ndim == 2:
         # Networks for tables are so small that a second thread would only wait for the first.
         torch.set_num_threads(1)
     try:
         with LiveView(STAGES, errors) as view:
-            result = consortium.run(name, resume=resume, progress=view)
+            if consortium is not None:
+                result = consortium.run(name, resume=resume, progress=view)
+            else:
+                from fedegoists.deploy.engine import run_deployed
+
+                result = run_deployed(
+                    settings, kit, name, resume=resume, progress=view, tell=errors.print
+                )
     except KeyboardInterrupt:
         again = ["fedegoists", "run", str(file)]
         for change in changes:
             again += ["--set", change]
         if name is not None:
             again += ["--name", name]
+        if engine != "simulated":
+            again += ["--engine", engine, "--kit", str(kit)]
         line(f"Stopped. Go on with: {shlex.join([*again, '--resume'])}", "yellow", whole=True)
         raise typer.Exit(130) from None
     show_formation(result.formation)

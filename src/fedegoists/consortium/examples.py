@@ -85,6 +85,15 @@ device = "cpu"  # or cuda
 
 [output]
 folder = "runs"
+
+# [deploy]                 # only for silos at their organisations: fedegoists deploy init
+# host = "localhost"       # the coordinator's name in the network
+# port = 8002
+# participants = []        # the organisations, where no data of theirs is here
+# schema_file = "schema.toml"
+# days = 365               # how long certificates are valid
+# deadline = 600           # seconds a silo has for an answer
+# wait = 60                # seconds to wait for silos at the start
 """
 
 CONFIDENCE = """\

@@ -74,8 +74,11 @@ def chosen_models(
     for participant, (method, k) in preferred(outcomes, federation).items():
         name = federation.participants[k]
         vector = outcomes[method].best[k]
+        # What only the silo knows is left out of the file, not filled with something else.
+        left_out: tuple[str, ...] = ()
         if personal[method]:
-            vector = federation.personal_model(name, vector, personal[method], f"{method}/best")
+            whole = federation.personal_model(name, vector, personal[method], f"{method}/best")
+            vector, left_out = (vector, personal[method]) if whole is None else (whole, ())
         seed = name.split("/", 1)[0]
         about = {
             "participant": participant,
@@ -89,7 +92,13 @@ def chosen_models(
             "inputs": [one.of(data.participants.index(participant)) for one in data.preparation],
             "classes": list(data.class_names),
         }
-        tensors = {key: value.clone() for key, value in federation.schema.unflatten(vector).items()}
+        if left_out:
+            about["kept by the silo"] = list(left_out)
+        tensors = {
+            key: value.clone()
+            for key, value in federation.schema.unflatten(vector).items()
+            if not (left_out and key.startswith(left_out))
+        }
         models.append(
             ChosenModel(participant, method, seed, outcomes[method].best_round[k], tensors, about)
         )

@@ -14,6 +14,7 @@ import numpy as np
 from fedegoists.benefit import BenefitEstimate, learn
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.config import config_toml
+from fedegoists.consortium.engine import Engine, SimulatedEngine
 from fedegoists.consortium.gains import Gain, gains_over_local
 from fedegoists.consortium.models import chosen_models
 from fedegoists.consortium.names import file_names
@@ -21,23 +22,19 @@ from fedegoists.consortium.settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.stages import StageStore
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.experiments.decisions import Decisions
-from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
+from fedegoists.experiments.defaults import defaults_for, learn_settings
 from fedegoists.experiments.summary import metrics_csv, summary_csv
 from fedegoists.experiments.training import (
     Trials,
     Wanted,
-    data_digest,
-    load_trainable,
     method_of,
     train_methods,
 )
-from fedegoists.federation import SimulatedFederation
 from fedegoists.federation.simulated import checked_device
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.models import build_model
 from fedegoists.methods import Outcome
 
 __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
@@ -112,23 +109,19 @@ class Consortium:
     ('v1', 'v2')
     """
 
-    def __init__(self, settings: ConsortiumSettings) -> None:
+    def __init__(self, settings: ConsortiumSettings, engine: Engine | None = None) -> None:
         self.settings = settings
+        self.engine = SimulatedEngine(settings) if engine is None else engine
         training = settings.training
         try:
             checked_device(training.device)  # before anything is loaded or written
         except SettingsError as error:
             raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
-        self.data = load_trainable(
-            settings.data.source,
-            data_dir=settings.data.folder,
-            seed=settings.data.seed,
-            **settings.data.options,
-        )
+        self.data = self.engine.data
         self.competition = self._competition()
         self.store = StageStore(Path(settings.output.folder))
-        self._digest = data_digest(self.data)
+        self._digest = self.engine.digest
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
@@ -137,17 +130,22 @@ class Consortium:
 
     def _competition(self) -> CompetitionGraph:
         section, names = self.settings.competition, self.data.participants
+        everybody = (*names, *self.engine.absent)
         if section.file is not None:
-            return CompetitionGraph.from_csv(section.file, names)
-        pairs = self.data.competition_pairs if section.published else section.pairs
-        return CompetitionGraph(pairs, names)
+            whole = CompetitionGraph.from_csv(section.file, everybody)
+        else:
+            pairs = self.data.competition_pairs if section.published else section.pairs
+            whole = CompetitionGraph(pairs, everybody)
+        return whole.restricted_to(names)
 
     def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
         """Learn who benefits whom, or read it."""
         section = self.settings.benefit
         if section.estimator == "file":
             assert section.file is not None  # checked with the settings
-            return LearnedBenefit(BenefitGraph.from_csv(section.file, self.data.participants))
+            names = self.data.participants
+            whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
+            return LearnedBenefit(whole.restricted_to(names))
         defaults = defaults_for(self.data)
         given = section.model_dump(include={"repeats", "steps", "clip", "noise"})
         chosen = {name: value for name, value in given.items() if value is not None}
@@ -158,8 +156,7 @@ class Consortium:
         key = self.store.key("benefit", [self._digest, defaults.model, asdict(settings), apart])
         known = self.store.read("benefit", key)
         if known is None:
-            model = build_model(defaults.model, 0, **model_options(self.data))
-            federation = SimulatedFederation(self.data, model, device=self.settings.training.device)
+            federation = self.engine.federation(defaults.model)
             report = progress or (lambda *_: None)
             estimate = learn(
                 federation,
@@ -202,10 +199,11 @@ class Consortium:
     ) -> tuple[Trials, dict[str, Outcome], Decisions]:
         """Train with all methods in the coalitions; each is kept by what it depends on."""
         training = self.settings.training
-        trials = Trials.simulated(
-            dict.fromkeys(range(training.seeds), self.data),
+        trials = Trials.over(
+            self.engine.federation(defaults_for(self.data).model, training.seeds),
+            self.data,
+            range(training.seeds),
             steps=training.steps,
-            device=training.device,
         )
         groups = [
             tuple(f"{seed}/{name}" for name in group)
@@ -279,6 +277,8 @@ class Consortium:
         clock = _Clock(folder, marker, progress or (lambda *_: None))
         with clock.stage("data"):
             clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
+            for absent in self.engine.absent:
+                clock.log(f"{absent}: is away and is left out")
         with clock.stage("benefit"):
             benefit = self.learn_benefit(progress)
         with clock.stage("formation"):

@@ -20,6 +20,7 @@ __all__ = [
     "CompetitionSection",
     "ConsortiumSettings",
     "DataSection",
+    "DeploySection",
     "FormationSection",
     "OutputSection",
     "TrainingSection",
@@ -119,6 +120,22 @@ class OutputSection(_Section):
     folder: str = "runs"
 
 
+class DeploySection(_Section):
+    """Where silos at their organisations reach the coordinator; only for the engine flare."""
+
+    host: str = Field(default="localhost", description="the coordinator's name in the network")
+    port: int = Field(default=8002, ge=1, le=65535, description="the one port that must be open")
+    participants: tuple[str, ...] = Field(
+        default=(), description="the organisations, where no data of theirs is here"
+    )
+    schema_file: str | None = Field(
+        default=None, description="the schema.toml that all files follow; goes into every kit"
+    )
+    days: int = Field(default=365, ge=1, le=3650, description="how long certificates are valid")
+    deadline: float = Field(default=600.0, gt=0, description="seconds a silo has for an answer")
+    wait: float = Field(default=60.0, ge=0, description="seconds to wait for silos at the start")
+
+
 class ConsortiumSettings(_Section):
     """A whole consortium: its data, who competes, and what to do."""
 
@@ -129,6 +146,7 @@ class ConsortiumSettings(_Section):
     formation: FormationSection = FormationSection()
     training: TrainingSection = TrainingSection()
     output: OutputSection = OutputSection()
+    deploy: DeploySection = DeploySection()
 
 
 def read_settings(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> ConsortiumSettings:
@@ -249,6 +267,7 @@ def _with_paths(settings: ConsortiumSettings, folder: Path) -> ConsortiumSetting
         "benefit": {"file": found(settings.benefit.file)},
         "data": {"folder": found(settings.data.folder)},
         "output": {"folder": found(settings.output.folder)},
+        "deploy": {"schema_file": found(settings.deploy.schema_file)},
     }
     if (folder / settings.data.source).is_dir():
         updates["data"] = {**updates["data"], "source": found(settings.data.source)}

@@ -7,6 +7,7 @@ from fedegoists.benefit import LearnSettings
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.models import model_options
 
 __all__ = ["Defaults", "defaults_for", "learn_settings", "model_options"]
 
@@ -63,18 +64,6 @@ def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
         tune_rounds=tune // tuning,
         evaluate_every=max(1, rounds // 20),
     )
-
-
-def model_options(data: SiloedData) -> dict[str, Any]:
-    """Return what the model must know of the data: numbers of features, hours and outputs."""
-    first = data.samples.inputs[0]
-    if first.ndim == 4:
-        return {}
-    if first.ndim == 3:
-        static = data.samples.inputs[1].shape[1]
-        return {"hourly": first.shape[2], "static": static, "hours": first.shape[1]}
-    outputs = data.classes if data.task == "classification" else 1
-    return {"features": first.shape[1], "outputs": outputs}
 
 
 def learn_settings(data: SiloedData, estimator: str | None = None, **changes: Any) -> LearnSettings:

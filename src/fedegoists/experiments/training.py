@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.experiments.decisions import Decisions
 from fedegoists.experiments.defaults import Defaults, defaults_for, model_options
 from fedegoists.experiments.summary import EVERYBODY
-from fedegoists.federation import SimulatedFederation
+from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.datasets import load
 from fedegoists.learning.models import OUTPUT_LAYER, build_model
@@ -85,7 +85,7 @@ class Wanted:
 class Trials:
     """Several trials as one federation, with the initial model of each."""
 
-    federation: SimulatedFederation
+    federation: Federation
     initial: Tensor
     defaults: Defaults
     options: Mapping[str, Any]
@@ -96,17 +96,24 @@ class Trials:
     ) -> "Trials":
         """Return the trials of some seeds; everybody in one starts with the same model."""
         first = next(iter(data.values()))
-        defaults, options = defaults_for(first, steps), model_options(first)
         federation = SimulatedFederation(
             {str(seed): one for seed, one in data.items()},
-            build_model(defaults.model, 0, **options),
+            build_model(defaults_for(first).model, 0, **model_options(first)),
             device=device,
         )
+        return cls.over(federation, first, list(data), steps=steps)
+
+    @classmethod
+    def over(
+        cls, federation: Federation, data: SiloedData, seeds: Iterable[int], *, steps: int | None
+    ) -> "Trials":
+        """Return trials over any federation whose participants are called ``seed/name``."""
+        defaults, options = defaults_for(data, steps), model_options(data)
         models = {
             str(seed): federation.schema.flatten(
                 dict(build_model(defaults.model, seed, **options).named_parameters())
             )
-            for seed in data
+            for seed in seeds
         }
         rows = [models[name.split("/", 1)[0]] for name in federation.participants]
         return cls(federation, torch.stack(rows).to(federation.device), defaults, options)

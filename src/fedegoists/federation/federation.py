@@ -32,7 +32,8 @@ class Failure:
     participant : str
         Whose answer is missing.
     reason : str
-        ``timeout``, ``not finite``, ``wrong shape`` or ``error``.
+        ``timeout``, ``not finite``, ``wrong shape``, ``refused`` (by the silo's own limits) or
+        ``error``.
     detail : str
         One line for the log.
     """
@@ -81,6 +82,11 @@ class Federation(Protocol):
     def restore(self, memory: Mapping[str, Tensor]) -> None:
         """Give silos in this process back what they kept."""
 
+    def personal_model(
+        self, participant: str, parameters: Tensor, personal: tuple[str, ...], slot: str
+    ) -> Tensor | None:
+        """Return a whole model with a silo's own parameters, or nothing if only the silo can."""
+
 
 class WithTimeout:
     """A federation in which no call waits longer than some seconds."""
@@ -92,6 +98,7 @@ class WithTimeout:
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
         self.memory, self.restore = federation.memory, federation.restore
+        self.personal_model = federation.personal_model
 
     def call(
         self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None

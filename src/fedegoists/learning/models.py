@@ -13,8 +13,17 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
+from fedegoists.learning.data import SiloedData
 
-__all__ = ["MODELS", "OUTPUT_LAYER", "CifarCNN", "IcuTransformer", "TabularMLP", "build_model"]
+__all__ = [
+    "MODELS",
+    "OUTPUT_LAYER",
+    "CifarCNN",
+    "IcuTransformer",
+    "TabularMLP",
+    "build_model",
+    "model_options",
+]
 
 SLOPE = 0.2
 """Of the leaky rectifiers, as in the authors' settings."""
@@ -174,3 +183,15 @@ def build_model(name: str, seed: int, **options: Any) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return MODELS[name](**options)
+
+
+def model_options(data: SiloedData) -> dict[str, Any]:
+    """Return what the model must know of the data: numbers of features, hours and outputs."""
+    first = data.samples.inputs[0]
+    if first.ndim == 4:
+        return {}
+    if first.ndim == 3:
+        static = data.samples.inputs[1].shape[1]
+        return {"hourly": first.shape[2], "static": static, "hours": first.shape[1]}
+    outputs = data.classes if data.task == "classification" else 1
+    return {"features": first.shape[1], "outputs": outputs}

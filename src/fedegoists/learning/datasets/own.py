@@ -32,6 +32,7 @@ def load_own(
     schema: Schema | str | os.PathLike[str] | None = None,
     *,
     seed: int = 0,
+    position: int = 0,
     name: str = "own",
 ) -> SiloedData:
     r"""Load one table for each organisation, and say exactly what is wrong with it if anything is.
@@ -48,6 +49,9 @@ def load_own(
         What the files contain; by default ``schema.toml`` in the folder.
     seed : int
         Decides which rows are for training, validation and test.
+    position : int
+        Which organisation of a consortium the first one is: where each has only its own file, its
+        rows are so divided as if all files were here.
     name : str
         What to call the data set.
 
@@ -77,7 +81,8 @@ def load_own(
     features, targets, silos = [], [], []
     start = 0
     # Separate streams: more rows of one organisation leave the others' divisions alone.
-    for table, rng in zip(tables, generator(seed).spawn(len(tables)), strict=True):
+    streams = generator(seed).spawn(position + len(tables))[position:]
+    for table, rng in zip(tables, streams, strict=True):
         values = _features(table, agreed)
         goal = _target(table, agreed)
         silos.append(_divided(table, agreed, goal, start, rng))

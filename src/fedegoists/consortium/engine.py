@@ -1,0 +1,52 @@
+"""Where a consortium's silos are: in this process, or at their organisations."""
+
+from typing import Protocol
+
+from fedegoists.consortium.settings import ConsortiumSettings
+from fedegoists.experiments.training import data_digest, load_trainable
+from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.learning.data import SiloedData
+from fedegoists.learning.models import build_model, model_options
+
+__all__ = ["Engine", "SimulatedEngine"]
+
+
+class Engine(Protocol):
+    """What a run needs to know of its silos, and how it reaches them."""
+
+    @property
+    def data(self) -> SiloedData:
+        """Who takes part with how much of what; samples themselves need not be here."""
+
+    @property
+    def digest(self) -> str:
+        """A hash that changes whenever anybody's data does."""
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Participants of the consortium that are not there and are left out."""
+
+    def federation(self, model: str, trials: int | None = None) -> Federation:
+        """Return the silos that train a network; in several trials they are called ``0/name``."""
+
+
+class SimulatedEngine:
+    """All silos in this process."""
+
+    absent: tuple[str, ...] = ()
+
+    def __init__(self, settings: ConsortiumSettings) -> None:
+        self.data = load_trainable(
+            settings.data.source,
+            data_dir=settings.data.folder,
+            seed=settings.data.seed,
+            **settings.data.options,
+        )
+        self.digest = data_digest(self.data)
+        self._device = settings.training.device
+
+    def federation(self, model: str, trials: int | None = None) -> Federation:
+        """Return the silos, looped or stacked on one device."""
+        data = self.data if trials is None else {str(trial): self.data for trial in range(trials)}
+        network = build_model(model, 0, **model_options(self.data))
+        return SimulatedFederation(data, network, device=self._device)

@@ -1,0 +1,1 @@
+"""Deployment: kits for real organisations, their processes, and runs over them."""

@@ -1,0 +1,238 @@
+"""The coordinator's operator: submits jobs to the FLARE server and asks it who is there."""
+
+import contextlib
+import functools
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedegoists.errors import FedEgoistsError
+from fedegoists.federation.flare.kits import (
+    CONTROLLER,
+    COURIER,
+    EXECUTOR,
+    OPERATOR,
+    SILO_CLIENT,
+    Deployment,
+    read_deployment,
+    require,
+)
+from fedegoists.files import write_all
+
+__all__ = ["DeclinedError", "Operator", "ServerStatus", "UnreachableError", "write_job"]
+
+Result = TypeVar("Result")
+
+
+class UnreachableError(FedEgoistsError):
+    """The FLARE server, or a job at it, cannot be reached."""
+
+
+class DeclinedError(FedEgoistsError):
+    """The FLARE server answers that it will not do what it is asked."""
+
+
+DECLINED = (
+    "AuthorizationError",
+    "InvalidJobDefinition",
+    "InvalidTarget",
+    "JobNotFound",
+    "JobNotRunning",
+    "NoClientsAvailable",
+    "NoReply",
+)
+"""FLARE's errors that are answers, not a lost connection."""
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """Who is there and what runs.
+
+    Attributes
+    ----------
+    started : float
+        When the server began, so that a restart is noticed.
+    silos : dict of str to float
+        Sites that have registered, and when they last gave a sign of life.
+    jobs : dict of str to str
+        The jobs that really run, and those that are over, by number; a job that died with an
+        earlier server is among the latter.
+    """
+
+    started: float
+    silos: dict[str, float]
+    jobs: dict[str, str]
+
+
+class Operator:
+    """A session with the server, opened when needed and opened anew when it was lost.
+
+    Parameters
+    ----------
+    kit : Path
+        The coordinator's kit.
+    """
+
+    def __init__(self, kit: Path) -> None:
+        require()
+        self.kit = kit
+        self.deployment: Deployment = read_deployment(kit)
+        self._session: Any = None
+
+    def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):  # the server may be gone
+                self._session.close()
+            self._session = None
+
+    def status(self) -> ServerStatus:
+        """Ask who is there and what runs."""
+        info = self._do(lambda session: session.get_system_info())
+        running = {str(job.job_id) for job in info.job_info}
+        listed = self._do(lambda session: session.list_jobs(limit=20))
+        jobs = {str(job["job_id"]): _state(job, running) for job in listed}
+        started = info.server_info.start_time
+        return ServerStatus(
+            float(started),
+            {client.name: float(client.last_connect_time) for client in info.client_info},
+            jobs,
+        )
+
+    def taking_part(self, job: str, sites: Sequence[str]) -> list[str]:
+        """Return which of some sites run a job."""
+        found = []
+        for site in sites:
+            with contextlib.suppress(DeclinedError):  # a site that is not there runs nothing
+                rows = self._do(functools.partial(_jobs_of, site))
+                if any(job in map(str, row.values()) for row in rows or ()):
+                    found.append(site)
+        return found
+
+    def submit(self, job: Path) -> str:
+        """Submit a job; return its number."""
+        return str(self._do(lambda session: session.submit_job(str(job.resolve()))))
+
+    def abort(self, job: str) -> None:
+        """End a job, if it still runs."""
+        with contextlib.suppress(UnreachableError, DeclinedError):
+            self._do(lambda session: session.abort_job(job))
+
+    def remove(self, site: str) -> None:
+        """Have the server turn a site away from now on."""
+        self._do(lambda session: session.disable_client(site))
+
+    def _do(self, command: Callable[[Any], Result]) -> Result:
+        for attempt in (1, 2):
+            try:
+                if self._session is None:
+                    self._session = self._opened()
+                return command(self._session)
+            except Exception as error:
+                if type(error).__name__ in DECLINED:
+                    raise DeclinedError(f"the server declines: {error}") from None
+                self.close()
+                if attempt == 2:
+                    raise UnreachableError(
+                        f"the server at {self.deployment.host}:{self.deployment.port} does not "
+                        f"answer ({type(error).__name__}: {error}); is it started with `fedegoists "
+                        "deploy start coordinator`?"
+                    ) from None
+        raise AssertionError
+
+    def _opened(self) -> Any:
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+        with contextlib.redirect_stdout(io.StringIO()):  # it tells that it connects
+            return new_secure_session(
+                self.deployment.operator, str((self.kit / OPERATOR).resolve()), timeout=TO_CONNECT
+            )
+
+    def wait_for_silos(
+        self, sites: Sequence[str], seconds: float, tell: Callable[[str], None] = lambda _: None
+    ) -> list[str]:
+        """Wait until all silos are there, or so many seconds; return who is missing."""
+        deadline = time.monotonic() + seconds
+        told: list[str] = []
+        while True:
+            try:
+                present = self.status().silos
+                missing = [site for site in sites if site not in present]
+            except UnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+                missing = list(sites)
+            if not missing or time.monotonic() > deadline:
+                return missing
+            if missing != told:
+                tell(f"waiting for {', '.join(missing)}")
+                told = missing
+            time.sleep(1.0)
+
+
+TO_CONNECT = 10.0
+
+
+def _jobs_of(site: str, session: Any) -> Any:
+    return session.get_client_job_status([site])
+
+
+def _state(job: Any, running: set[str]) -> str:
+    """Return how a job stands; what the server's store calls running may have died with it."""
+    status = str(job.get("status", ""))
+    if str(job["job_id"]) in running:
+        return "running"
+    if status.startswith("FINISHED"):
+        return status.removeprefix("FINISHED:").lower().replace("_", " ")
+    return "waiting" if status in ("SUBMITTED", "APPROVED", "DISPATCHED") else "died"
+
+
+def write_job(folder: Path, address: str, sites: Sequence[str]) -> Path:
+    """Write a job for some sites: the names of our two components and where the courier connects.
+
+    Only the server is told the latter; no code is in a job.
+    """
+    job = folder / "job"
+    meta = {
+        "name": "fedegoists",
+        "resource_spec": {},
+        "min_clients": 1,
+        "deploy_map": {"app_server": ["server"], "app_silo": list(sites)},
+    }
+    server = {
+        "format_version": 2,
+        "workflows": [
+            {
+                "id": "controller",
+                "path": CONTROLLER,
+                "args": {"server_obj_id": "courier", "sync_task_timeout": SYNC},
+            }
+        ],
+        "components": [{"id": "courier", "path": COURIER, "args": {"address": address}}],
+    }
+    silo = {
+        "format_version": 2,
+        "executors": [
+            {"tasks": ["*"], "executor": {"path": EXECUTOR, "args": {"client_obj_id": "silo"}}}
+        ],
+        "components": [{"id": "silo", "path": SILO_CLIENT, "args": {}}],
+    }
+    write_all(
+        [
+            (job / path, json.dumps(content, indent=2).encode())
+            for path, content in (
+                ("meta.json", meta),
+                ("app_server/config/config_fed_server.json", server),
+                ("app_silo/config/config_fed_client.json", silo),
+            )
+        ]
+    )
+    return job
+
+
+SYNC = 120
+"""Seconds that silos have to load their data when a job starts."""

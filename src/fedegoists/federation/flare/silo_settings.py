@@ -1,0 +1,170 @@
+"""What an organisation allows: its ``silo.toml``, which stays on its own machine.
+
+It says where the data is, what may be asked how often, and what is done to everything that leaves.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedegoists.errors import SettingsError
+from fedegoists.files import read_text
+from fedegoists.learning.data import SiloedData, SiloIndices
+from fedegoists.learning.datasets import load, load_own
+
+__all__ = ["LIMITED", "SILO_FILE", "SiloSettings", "load_silo", "read_silo_settings"]
+
+SILO_FILE = "silo.toml"
+
+Operation = Literal["train", "loss_and_gradient", "evaluate", "describe", "keep"]
+LIMITED = ("train", "loss_and_gradient")
+"""The operations that count as rounds: their answers tell of training samples."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SiloData(_Section):
+    """Where the silo's own samples are."""
+
+    file: str | None = Field(default=None, description="a CSV, Parquet or NPZ file")
+    schema_file: str | None = Field(
+        default=None, alias="schema", description="the schema.toml agreed in the consortium"
+    )
+    source: str | None = Field(
+        default=None, description="or a data set by name, of which this silo takes its own part"
+    )
+    folder: str | None = Field(default=None, description="where real data sets are kept")
+    options: dict[str, str | int | float | bool] = Field(default={}, description="of the data set")
+    seed: int = Field(
+        default=0, ge=0, description="divides the samples; the same in the whole consortium"
+    )
+    position: int = Field(
+        default=0, ge=0, description="which organisation of the consortium this is, from 0"
+    )
+    device: str = Field(default="cpu", description="where the silo computes: cpu, cuda or cuda:1")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "SiloData":
+        if (self.file is None) == (self.source is None):
+            raise ValueError("give either file, with schema, or source")
+        if self.file is not None and self.schema_file is None:
+            raise ValueError("a file needs the schema.toml that says what is in it")
+        return self
+
+
+class SiloLimits(_Section):
+    """What may be asked."""
+
+    operations: tuple[Operation, ...] = Field(
+        default=get_args(Operation), description="all others are refused"
+    )
+    rounds_per_day: int | None = Field(
+        default=None, ge=0, description="requests for models and gradients in a day (UTC)"
+    )
+    models: tuple[str, ...] | None = Field(
+        default=None, description="networks that may be trained; any if left out"
+    )
+
+
+class SiloPrivacy(_Section):
+    """What happens to everything that leaves; without these, it leaves as it is."""
+
+    gradient_clip: float | None = Field(
+        default=None, gt=0, description="longest gradient of one sample; hides its loss too"
+    )
+    gradient_noise: float = Field(
+        default=0.0, ge=0, description="noise on gradients, in multiples of what a sample can add"
+    )
+    update_clip: float | None = Field(
+        default=None, gt=0, description="longest change of a model that leaves after training"
+    )
+    update_noise: float = Field(
+        default=0.0, ge=0, description="noise on such a change, in multiples of update_clip"
+    )
+
+    @model_validator(mode="after")
+    def _measured(self) -> "SiloPrivacy":
+        for kind, clip, noise in (
+            ("gradient", self.gradient_clip, self.gradient_noise),
+            ("update", self.update_clip, self.update_noise),
+        ):
+            if noise > 0 and clip is None:
+                raise ValueError(f"{kind}_noise is measured by {kind}_clip: set that too")
+        return self
+
+
+class SiloSettings(_Section):
+    """A silo: who it is, its data, its limits."""
+
+    participant: str = Field(min_length=1, description="the name in the consortium")
+    data: SiloData
+    limits: SiloLimits = SiloLimits()
+    privacy: SiloPrivacy = SiloPrivacy()
+
+
+def read_silo_settings(path: Path) -> SiloSettings:
+    """Read a silo.toml; paths in it are relative to its folder."""
+    try:
+        content = tomllib.loads(read_text(path))
+        settings = SiloSettings.model_validate(content)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not a TOML file ({error})") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise SettingsError(f"{path}: {key or 'the file'}: {message}") from None
+    data = settings.data
+    found = {
+        key: str((path.parent / value).resolve())
+        for key, value in (
+            ("file", data.file),
+            ("schema_file", data.schema_file),
+            ("folder", data.folder),
+        )
+        if value is not None
+    }
+    return settings.model_copy(update={"data": data.model_copy(update=found)})
+
+
+def load_silo(settings: SiloSettings) -> SiloedData:
+    """Return the silo's own samples, and nobody else's."""
+    section = settings.data
+    if section.file is not None:
+        return load_own(
+            {settings.participant: section.file},
+            section.schema_file,
+            seed=section.seed,
+            position=section.position,
+        )
+    assert section.source is not None  # checked with the settings
+    whole = load(section.source, data_dir=section.folder, seed=section.seed, **section.options)
+    if settings.participant not in whole.participants:
+        raise SettingsError(
+            f"{section.source} has no silo {settings.participant!r}; it has "
+            f"{', '.join(whole.participants[:20])}"
+        )
+    return _only(whole, settings.participant)
+
+
+def _only(data: SiloedData, participant: str) -> SiloedData:
+    """Return one silo with its own rows alone."""
+    own = data.silo(participant)
+    samples = data.samples.take(own.all)
+    train, validation, test = own.sizes
+    rows = np.arange(train + validation + test)
+    parts = np.split(rows, [train, train + validation])
+    return SiloedData(
+        data.name,
+        data.task,
+        samples,
+        (SiloIndices(participant, *parts),),
+        data.classes,
+        data.description,
+        data.notes,
+    )

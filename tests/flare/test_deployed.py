@@ -1,0 +1,358 @@
+"""A real server and three silos on this machine with mutual TLS: runs, faults, refusals."""
+
+import csv
+import json
+import shutil
+import socket
+import ssl
+import struct
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare", reason="the extra flare is not installed")
+
+
+from fedegoists.consortium import Consortium
+from fedegoists.consortium.engine import SimulatedEngine
+from fedegoists.consortium.settings import read_settings
+from fedegoists.deploy.engine import run_deployed
+from fedegoists.federation.flare.kits import make_kits
+from fedegoists.federation.flare.messages import unpack_request
+from fedegoists.federation.flare.session import DeclinedError, Operator, write_job
+from fedegoists.methods import METHODS
+from tests.flare.loopback import NOTE, PLANTED, write_tables
+
+NAMES = ("North Bank", "South", "East")
+ALL = json.dumps(list(METHODS))
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def full_run(deployment):
+    """Benefit learning, formation and all ten methods over the wire, with every message."""
+    settings = read_settings(
+        deployment.file, [f"training.methods={ALL}", 'output.folder="over-flare"']
+    )
+    messages = []
+    run = run_deployed(settings, deployment.kit, record=lambda *one: messages.append(one))
+    return run, messages
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def assert_same_table(one, other):
+    left, right = rows(one), rows(other)
+    assert len(left) == len(right) > 1
+    for a, b in zip(left, right, strict=True):
+        for x, y in zip(a, b, strict=True):
+            try:
+                assert float(x) == pytest.approx(float(y), rel=1e-4, abs=1e-5, nan_ok=True)
+            except ValueError:
+                assert x == y
+
+
+def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_run):
+    run, _ = full_run
+    settings = read_settings(
+        deployment.file, [f"training.methods={ALL}", 'output.folder="simulated"']
+    )
+    simulated = Consortium(settings).run()
+    assert set(map(frozenset, run.formation.coalitions)) == {
+        frozenset({"North Bank", "South"}),
+        frozenset({"East"}),
+    }
+    assert run.formation.coalitions == simulated.formation.coalitions
+    for name in ("metrics.csv", "summary.csv", "gains.csv", "benefit.csv"):
+        assert_same_table(run.folder / name, simulated.folder / name)
+    methods = {row[1] for row in rows(run.folder / "metrics.csv")[1:]}
+    assert methods == set(METHODS)
+
+    def files(folder):
+        return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+    assert files(run.folder) == files(simulated.folder)
+    assert "East trains alone" in (run.folder / "report.html").read_text()
+
+
+def sent(messages):
+    """Return everything that was sent to each participant: operation, trial, all vectors."""
+    found = {}
+    for direction, site, message in messages:
+        if direction == "to":
+            request, payloads = unpack_request(message)
+            for label, payload in payloads.items():
+                terms = payload.get("terms")
+                vectors = [payload.get("parameters")]
+                vectors += [] if terms is None else [terms.anchor, terms.towards, terms.correction]
+                found.setdefault(site, []).append(
+                    (request.operation, label, [v for v in vectors if v is not None])
+                )
+    return found
+
+
+class Recording:
+    """A simulated engine that records what it sends, in the same way."""
+
+    def __init__(self, settings):
+        self.inner = SimulatedEngine(settings)
+        self.data, self.digest, self.absent = self.inner.data, self.inner.digest, ()
+        self.sent = {}
+
+    def federation(self, model, trials=None):
+        federation = self.inner.federation(model, trials)
+        call = federation.call
+
+        def recorded(operation, payloads, timeout=None):
+            for name, payload in payloads.items():
+                label, _, participant = name.rpartition("/")
+                terms = payload.get("terms")
+                vectors = [payload.get("parameters")]
+                vectors += [] if terms is None else [terms.anchor, terms.towards, terms.correction]
+                self.sent.setdefault(participant, []).append(
+                    (operation, label, [v for v in vectors if v is not None])
+                )
+            return call(operation, payloads, timeout)
+
+        federation.call = recorded
+        return federation
+
+
+def in_order(entries):
+    """Trials of one call travel in one message here and one by one there."""
+    by_label = {}
+    for operation, label, vectors in entries:
+        by_label.setdefault(label, []).append((operation, vectors))
+    return by_label
+
+
+def difference(one, other):
+    """Return the largest difference between two sequences of what was sent."""
+    one, other = in_order(one), in_order(other)
+    assert one.keys() == other.keys()
+    largest = 0.0
+    for label, entries in one.items():
+        assert [operation for operation, _ in entries] == [op for op, _ in other[label]]
+        for (_, mine), (_, others) in zip(entries, other[label], strict=True):
+            for a, b in zip(mine, others, strict=True):
+                largest = max(largest, float((a - b).abs().max()))
+    return largest
+
+
+def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, full_run, tmp_path):
+    """Whatever the data of one coalition had been, the others would have got the same messages.
+
+    The messages of the run over the wire are compared with those of simulated runs in which the
+    data of one coalition of the certificate is another. Messages inside must change, all others
+    must not.
+    """
+    run, messages = full_run
+    over_wire = sent(messages)
+    benefit_calls = {
+        site: [entry for entry in entries if entry[1] == ""] for site, entries in over_wire.items()
+    }
+    training = {
+        site: [entry for entry in entries if entry[1] != ""] for site, entries in over_wire.items()
+    }
+    sites = deployment.deployment.sites
+    certificate = json.loads((run.folder / "certificate.json").read_text())
+    coalitions = [frozenset(group) for group in certificate["coalitions"]]
+    checked = 0
+    for number, changed in enumerate(coalitions):
+        folder = tmp_path / str(number)
+        shutil.copytree(deployment.place / "data", folder / "data")
+        write_tables(folder / "other", NAMES, seed=1)
+        for name in changed:
+            shutil.copyfile(folder / "other" / f"{name}.csv", folder / "data" / f"{name}.csv")
+        shutil.copyfile(deployment.file, folder / "consortium.toml")
+        settings = read_settings(folder / "consortium.toml", [f"training.methods={ALL}"])
+        section = settings.benefit.model_copy(
+            update={"estimator": "file", "file": str(run.folder / "benefit.csv")}
+        )
+        as_decided = settings.model_copy(update={"benefit": section})
+        engine = Recording(as_decided)
+        consortium = Consortium(as_decided, engine)
+        consortium.train(consortium.form(consortium.learn_benefit()))
+        for name, site in sites.items():
+            apart = difference(training[site], engine.sent[name])
+            if name in changed:
+                assert apart > 1e-2
+            else:
+                assert apart < 1e-4
+            checked += len(training[site])
+        # Before there are coalitions, competitors alone must learn nothing of each other.
+        engine = Recording(settings)
+        consortium = Consortium(settings, engine)
+        consortium.learn_benefit()
+        rivals = {frozenset(pair) for pair in consortium.competition.pairs}
+        for name, site in sites.items():
+            apart = difference(benefit_calls[site], engine.sent[name])
+            if name in changed:
+                assert apart > 1e-2
+            elif all(frozenset((name, other)) in rivals for other in changed):
+                assert apart < 1e-4
+    assert checked > 1000
+
+
+def needles():
+    """Return a planted record in every form in which it could travel."""
+    text = [repr(value).encode() for value in PLANTED] + [NOTE.encode()]
+    return text + [struct.pack(f"{order}3{kind}", *PLANTED) for order in "<>" for kind in "fd"]
+
+
+def standardised(deployment):
+    """Return the planted records as the silos' networks see them."""
+    data = SimulatedEngine(read_settings(deployment.file)).data
+    first = [data.samples.inputs[0][silo.all.min()] for silo in data.silos]
+    assert all(np.argmax(record) == np.argmax(PLANTED) for record in first)
+    return [struct.pack("<3f", *record.tolist()) for record in first]
+
+
+def test_no_planted_record_leaves_a_silo(deployment, full_run):
+    run, messages = full_run
+    wanted = [*needles(), *standardised(deployment)]
+    own = (deployment.place / "data" / "South.csv").read_bytes()
+    assert any(needle in own for needle in wanted)  # the search finds what is there
+    for _, _, message in messages:
+        assert not any(needle in message for needle in wanted)
+    files = [
+        path
+        for folder in (deployment.kit, run.folder, run.folder.parent)
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
+    assert len(files) > 50
+    for path in files:
+        content = path.read_bytes()
+        assert not any(needle in content for needle in wanted), path
+
+
+def test_the_certificates_of_others_are_not_taken(deployment, tmp_path):
+    authority = json.loads((deployment.folder / "authority" / "cert.json").read_text())
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    make_kits(stranger, NAMES, name="loopback", host="localhost", port=deployment.port)
+    own = deployment.silo("South") / "startup"
+    other = stranger / "silos" / "South" / "startup"
+    expired = tmp_path / "expired"
+    expired.mkdir()
+    write_certificate(authority, "South", expired, days=(-30, -1))
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    write_certificate(authority, "South", fresh, days=(-30, 30))
+    assert speaks(deployment, own / "client.crt", own / "client.key")
+    assert speaks(deployment, fresh / "client.crt", fresh / "client.key")
+    assert not speaks(deployment, other / "client.crt", other / "client.key")
+    assert not speaks(deployment, expired / "client.crt", expired / "client.key")
+    assert not speaks(deployment, None, None)
+    with socket.create_connection(("localhost", deployment.port), 5) as plain:
+        plain.settimeout(5)
+        plain.sendall(PREFACE)
+        assert not greeted(plain)
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+def greeted(connection):
+    """Return whether a server answers an HTTP/2 greeting with its settings."""
+    try:
+        answer = connection.recv(9)
+    except (OSError, ssl.SSLError):
+        return False
+    return len(answer) == 9 and answer[3] == 4
+
+
+def speaks(deployment, certificate, key):
+    """Return whether the server speaks with the owner of a certificate."""
+    context = ssl.create_default_context(
+        cafile=str(deployment.silo("South") / "startup" / "rootCA.pem")
+    )
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.set_alpn_protocols(["h2"])
+    if certificate is not None:
+        context.load_cert_chain(str(certificate), str(key))
+    with socket.create_connection(("localhost", deployment.port), 5) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost") as connection:
+                connection.sendall(PREFACE)
+                return greeted(connection)
+        except (OSError, ssl.SSLError):
+            return False
+
+
+def write_certificate(authority, name, folder, days):
+    """Issue a certificate with the consortium's own authority for some days from now."""
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.x509.oid import NameOID
+
+    root = x509.load_pem_x509_certificate(authority["root_cert"].encode())
+    root_key = serialization.load_pem_private_key(authority["root_pri_key"].encode(), None)
+    key = rsa.generate_private_key(65537, 2048)
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(root.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + datetime.timedelta(days=days[0]))
+        .not_valid_after(now + datetime.timedelta(days=days[1]))
+        .sign(root_key, hashes.SHA256())
+    )
+    (folder / "client.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (folder / "client.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+def test_a_job_with_code_or_other_components_does_not_run(deployment, tmp_path):
+    touch = f"from pathlib import Path\nPath({str(tmp_path / 'touched')!r}).touch()\n"
+    operator = Operator(deployment.kit)
+    try:
+        for name, path, arguments in (
+            ("code", "evil.Evil", {}),
+            ("component", "subprocess.Popen", {"args": ["touch", str(tmp_path / "touched")]}),
+        ):
+            job = write_job(tmp_path / name, "/nowhere", ["South"])
+            config = job / "app_silo" / "config" / "config_fed_client.json"
+            content = json.loads(config.read_text())
+            content["components"][0] |= {"path": path, "args": arguments}
+            config.write_text(json.dumps(content))
+            if name == "code":
+                (job / "app_silo" / "custom").mkdir()
+                evil = job / "app_silo" / "custom" / "evil.py"
+                evil.write_text(f"{touch}class Evil:\n    pass\n")
+            assert outcome(operator, job, deployment) not in ("running", "completed")
+            assert not (tmp_path / "touched").exists()
+    finally:
+        operator.close()
+    told = "\n".join(deployment.lines["South"] + deployment.lines[""])
+    assert "byoc" in told.lower()
+    assert "subprocess.Popen" in told
+
+
+def outcome(operator, job, deployment):
+    """Return what became of a job."""
+    try:
+        number = operator.submit(job)
+    except DeclinedError:
+        return "declined"
+
+    def over():
+        return operator.status().jobs.get(number) not in ("waiting", "running", None)
+
+    deployment.wait_until(over)
+    return operator.status().jobs[number]

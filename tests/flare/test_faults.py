@@ -1,0 +1,186 @@
+"""A real deployment in trouble: silos and servers that are killed, slow, or not who they say."""
+
+import json
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare", reason="the extra flare is not installed")
+
+import psutil
+from typer.testing import CliRunner
+
+from fedegoists.cli import app
+from fedegoists.consortium import Consortium
+from fedegoists.consortium.settings import read_settings
+from fedegoists.deploy.engine import FlareEngine, run_deployed
+from fedegoists.deploy.processes import KitProcess
+from fedegoists.federation import Failure
+from fedegoists.federation.flare.messages import unpack_replies
+from fedegoists.federation.flare.session import Operator
+from tests.flare.test_deployed import assert_same_table
+
+pytestmark = pytest.mark.slow
+
+
+def family(process: KitProcess):
+    parent = psutil.Process(process.pid)
+    return [*parent.children(recursive=True), parent]
+
+
+def jobs(process: KitProcess):
+    """Return a kit's processes for jobs."""
+    return [
+        p for p in family(process) if p.pid != process.pid and "_process" in " ".join(p.cmdline())
+    ]
+
+
+def kill(process: KitProcess):
+    for one in family(process):
+        one.kill()
+
+
+def start(federation):
+    vector = federation.schema.drawn(0)
+    return {name: {"parameters": vector, "split": "test"} for name in federation.participants}
+
+
+def test_silos_that_are_slow_or_killed_are_left_out_and_come_back(deployment):
+    told = []
+    engine = FlareEngine(deployment.settings, deployment.kit, tell=told.append)
+    try:
+        federation = engine.federation("mlp")
+        payloads = start(federation)
+        before = federation.call("evaluate", payloads)
+        assert not any(isinstance(reply, Failure) for reply in before.values())
+
+        # A round closes after its deadline, whoever is still at work.
+        slow = jobs(deployment.processes["South"])
+        for one in slow:
+            one.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        replies = federation.call("evaluate", payloads, timeout=3.0)
+        assert time.monotonic() - began < 20
+        for one in slow:
+            one.send_signal(signal.SIGCONT)
+        assert replies["South"] == Failure("South", "timeout", replies["South"].detail)
+        assert replies["East"] == before["East"]
+        assert federation.call("evaluate", payloads, timeout=30.0) == before
+
+        # A silo that is killed is named and left out, and rejoins by itself.
+        kill(deployment.processes["East"])
+        replies = federation.call("evaluate", payloads, timeout=60.0)
+        assert isinstance(replies["East"], Failure)
+        assert replies["East"].reason == "error"
+        assert replies["South"] == before["South"]
+        assert any("East is away" in text for text in told)
+        began = time.monotonic()
+        while isinstance(replies["East"], Failure):
+            assert time.monotonic() - began < 90, told
+            time.sleep(0.5)
+            replies = federation.call("evaluate", payloads, timeout=60.0)
+        assert replies == before
+        assert any("East is back" in text for text in told)
+    finally:
+        engine.close()
+
+
+def test_a_run_goes_on_after_its_server_was_killed(deployment):
+    """Also with layers that silos keep to themselves: they go back to the checkpoint as well."""
+    changes = [
+        'training.methods=["fedavg", "fedegoists"]',
+        'training.personal=["output."]',
+        "training.steps=100",
+        "training.seeds=1",
+    ]
+    settings = read_settings(deployment.file, [*changes, 'output.folder="over-flare"'])
+    told, old = [], []
+
+    def progress(stage, what, done, total, remark):
+        if stage == "training" and what == "fedegoists" and done == 4 and not old:
+            operator = Operator(deployment.kit)
+            old.extend(job for job, state in operator.status().jobs.items() if state == "running")
+            operator.close()
+            kill(deployment.processes[""])
+
+    run = run_deployed(settings, deployment.kit, "killed", progress=progress, tell=told.append)
+    assert any("going on from the last checkpoint" in text for text in told)
+    assert json.loads((run.folder / "run.json").read_text())["state"] == "finished"
+    settings = read_settings(deployment.file, [*changes, 'output.folder="simulated"'])
+    simulated = Consortium(settings).run("not-killed")
+    assert not run.outcomes["fedegoists"].failures
+    for name in ("metrics.csv", "gains.csv", "benefit.csv"):
+        if simulated.gains or name != "gains.csv":
+            assert_same_table(run.folder / name, simulated.folder / name)
+    # The job that died with the server is not shown as running.
+    operator = Operator(deployment.kit)
+    jobs_now = operator.status().jobs
+    operator.close()
+    assert old
+    assert all(jobs_now[job] not in ("running", "waiting") for job in old)
+
+
+def test_nobody_can_take_anothers_name(deployment, tmp_path):
+    """A silo with a certificate of its own that claims to be another is turned away."""
+    thief = tmp_path / "thief"
+    shutil.copytree(deployment.silo("South"), thief)
+    config = thief / "startup" / "fed_client.json"
+    config.write_text(config.read_text().replace('"South"', '"East"'))
+    heard = []
+    process = KitProcess("silo", thief, tell=heard.append)
+    threading.Thread(target=process.run, daemon=True).start()
+    turned_away = "authenticated as 'South' but claimed endpoint 'East'"
+    try:
+        deployment.wait_until(lambda: any(turned_away in text for text in deployment.lines[""]))
+        assert not any("Successfully registered" in text for text in heard)
+    finally:
+        process.stop()
+
+
+def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
+    """South is started as a curious one: it asks the others of the job for what they know."""
+    deployment.processes["South"].stop()
+    monkeypatch.setenv("CURIOUS_HEARS", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "curious"))
+    deployment.start("South")
+    deployment.wait_until(lambda: deployment.processes["South"].pid is not None)
+    monkeypatch.undo()
+    operator, now = Operator(deployment.kit), time.time()
+    deployment.wait_until(lambda: operator.status().silos.get("South", 0.0) > now)
+    operator.close()
+    engine = FlareEngine(deployment.settings, deployment.kit)
+    try:
+        federation = engine.federation("mlp")
+        replies = federation.call("evaluate", start(federation), timeout=60.0)
+        assert not any(isinstance(reply, Failure) for reply in replies.values())
+    finally:
+        engine.close()
+    answers = {path.name: unpack_replies(path.read_bytes()) for path in tmp_path.iterdir()}
+    assert set(answers) == {"North-Bank", "East"}
+    for replies, about, refused in answers.values():
+        assert replies == {}
+        assert about is None
+        assert refused == "only the coordinator may ask"
+    log = (deployment.silo("East") / "silo.log").read_text()
+    assert "refused about from South: only the coordinator may ask" in log
+
+
+def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deployment):
+    kit = str(deployment.kit)
+    operator = Operator(deployment.kit)
+    try:
+        assert operator.wait_for_silos(["South", "East", "North-Bank"], 60.0) == []
+        result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
+        assert result.exit_code == 0
+        assert result.output.count("connected") == 3
+        result = CliRunner().invoke(app, ["deploy", "expel", "South", "--kit", kit])
+        assert result.exit_code == 0, result.output
+        assert operator.wait_for_silos(["South"], 8.0) == ["South"]  # it does not come back
+        result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
+        assert "away" in result.output
+    finally:
+        operator.close()

@@ -1,0 +1,218 @@
+"""A silo's limits, and what it does to everything that leaves."""
+
+import datetime
+import json
+
+import pytest
+import torch
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Failure, LocalTerms, SimulatedFederation, TrainSettings
+from fedegoists.federation.flare.messages import Request, pack_request, unpack_replies
+from fedegoists.federation.flare.silo import SiloService
+from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
+from fedegoists.federation.flare.wire import schema_digest
+from fedegoists.learning.datasets import load_own
+from fedegoists.learning.models import build_model
+from fedegoists.learning.parameters import ParameterSchema
+from tests.flare.loopback import write_tables
+
+NAMES = ("North Bank", "South", "East")
+MODEL = build_model("mlp", 0, features=3, outputs=1)
+SCHEMA = ParameterSchema.of(MODEL)
+START = SCHEMA.flatten(dict(MODEL.named_parameters()))
+SETTINGS = TrainSettings(steps=5, batch_size=16, learning_rate=0.1)
+
+
+def kit(folder, more=""):
+    write_tables(folder, NAMES)
+    (folder / "silo.toml").write_text(
+        'participant = "South"\n[data]\nfile = "South.csv"\nschema = "schema.toml"\nposition = 2\n'
+        + more
+    )
+    return folder
+
+
+def asked(service, operation, payload, caller="server", **changes):
+    request = Request(
+        operation=operation, run="r", model="mlp", schema_is=schema_digest(SCHEMA), trials=2
+    ).model_copy(update=changes)
+    return unpack_replies(service.answer(caller, pack_request(request, {"1": payload})))
+
+
+TRAIN = {"parameters": START, "settings": SETTINGS, "seed": "0/0"}
+GRADIENT = {"parameters": START[None], "batch_size": 8, "seed": 1, "step": 0}
+
+
+def test_a_silo_alone_has_the_rows_it_has_among_all(tmp_path):
+    alone = load_silo(read_silo_settings(kit(tmp_path) / "silo.toml"))
+    everybody = load_own(
+        {name: tmp_path / f"{name}.csv" for name in sorted(NAMES)}, tmp_path / "schema.toml"
+    )
+    for split in ("train", "validation", "test"):
+        one, other = alone.part("South", split), everybody.part("South", split)
+        assert (one.inputs[0] == other.inputs[0]).all()
+        assert (one.targets == other.targets).all()
+
+
+def test_a_silo_answers_as_the_simulation_does(tmp_path):
+    service = SiloService(kit(tmp_path))
+    data = load_silo(read_silo_settings(tmp_path / "silo.toml"))
+    simulated = SimulatedFederation({"1": data}, build_model("mlp", 0, features=3, outputs=1))
+    for operation, payload in (
+        ("train", TRAIN),
+        ("train", {**TRAIN, "terms": LocalTerms(anchor=START, pull=0.1)}),
+        ("loss_and_gradient", GRADIENT),
+        ("evaluate", {"parameters": START, "split": "test"}),
+        ("describe", {"direction": True}),
+    ):
+        reply = asked(service, operation, payload)[0]["1"]
+        expected = simulated.call(operation, {"1/South": payload})["1/South"]
+        assert reply.keys() == expected.keys()
+        for key, value in expected.items():
+            if isinstance(value, torch.Tensor):
+                torch.testing.assert_close(reply[key], value)
+            else:
+                assert reply[key] == pytest.approx(value)
+
+
+def test_only_the_coordinator_may_ask(tmp_path):
+    service = SiloService(kit(tmp_path))
+    replies, _, refused = asked(service, "train", TRAIN, caller="East")
+    assert replies == {}
+    assert refused == "only the coordinator may ask"
+    assert "refused train from East" in (tmp_path / "silo.log").read_text()
+
+
+def test_operations_outside_the_limits_are_refused_and_logged(tmp_path):
+    service = SiloService(kit(tmp_path, '[limits]\noperations = ["evaluate"]\nmodels = ["mlp"]\n'))
+    assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
+    for operation, payload in (("train", TRAIN), ("loss_and_gradient", GRADIENT), ("describe", {})):
+        replies, _, refused = asked(service, operation, payload)
+        assert replies == {}
+        assert refused == f"{operation} is not among the operations allowed here"
+    told = asked(service, "evaluate", {"parameters": START, "split": "test"}, model="cifar10-cnn")
+    assert "not among those allowed" in told[2]
+    assert (tmp_path / "silo.log").read_text().count("WARNING refused") == 4
+
+
+def test_rounds_a_day_are_counted_over_restarts(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 3\n"))
+    for _ in range(2):
+        assert asked(service, "train", TRAIN)[2] is None
+    service = SiloService(tmp_path)
+    assert asked(service, "loss_and_gradient", GRADIENT)[2] is None
+    assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
+    assert "as many as allowed" in asked(service, "train", TRAIN)[2]
+    yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
+    counted = {"day": yesterday.isoformat(), "count": 3}
+    (tmp_path / "state" / "rounds.json").write_text(json.dumps(counted))
+    assert asked(service, "train", TRAIN)[2] is None
+
+
+def test_a_model_that_leaves_has_not_moved_further_than_allowed(tmp_path):
+    free = asked(SiloService(kit(tmp_path / "a")), "train", TRAIN)[0]["1"]["parameters"]
+    bound = asked(
+        SiloService(kit(tmp_path / "b", "[privacy]\nupdate_clip = 0.01\n")), "train", TRAIN
+    )[0]["1"]["parameters"]
+    assert (free - START).norm() > 0.02
+    assert (bound - START).norm() == pytest.approx(0.01, rel=1e-3)
+    torch.testing.assert_close(
+        (bound - START) / 0.01, (free - START) / (free - START).norm(), rtol=0.01, atol=1e-3
+    )
+
+
+def test_noise_is_as_strong_as_said_and_never_the_same(tmp_path):
+    more = "[privacy]\nupdate_clip = 0.5\nupdate_noise = 0.2\n"
+    more += "gradient_clip = 1.0\ngradient_noise = 4.0\n"
+    service = SiloService(kit(tmp_path, more))
+    one, other = (asked(service, "train", TRAIN)[0]["1"]["parameters"] for _ in range(2))
+    assert (one - other).std() == pytest.approx(0.2 * 0.5 * 2**0.5, rel=0.15)
+    one, other = (asked(service, "loss_and_gradient", GRADIENT)[0]["1"] for _ in range(2))
+    assert one["loss"] == [0.0]  # hidden with the clipping
+    spread = (one["gradient"] - other["gradient"]).std()
+    assert spread == pytest.approx(4.0 / 8 * 2**0.5, rel=0.15)
+
+
+def test_the_coordinator_can_ask_for_stricter_clipping_but_not_for_less(tmp_path):
+    service = SiloService(kit(tmp_path, "[privacy]\ngradient_clip = 0.1\n"))
+    for clip, most in ((None, 0.1), (5.0, 0.1), (0.01, 0.01)):
+        payload = GRADIENT if clip is None else {**GRADIENT, "clip": clip}
+        assert (
+            asked(service, "loss_and_gradient", payload)[0]["1"]["gradient"].norm() <= most + 1e-6
+        )
+
+
+def test_personal_layers_stay_and_survive_a_restart(tmp_path):
+    mask = SCHEMA.mask(["output."])
+    payload = {**TRAIN, "personal": ("output.",), "slot": "fedavg"}
+    service = SiloService(kit(tmp_path, "[privacy]\nupdate_clip = 9.0\n"))
+    first = asked(service, "train", payload)[0]["1"]["parameters"]
+    assert (first[mask] == 0).all()
+    assert (first[~mask] != 0).any()
+    score = {"parameters": START, "split": "test", "personal": ("output.",), "slot": "fedavg"}
+    loss = asked(service, "evaluate", score)[0]["1"]["loss"]
+    assert (
+        loss != asked(service, "evaluate", {"parameters": START, "split": "test"})[0]["1"]["loss"]
+    )
+    service = SiloService(tmp_path)
+    assert asked(service, "evaluate", score)[0]["1"]["loss"] == loss
+
+
+def test_a_silo_goes_back_to_a_checkpoint(tmp_path):
+    payload = {**TRAIN, "personal": ("output.",), "slot": "fedavg"}
+    score = {"parameters": START, "split": "test", "personal": ("output.",), "slot": "fedavg"}
+    service = SiloService(kit(tmp_path))
+
+    def loss():
+        return asked(service, "evaluate", score)[0]["1"]["loss"]
+
+    def checkpoint(operation, number):
+        return asked(service, operation, {}, owner="fedavg", checkpoint=number)[2]
+
+    asked(service, "train", payload)
+    before = loss()
+    assert checkpoint("remember", 1) is None
+    asked(service, "train", payload)
+    assert loss() != before
+    service = SiloService(tmp_path)
+    assert checkpoint("recall", 1) is None
+    assert loss() == before
+    assert "nothing was kept" in checkpoint("recall", 2)
+    assert "no method is called" in asked(service, "remember", {}, owner="../../x")[2]
+
+
+def test_other_parameters_and_half_requests_are_refused(tmp_path):
+    service = SiloService(kit(tmp_path))
+    assert "other parameters" in asked(service, "train", TRAIN, schema_is="0" * 32)[2]
+    assert "without settings" in asked(service, "train", {"parameters": START})[2]
+    assert "none is 1" in asked(service, "train", TRAIN, trials=1)[2]
+    assert "unknown model" in asked(service, "train", TRAIN, model="../x")[2]
+    short = asked(service, "train", {**TRAIN, "parameters": START[:-1]})[0]["1"]
+    assert isinstance(short, Failure)
+    assert service.answer("server", b"junk")
+    assert "refused a message from server" in (tmp_path / "silo.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("participant = 'x'\n", "data: Field required"),
+        ("participant = 'x'\n[data]\n", "either file"),
+        ("participant = 'x'\n[data]\nfile = 'a.csv'\n", "needs the schema.toml"),
+        ("participant = 'x'\n[data]\nsource = 'y'\nmore = 1\n", "data.more"),
+        (
+            "participant = 'x'\n[data]\nsource = 'y'\n[privacy]\nupdate_noise = 1\n",
+            "measured by update_clip",
+        ),
+        (
+            "participant = 'x'\n[data]\nsource = 'y'\n[limits]\noperations = ['shell']\n",
+            "limits.operations.0",
+        ),
+        ("participant = ", "not a TOML file"),
+    ],
+)
+def test_a_wrong_silo_toml_says_what_is_wrong(tmp_path, text, message):
+    (tmp_path / "silo.toml").write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        read_silo_settings(tmp_path / "silo.toml")
