@@ -142,7 +142,7 @@ class _Failed(Strict):
 
 class _Answer(Strict):
     loss: float | list[float] | None = None
-    score: float | None = None
+    score: float | list[float] | None = None
     samples: Count | dict[Split, Count] | None = None
     sample_passes: Count | None = None
     labels: Annotated[list[Count], Field(max_length=100_000)] | None = None
