@@ -19,7 +19,7 @@ $(VENV)/stamp-core: pyproject.toml constraints.txt
 $(VENV)/stamp-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing fedegoists and its development tools into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy,coordinator,postgresql]'
 	@touch $@
 
 demo: $(VENV)/stamp-core ## Form the coalitions of ten example banks and prove them
