@@ -37,7 +37,6 @@ from fedegoists.coalitions.certificate import CheckedClaim
 from fedegoists.coalitions.core import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import draw, render
 from fedegoists.coalitions.tables import coalitions_csv, read_coalitions, usage_csv
-from fedegoists.commitments import read_disclosure
 from fedegoists.errors import CertificateError, SettingsError
 from fedegoists.files import read_text, write_all
 from fedegoists.graphs import read_graphs
@@ -196,6 +195,8 @@ def verify_command(
         else:
             show_verification(verification)
         raise typer.Exit(0 if verification.ok else 1)
+
+    from fedegoists.commitments import read_disclosure  # loads pydantic
 
     disclosed = read_disclosure(file)
     if disclosed is not None:
