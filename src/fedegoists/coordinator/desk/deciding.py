@@ -47,6 +47,7 @@ __all__ = [
     "commitment_for",
     "formation_of",
     "formation_record",
+    "graph_of",
     "latest_benefit",
     "latest_formation",
     "quick_what_if",
@@ -109,6 +110,11 @@ def latest_benefit(session: Session, consortium: ConsortiumRecord) -> BenefitEst
     )
 
 
+def graph_of(estimate: BenefitEstimate) -> BenefitGraph:
+    """Return a benefit graph as it was recorded."""
+    return _graph(estimate.digest, estimate.graph)
+
+
 def benefit_among(estimate: BenefitEstimate, participants: Sequence[str]) -> BenefitGraph:
     """Return the graph among some participants, in their order.
 
@@ -117,7 +123,7 @@ def benefit_among(estimate: BenefitEstimate, participants: Sequence[str]) -> Ben
     ConflictError
         If the graph does not know one of them.
     """
-    graph = _graph(estimate.digest, estimate.graph)
+    graph = graph_of(estimate)
     missing = [name for name in participants if name not in graph.participants]
     if missing:
         raise ConflictError(
