@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 
 from fedegoists.coordinator.service.state import Service
 
@@ -33,6 +34,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
+TOO_LARGE = "the request is too large"
 TWO_YEARS = 63_072_000
 MAX_BUCKETS = 10_000
 
@@ -117,11 +119,7 @@ class Guard:
             await refusal(scope, receive, answer)
             return
         body = _Body(receive, self.service.limits.body_bytes)
-        try:
-            await self.app(scope, body.receive, answer)
-        except _TooLargeError:
-            metrics.refused.labels("413").inc()
-            await _said(413, "the request is too large")(scope, receive, answer)
+        await self.app(scope, body.receive, answer)
 
     def _refusal(self, headers: Headers, address: str) -> JSONResponse | None:
         if self.failures.left(address) < 1:
@@ -135,7 +133,7 @@ class Guard:
             return _said(429, "too many requests; wait a moment", {"Retry-After": "10"})
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self.service.limits.body_bytes:
-            return _said(413, "the request is too large")
+            return _said(413, TOO_LARGE)
         return None
 
     @staticmethod
@@ -147,12 +145,8 @@ class Guard:
             headers.setdefault("Strict-Transport-Security", f"max-age={TWO_YEARS}")
 
 
-class _TooLargeError(Exception):
-    """More came than was allowed, whatever its length was said to be."""
-
-
 class _Body:
-    """Counts what comes in."""
+    """Counts what comes in, whatever its length was said to be."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive, self._left = receive, most
@@ -162,7 +156,7 @@ class _Body:
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
             if self._left < 0:
-                raise _TooLargeError
+                raise HTTPException(413, TOO_LARGE)
         return message
 
 

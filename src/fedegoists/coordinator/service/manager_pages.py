@@ -20,6 +20,7 @@ from fedegoists.coordinator.service.schemas import FormationView, RunView
 from fedegoists.coordinator.service.state import Service, service_of
 from fedegoists.coordinator.store.tables import ConsortiumRecord
 from fedegoists.coordinator.store.times import as_moment
+from fedegoists.errors import FedEgoistsError, GraphError
 from fedegoists.graphs import BenefitGraph
 
 __all__ = ["router"]
@@ -196,7 +197,10 @@ def upload_benefit(request: Request, consortium_id: int, csrf: Field, file: Uplo
             found = consortia.consortium_with(session, consortium_id)
             members = consortia.members_of(session, found)
             names = [member.name for member in members if member.state != "expelled"]
-            graph = BenefitGraph.from_csv(path, names)
+            try:
+                graph = BenefitGraph.from_csv(path, names)
+            except FedEgoistsError as error:
+                raise GraphError(str(error).replace(str(path), "the file")) from None
             deciding.record_benefit(service.store, session, asker.actor, found, graph, "uploaded")
     return see_other(f"/consortia/{consortium_id}#coalitions")
 

@@ -1,0 +1,141 @@
+"""The service inside a test, and as a process of its own."""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+from fastapi.testclient import TestClient
+
+from fedegoists.coordinator.desk.access import first_manager
+from fedegoists.coordinator.service.app import create_app
+from fedegoists.coordinator.service.state import Limits, Service
+from fedegoists.coordinator.store import Store
+
+__all__ = ["Process", "bearer", "inside", "invite_and_join", "running"]
+
+MANY = Limits(requests_per_minute=1_000_000, failures_per_minute=1_000_000)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@contextmanager
+def inside(store: Store, data: Path, limits: Limits = MANY) -> Iterator[tuple[TestClient, str]]:
+    """The application over a store, without its run queue; yields a client, the manager's token."""
+    app = create_app(Service.over(store, data, limits))
+    client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
+    invitation = first_manager(store)
+    assert invitation is not None
+    accepted = client.post("/api/invitations/accept", json={"invitation": invitation})
+    yield client, accepted.json()["token"]
+    client.close()
+
+
+def invite_and_join(client, manager: str, consortium: int, names) -> dict[str, str]:
+    """Invite members and have them join; returns their tokens."""
+    tokens = {}
+    for name in names:
+        invited = client.post(
+            f"/api/consortia/{consortium}/members", json={"name": name}, headers=bearer(manager)
+        )
+        assert invited.status_code == 201, invited.text
+        accepted = client.post(
+            "/api/invitations/accept", json={"invitation": invited.json()["invitation"]}
+        )
+        tokens[name] = accepted.json()["token"]
+    return tokens
+
+
+class Process:
+    """A coordinator that was started with `fedegoists serve`."""
+
+    def __init__(self, data: Path, *options: str, scheme: str = "http", log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        self.log = log
+        program = Path(sys.executable).with_name("fedegoists")
+        command = [program, "serve", "--data", data, "--port", str(self.port), *options]
+        self._errors = log.open("ab")
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"},
+        )
+        self.said = ""
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait until it answers; what it said first is kept."""
+        assert self.process.stdout is not None
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            if select.select([self.process.stdout], [], [], 0)[0]:
+                self.said += self.process.stdout.readline()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                time.sleep(0.05)
+                continue
+            while select.select([self.process.stdout], [], [], 0.2)[0]:
+                line = self.process.stdout.readline()
+                if not line:
+                    break
+                self.said += line
+            return
+        raise AssertionError(f"the coordinator does not answer: {self.said}{self.log.read_text()}")
+
+    @property
+    def invitation(self) -> str:
+        found = re.search(r"fe-invitation-\S+", self.said)
+        assert found, self.said
+        return found[0]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._errors.close()
+        return self.process.returncode
+
+
+@contextmanager
+def running(data: Path, *options: str, scheme: str = "http", log: Path) -> Iterator[Process]:
+    process = Process(data, *options, scheme=scheme, log=log)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def manager_token(process: Process, **more) -> str:
+    """Accept the manager's one-time login."""
+    answer = httpx.post(
+        f"{process.url}/api/invitations/accept",
+        json={"invitation": process.invitation},
+        **more,
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()["token"]
