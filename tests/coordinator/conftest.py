@@ -10,7 +10,10 @@ pytest.importorskip("sqlalchemy", reason="the extra coordinator is not installed
 pytest.importorskip("fastapi", reason="the extra coordinator is not installed")
 
 from fedegoists.coordinator.store import Store
+from tests.cli.conftest import run
 from tests.coordinator.databases import database_url, postgres_server
+
+__all__ = ["run"]
 
 
 class HandClock:

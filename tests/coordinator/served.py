@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -67,36 +66,36 @@ class Process:
         self.log = log
         program = Path(sys.executable).with_name("fedegoists")
         command = [program, "serve", "--data", data, "--port", str(self.port), *options]
-        self._errors = log.open("ab")
-        self.process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"},
-        )
-        self.said = ""
-        self._wait()
+        self._output = log.with_name(f"{log.name}-{self.port}")
+        with log.open("ab") as errors, self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"},
+            )
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
 
     def _wait(self) -> None:
-        """Wait until it answers; what it said first is kept."""
-        assert self.process.stdout is not None
+        """Wait until it answers."""
         end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
-            if select.select([self.process.stdout], [], [], 0)[0]:
-                self.said += self.process.stdout.readline()
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
             except OSError:
                 time.sleep(0.05)
-                continue
-            while select.select([self.process.stdout], [], [], 0.2)[0]:
-                line = self.process.stdout.readline()
-                if not line:
-                    break
-                self.said += line
-            return
+            else:
+                return
         raise AssertionError(f"the coordinator does not answer: {self.said}{self.log.read_text()}")
+
+    @property
+    def said(self) -> str:
+        """What it printed, apart from its log."""
+        return self._output.read_text()
 
     @property
     def invitation(self) -> str:
@@ -115,9 +114,6 @@ class Process:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
                 self.kill()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._errors.close()
         return self.process.returncode
 
 

@@ -126,15 +126,24 @@ def _indexed(names: Any, links: Any) -> list[list[Any]]:
 
 
 @router.post("/consortia/{consortium_id}/invite")
-def invite(request: Request, consortium_id: int, csrf: Field, name: Field) -> Response:
-    """Invite a member; the invitation is shown once."""
+def invite(
+    request: Request,
+    consortium_id: int,
+    csrf: Field,
+    name: Field,
+    again: Annotated[str, Form(max_length=5)] = "",
+) -> Response:
+    """Invite a member, or invite it again; the invitation is shown once.
+
+    Only when `again` says so does the token of a member end: whoever loads the answer anew sends
+    the form again.
+    """
     asker = signed_in(request, csrf, role="manager")
     service = service_of(request)
     with service.store.write() as session:
         found = consortia.consortium_with(session, consortium_id)
-        names = {member.name for member in consortia.members_of(session, found)}
         name = name.strip()
-        if name in names:
+        if again:
             secret = consortia.invite_again(service.store, session, asker.actor, found, name)
         else:
             _, secret = consortia.invite(service.store, session, asker.actor, found, name)
@@ -242,7 +251,7 @@ def start_run(
                 "source": source,
                 "methods": [part.strip() for part in methods.split(",") if part.strip()],
                 "seeds": seeds,
-                "steps": steps.strip() or None,
+                "benefit_steps" if kind == "benefit" else "steps": steps.strip() or None,
                 "threshold": threshold.strip() or None,
             }
         )

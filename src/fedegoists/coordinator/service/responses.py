@@ -7,7 +7,7 @@ __all__ = ["REPORT_HEADERS", "attachment"]
 REPORT_HEADERS = {
     # A report carries its own style and needs nothing else; whatever is in it, no script runs.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "frame-ancestors 'none'; sandbox",
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
 }
 
 

@@ -126,6 +126,10 @@
     cy.one("render", () => {
       bench.dataset.ready = String(Math.round(performance.now() - began));
     });
+    new ResizeObserver(() => {
+      cy.resize();
+      cy.fit(undefined, 24);
+    }).observe(element("picture"));
     if (number) reach();
   }
 
