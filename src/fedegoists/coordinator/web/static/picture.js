@@ -58,10 +58,9 @@
   }
 
   function elements() {
-    const many = data.participants.length > 30;
+    const many = isLarge();
     const where = places(coalitions);
     const at = home();
-    const heaviest = Math.max(1e-12, ...data.benefit.map((edge) => edge[2]));
     const list = coalitions.map((group, k) => ({
       data: { id: `c${k}`, colour: COLOURS[k % COLOURS.length] },
       classes: group.length > 1 ? "coalition" : "coalition single",
@@ -76,21 +75,65 @@
         grabbable: false,
       }),
     );
-    data.benefit.forEach(([a, b, weight], k) =>
-      list.push({
-        data: { id: `b${k}`, source: `m${a}`, target: `m${b}`, strength: weight / heaviest },
-        classes: `benefit ${at[a] === at[b] ? "used" : "unused"} ${many ? "plain" : "arrow"}`,
-        selectable: false,
-      }),
-    );
+    if (!many) {
+      data.benefit.forEach(([a, b, weight], k) =>
+        list.push({
+          data: { id: `b${k}`, source: `m${a}`, target: `m${b}`, strength: weight / data.heaviest },
+          classes: `benefit ${at[a] === at[b] ? "used" : "unused"}`,
+          selectable: false,
+        }),
+      );
+    }
     data.competition.forEach(([a, b]) => list.push(rival(a, b)));
     return list;
   }
 
   const rival = (a, b, more = "") => ({
     data: { id: `r${key(a, b)}`, source: `m${a}`, target: `m${b}` },
-    classes: `rival ${more}`,
+    classes: `rival ${isLarge() ? "faint" : ""} ${more}`,
   });
+
+  // Thousands of benefits are plain lines behind the graph: as parts of it they would take seconds.
+  const isLarge = () => data.participants.length > 30;
+  function paintLines() {
+    const canvas = element("lines");
+    const ratio = window.devicePixelRatio || 1;
+    canvas.width = canvas.clientWidth * ratio;
+    canvas.height = canvas.clientHeight * ratio;
+    const pen = canvas.getContext("2d");
+    const { x, y } = cy.pan();
+    const zoom = cy.zoom();
+    pen.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * x, ratio * y);
+    const at = home();
+    const spots = data.participants.map((name, p) => cy.$id(`m${p}`).position());
+    const WIDTHS = 4; // lines of about the same weight are drawn in one stroke
+    for (const used of [false, true]) {
+      if (!element(used ? "show-used" : "show-unused").checked) continue;
+      pen.strokeStyle = style(used ? "--accent" : "--quiet");
+      pen.globalAlpha = used ? 0.5 : 0.1;
+      for (let level = 0; level < WIDTHS; level++) {
+        pen.lineWidth = 0.5 + 0.7 * level;
+        pen.beginPath();
+        for (const [a, b, weight] of data.benefit) {
+          const share = weight / data.heaviest;
+          if (Math.min(WIDTHS - 1, Math.floor(share * WIDTHS)) !== level) continue;
+          if ((at[a] === at[b]) !== used) continue;
+          pen.moveTo(spots[a].x, spots[a].y);
+          pen.lineTo(spots[b].x, spots[b].y);
+        }
+        pen.stroke();
+      }
+    }
+  }
+  let painting = false;
+  function paintSoon() {
+    if (painting || !isLarge()) return;
+    painting = true;
+    requestAnimationFrame(() => {
+      painting = false;
+      paintLines();
+    });
+  }
 
   function draw() {
     const text = style("--text");
@@ -100,20 +143,17 @@
       layout: { name: "preset", fit: true, padding: 24 },
       minZoom: 0.1,
       maxZoom: 3,
-      hideEdgesOnViewport: data.benefit.length > 1000,
-      textureOnViewport: data.benefit.length > 1000,
       boxSelectionEnabled: false,
       style: [
         { selector: ".coalition", style: { shape: "round-rectangle", "background-color": "data(colour)", "background-opacity": 0.13, "border-color": "data(colour)", "border-width": 1.5, padding: 16, events: "no" } },
         { selector: ".single", style: { "background-opacity": 0, "border-width": 0 } },
         { selector: ".member", style: { label: "data(label)", "background-color": "data(colour)", width: 30, height: 30, color: text, "font-size": 15, "text-valign": "bottom", "text-margin-y": 3, "text-outline-color": style("--panel"), "text-outline-width": 2 } },
         { selector: ".small", style: { width: 22, height: 22, "font-size": 12, "min-zoomed-font-size": 7 } },
-        { selector: ".benefit", style: { width: "mapData(strength, 0, 1, 0.6, 4)", "overlay-opacity": 0, events: "no" } },
-        { selector: ".plain", style: { "curve-style": "haystack", "haystack-radius": 0 } },
-        { selector: ".arrow", style: { "curve-style": "bezier", "target-arrow-shape": "triangle", "arrow-scale": 0.8 } },
+        { selector: ".benefit", style: { width: "mapData(strength, 0, 1, 0.6, 4)", "overlay-opacity": 0, events: "no", "curve-style": "bezier", "target-arrow-shape": "triangle", "arrow-scale": 0.8 } },
         { selector: ".used", style: { "line-color": style("--accent"), "target-arrow-color": style("--accent"), opacity: 0.55 } },
         { selector: ".unused", style: { "line-color": style("--quiet"), "target-arrow-color": style("--quiet"), opacity: 0.22 } },
         { selector: ".rival", style: { "line-color": style("--worse"), "line-style": "dashed", width: 2.5, "curve-style": "straight", opacity: 0.85 } },
+        { selector: ".faint", style: { width: 1.2, opacity: 0.3 } },
         { selector: ".rival.tried", style: { width: 4, opacity: 1 } },
         { selector: ".ghost", style: { width: 1, height: 1, opacity: 0, events: "no" } },
         { selector: ".reaching", style: { "line-color": style("--worse"), width: 3, "curve-style": "straight", events: "no" } },
@@ -123,6 +163,8 @@
       ],
     });
     show();
+    if (isLarge()) paintLines();
+    cy.on("pan zoom resize position", paintSoon);
     cy.one("render", () => {
       bench.dataset.ready = String(Math.round(performance.now() - began));
     });
@@ -139,6 +181,7 @@
       cy.$(".unused").toggleClass("hidden", !element("show-unused").checked);
       cy.$(".rival").toggleClass("hidden", !element("show-rivals").checked);
     });
+    paintSoon();
   }
 
   // Drawing a line from one member to another, by mouse or finger.
@@ -291,6 +334,7 @@
       });
       groups.forEach((group, k) => cy.$id(`c${k}`).toggleClass("single", group.length === 1));
       cy.$(".coalition").forEach((node) => node.toggleClass("hidden", node.children().empty()));
+      if (isLarge()) return;
       data.benefit.forEach(([a, b], k) => {
         const edge = cy.$id(`b${k}`);
         const used = at[a] === at[b];
@@ -328,6 +372,7 @@
     .then((found) => {
       const place = new Map(found.participants.map((name, p) => [name, p]));
       data = found;
+      data.heaviest = found.benefit.reduce((most, edge) => Math.max(most, edge[2]), 1e-12);
       data.rivals = new Set(found.competition.map(([a, b]) => key(a, b)));
       data.coalitions = found.coalitions.map((group) => group.map((name) => place.get(name)));
       coalitions = data.coalitions;
