@@ -68,12 +68,16 @@ class Person:
         self.complaints = []
         self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("requestfailed", lambda r: self.complaints.append(f"failed {r.url}"))
+        self.page.on("requestfailed", self._miss)
 
     def _hear(self, message):
         refused = "409 (Conflict)" in message.text  # which the story itself brings about
         if message.type in ("error", "warning") and not refused:
             self.complaints.append(message.text)
+
+    def _miss(self, request):
+        if not request.url.endswith("/events"):  # which a page leaves when it is loaded anew
+            self.complaints.append(f"failed {request.url}")
 
     def signs_in(self, secret):
         self.page.goto("/login")

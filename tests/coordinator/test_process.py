@@ -128,6 +128,8 @@ def test_the_commands_check_back_up_and_restore(tmp_path, run):
     assert run("audit-log", "verify", "--data", str(tmp_path / "new"), "--head", "0f" * 32)[0] == 1
     code, out, _ = run("audit-log", "show", "--data", str(tmp_path / "new"))
     assert json.loads(out.splitlines()[-1])["action"] == "restored from backup"
+    code, _, err = run("audit-log", "verify", "--data", str(tmp_path / "nowhere"))
+    assert (code, "no coordinator keeps its data here" in err) == (2, True)
     code, out, _ = run("manager-login", "--data", str(tmp_path / "new"))
     assert out.startswith("fe-invitation-")
     code, _, err = run("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))

@@ -199,6 +199,20 @@ def test_pages_load_nothing_from_elsewhere(served):
         assert "onclick" not in page.text
 
 
+def test_numbers_and_forms_that_make_no_sense_are_refused_on_pages_too(served):
+    client, manager = served
+    csrf = signed_in(client, manager)
+    assert client.get(f"/consortia/{10**30}").status_code == 422
+    assert client.get("/consortia/7").status_code == 404
+    founded(client, manager)
+    run = {"csrf": csrf, "kind": "benefit", "source": "../secrets"}
+    refused = client.post("/consortia/1/runs", data=run)
+    assert refused.status_code == 409
+    assert "source" in refused.text
+    late = {"csrf": csrf, "action": "deadline", "deadline": "tomorrow"}
+    assert "not a date" in client.post("/consortia/1/reports", data=late).text
+
+
 def test_names_are_text_and_nothing_else(served):
     client, manager = served
     name = "<script>alert(1)</script>"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedegoists.cli.output import line, print_json
-from fedegoists.errors import MissingDependencyError
+from fedegoists.errors import FileError, MissingDependencyError
 
 if TYPE_CHECKING:
     from fedegoists.coordinator.store import Store
@@ -104,7 +104,7 @@ def restore_command(
     database: DatabaseOption = None,
 ) -> None:
     """Fill an empty folder or database with a backup, of either kind."""
-    with _opened(data, database) as store:
+    with _opened(data, database, new=True) as store:
         from fedegoists.coordinator.store.backup import restore
 
         check = restore(archive, store, data / "runs")
@@ -175,12 +175,14 @@ def _tell(problems: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _opened(data: Path, database: str | None) -> "Iterator[Store]":
+def _opened(data: Path, database: str | None, *, new: bool = False) -> "Iterator[Store]":
     """Give the store of a folder or database, and close it at the end."""
     try:
-        from fedegoists.coordinator.server import open_store
+        from fedegoists.coordinator.server import DATABASE, open_store
     except ImportError as error:
         raise _missing(error) from None
+    if not new and database is None and not (data / DATABASE).exists():
+        raise FileError(f"{data}: no coordinator keeps its data here; give its folder with --data")
     store = open_store(data, database)
     try:
         yield store

@@ -23,7 +23,7 @@ from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.database import sqlite_url
 from fedegoists.errors import FileError, SettingsError
 
-__all__ = ["ServerSettings", "open_store", "serve"]
+__all__ = ["DATABASE", "ServerSettings", "open_store", "serve"]
 
 DATABASE = "coordinator.db"
 SECONDS_TO_STOP = 5

@@ -87,6 +87,7 @@ class Guard:
         limits = service.limits
         self.known = Buckets(limits.requests_per_minute)
         self.unknown = Buckets(limits.requests_per_minute / 5)
+        self.addresses = Buckets(limits.requests_per_minute * 20)  # however many tokens it tries
         self.failures = Buckets(limits.failures_per_minute, most=limits.failures_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,7 +130,7 @@ class Guard:
             allowed = self.known.take(hashlib.sha256(secret.encode()).hexdigest())
         else:
             allowed = self.unknown.take(address)
-        if not allowed:
+        if not (allowed and self.addresses.take(address)):
             return _said(429, "too many requests; wait a moment", {"Retry-After": "10"})
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self.service.limits.body_bytes:

@@ -16,7 +16,7 @@ from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.service.identity import Asker
 from fedegoists.coordinator.service.manager_api import consortium_view, graphs_now
 from fedegoists.coordinator.service.rendering import page, see_other, signed_in
-from fedegoists.coordinator.service.schemas import FormationView, RunView
+from fedegoists.coordinator.service.schemas import FormationView, Number, RunView
 from fedegoists.coordinator.service.state import Service, service_of
 from fedegoists.coordinator.store.tables import ConsortiumRecord
 from fedegoists.coordinator.store.times import as_moment
@@ -51,7 +51,9 @@ def found_consortium(request: Request, csrf: Field, name: Field) -> Response:
     return see_other(f"/consortia/{found.id}")
 
 
-def _consortium_page(request: Request, asker: Asker, consortium_id: int, **more: Any) -> Response:
+def _consortium_page(
+    request: Request, asker: Asker, consortium_id: Number, **more: Any
+) -> Response:
     service = service_of(request)
     with service.store.read() as session:
         found = consortia.consortium_with(session, consortium_id)
@@ -77,22 +79,19 @@ def _consortium_page(request: Request, asker: Asker, consortium_id: int, **more:
 def _sources(service: Service) -> list[str]:
     """Return the folders with silos' data that are there to choose from."""
     silos = service.data / "silos"
-    return (
-        sorted(folder.name for folder in silos.iterdir() if folder.is_dir())
-        if (silos.is_dir())
-        else []
-    )
+    found = silos.iterdir() if silos.is_dir() else ()
+    return sorted(folder.name for folder in found if folder.is_dir())
 
 
 @router.get("/consortia/{consortium_id}")
-def consortium_page(request: Request, consortium_id: int) -> Response:
+def consortium_page(request: Request, consortium_id: Number) -> Response:
     """Show one consortium with its graphs, decisions and runs."""
     asker = signed_in(request, role="manager")
     return _consortium_page(request, asker, consortium_id)
 
 
 @router.get("/consortia/{consortium_id}/picture.json")
-def picture(request: Request, consortium_id: int) -> dict[str, Any]:
+def picture(request: Request, consortium_id: Number) -> dict[str, Any]:
     """Return what the picture shows: the latest decision, or the graphs before there is one."""
     signed_in(request, role="manager")
     service = service_of(request)
@@ -128,7 +127,7 @@ def _indexed(names: Any, links: Any) -> list[list[Any]]:
 @router.post("/consortia/{consortium_id}/invite")
 def invite(
     request: Request,
-    consortium_id: int,
+    consortium_id: Number,
     csrf: Field,
     name: Field,
     again: Annotated[str, Form(max_length=5)] = "",
@@ -151,7 +150,7 @@ def invite(
 
 
 @router.post("/consortia/{consortium_id}/expel")
-def expel(request: Request, consortium_id: int, csrf: Field, name: Field) -> Response:
+def expel(request: Request, consortium_id: Number, csrf: Field, name: Field) -> Response:
     """Expel a member."""
     asker = signed_in(request, csrf, role="manager")
     service = service_of(request)
@@ -164,7 +163,7 @@ def expel(request: Request, consortium_id: int, csrf: Field, name: Field) -> Res
 @router.post("/consortia/{consortium_id}/reports")
 def change_reports(
     request: Request,
-    consortium_id: int,
+    consortium_id: Number,
     csrf: Field,
     action: Annotated[str, Form(pattern="^(close|reopen|deadline)$")],
     deadline: Annotated[str, Form(max_length=40)] = "",
@@ -195,7 +194,9 @@ def _moment(text: str) -> str | None:
 
 
 @router.post("/consortia/{consortium_id}/benefit")
-def upload_benefit(request: Request, consortium_id: int, csrf: Field, file: UploadFile) -> Response:
+def upload_benefit(
+    request: Request, consortium_id: Number, csrf: Field, file: UploadFile
+) -> Response:
     """Record who benefits whom from a CSV with source,target,weight."""
     asker = signed_in(request, csrf, role="manager")
     service = service_of(request)
@@ -217,7 +218,7 @@ def upload_benefit(request: Request, consortium_id: int, csrf: Field, file: Uplo
 @router.post("/consortia/{consortium_id}/form")
 def form(
     request: Request,
-    consortium_id: int,
+    consortium_id: Number,
     csrf: Field,
     method: Annotated[str, Form(pattern="^(best|stable|published|cliques)$")] = "best",
     objective: Annotated[str, Form(pattern="^(welfare|fair|participation)$")] = "welfare",
@@ -233,7 +234,7 @@ def form(
 @router.post("/consortia/{consortium_id}/runs")
 def start_run(
     request: Request,
-    consortium_id: int,
+    consortium_id: Number,
     csrf: Field,
     kind: Annotated[str, Form(pattern="^(benefit|training)$")],
     source: Field,
@@ -266,7 +267,7 @@ def start_run(
 
 
 @router.post("/consortia/{consortium_id}/runs/{number}/cancel")
-def cancel_run(request: Request, consortium_id: int, number: int, csrf: Field) -> Response:
+def cancel_run(request: Request, consortium_id: Number, number: Number, csrf: Field) -> Response:
     """Have a run stop."""
     asker = signed_in(request, csrf, role="manager")
     service = service_of(request)

@@ -77,7 +77,7 @@ async def follow_run(
 ) -> StreamingResponse:
     """Follow a run: server-sent events, each a run as JSON, until it ends."""
     await run_in_threadpool(_run, service, consortium_id, number)  # an unknown one is an error
-    if service.metrics.streams._value.get() >= service.limits.streams:
+    if service.streams >= service.limits.streams:
         raise HTTPException(503, "too many are following runs; try again later")
     return StreamingResponse(
         _events(service, consortium_id, number), media_type="text/event-stream"
@@ -86,7 +86,9 @@ async def follow_run(
 
 async def _events(service: Service, consortium_id: int, number: int) -> AsyncIterator[str]:
     shown, silent, passed = "", 0.0, 0.0
-    with service.metrics.streams.track_inprogress():
+    service.streams += 1
+    service.metrics.streams.set(service.streams)
+    try:
         while passed < SECONDS_OF_A_STREAM and not service.stopping.is_set():
             run = await run_in_threadpool(_run, service, consortium_id, number)
             text = run.model_dump_json()
@@ -102,6 +104,9 @@ async def _events(service: Service, consortium_id: int, number: int) -> AsyncIte
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             silent += SECONDS_BETWEEN_LOOKS
             passed += SECONDS_BETWEEN_LOOKS
+    finally:
+        service.streams -= 1
+        service.metrics.streams.set(service.streams)
 
 
 @router.get("/{number}/report", response_class=Response)

@@ -48,6 +48,7 @@ class Service:
     limits: Limits = Limits()
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
+    streams: int = 0
 
     @classmethod
     def over(cls, store: Store, data: Path, limits: Limits | None = None) -> "Service":
