@@ -213,3 +213,39 @@ def test_the_command_tells_what_was_opened_and_checks_it(tmp_path):
         assert right.exit_code == 0, right.output
         wrong = CliRunner().invoke(app, ["verify", path, "--commitment", "0" * 64])
         assert wrong.exit_code == 1
+
+
+def test_a_commitment_by_hand():
+    """As the file formats describe it, with nothing of the package but the two files."""
+    import hashlib
+    import hmac
+
+    benefit = BenefitGraph([[0, 0.5], [0.25, 0]], ["A", "B"])
+    certificate = form(benefit, CompetitionGraph([], ["A", "B"])).certificate
+    commitment = Commitment("by hand", certificate, SECRET)
+
+    def compact(value):
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    opening = json.loads(commitment.opening().to_json())
+    secret, whole = bytes.fromhex(opening["secret"]), opening["certificate"]
+    level = []
+    for *key, value in (
+        ["coalition", 0, [0, 1]],
+        ["coalition", 1, [0, 1]],
+        ["benefit", 0, 0, "0" * 16],
+        ["benefit", 0, 1, "3fe0000000000000"],
+        ["benefit", 1, 0, "3fd0000000000000"],
+        ["benefit", 1, 1, "0" * 16],
+        ["competition", 0, 1, False],
+        ["certificate", hashlib.sha256(whole.encode()).hexdigest()],
+    ):
+        salt = hmac.digest(secret, compact(key), "sha256")
+        level.append(hashlib.sha256(b"\0" + salt + compact([*key, value])).digest())
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=True)
+        level = [hashlib.sha256(b"\1" + a + b).digest() for a, b in pairs]
+    head = compact(["fedegoists commitment", 1, "by hand", ["A", "B"], level[0].hex()])
+    assert hashlib.sha256(head).hexdigest() == opening["commitment"]
+    mine = json.loads(commitment.member_certificate("A").to_json())
+    assert mine["commitment"] == opening["commitment"]
