@@ -88,12 +88,13 @@ def main() -> None:
             finally:
                 os._exit(1)  # a writer never ends by itself
         os.close(writing)
-        time.sleep(rng.uniform(0.0, 0.08))
+        promised = sum(len(os.read(reading, 1)) for _ in range(rng.randint(0, 8)))
+        time.sleep(rng.uniform(0.0, 0.006))  # less than a change takes: it dies within one
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), "the writer failed by itself"
         with os.fdopen(reading, "rb") as told:
-            promised = len(told.read())
+            promised += len(told.read())
         acknowledged += promised
         planned = changes(kill)
         for _ in range(promised):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2 as httpx
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from fedegoists.coordinator.desk.access import first_manager
@@ -35,8 +36,9 @@ def inside(store: Store, data: Path, limits: Limits = MANY) -> Iterator[tuple[Te
     client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
     invitation = first_manager(store)
     assert invitation is not None
-    accepted = client.post("/api/invitations/accept", json={"invitation": invitation})
-    yield client, accepted.json()["token"]
+    with start_blocking_portal() as client.portal:  # else every request would start a thread
+        accepted = client.post("/api/invitations/accept", json={"invitation": invitation})
+        yield client, accepted.json()["token"]
     client.close()
 
 

@@ -138,7 +138,7 @@ def concerns(names, weights, member, reports):
 
 @pytest.mark.slow
 @settings(
-    max_examples=10,
+    max_examples=8,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to make one smaller takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
