@@ -37,7 +37,7 @@ Cedar,Elm,0.3
 """
 
 WIDTHS = {"wide": 1280, "narrow": 390}
-PATIENCE = 30_000
+PATIENCE = 120_000
 """How many milliseconds to wait at most for something on a page."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context
 
+import networkx as nx  # noqa: F401, what-if needs it: loaded now, not while the first one waits
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
