@@ -19,7 +19,7 @@ $(VENV)/stamp-train: pyproject.toml constraints.txt
 $(VENV)/stamp-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing fedegoists and its development tools into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy,flare]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,privacy,flare,coordinator,postgresql]'
 	@touch $@
 
 demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, training, report

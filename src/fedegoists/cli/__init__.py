@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli import benefit, coalitions, consortium, demo, deploy, learning
+from fedegoists.cli import benefit, coalitions, consortium, coordinator, demo, deploy, learning
 from fedegoists.cli.output import errors
 from fedegoists.errors import FedEgoistsError
 
@@ -29,6 +29,7 @@ consortium.register(app)
 benefit.register(app)
 demo.register(app)
 deploy.register(app)
+coordinator.register(app)
 
 
 def _version(value: bool) -> None:

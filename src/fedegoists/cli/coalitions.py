@@ -130,7 +130,9 @@ def verify_command(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A certificate.json, or a CSV with participant,coalition."
+            metavar="FILE",
+            help="A certificate, a member's certificate, an auditor's opening, or a CSV with "
+            "participant,coalition.",
         ),
     ],
     benefit: Annotated[
@@ -154,6 +156,10 @@ def verify_command(
         float,
         typer.Option(metavar="SECONDS", min=0.01, help="Time to derive the upper bound again."),
     ] = 10.0,
+    commitment: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="The published commitment, for what was opened of it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Re-derive everything a certificate claims, or check coalitions of any origin.
@@ -188,6 +194,23 @@ def verify_command(
             show_verification(verification)
         raise typer.Exit(0 if verification.ok else 1)
 
+    from fedegoists.commitments import read_disclosure  # loads pydantic
+
+    disclosed = read_disclosure(file)
+    if disclosed is not None:
+        if graphs is not None:
+            raise SettingsError(f"{file} is not checked against graphs; leave them out")
+        with working("Checking what is opened …"):
+            shown_to = disclosed.check(commitment)
+        if as_json:
+            claims = [vars(claim) for claim in shown_to.claims]
+            print_json({"ok": shown_to.ok, "commitment": disclosed.commitment, "claims": claims})
+        else:
+            show_certificate_check(shown_to)
+            screen.print(f"commitment {disclosed.commitment}", soft_wrap=True)
+        raise typer.Exit(0 if shown_to.ok else 1)
+    if commitment is not None:
+        raise SettingsError("--commitment goes with a member's certificate or an opening")
     certificate = Certificate.load(file)
     with working("Re-deriving every claim …"):
         check = certificate.check(budget=budget or None, time_limit=time_limit)

@@ -132,10 +132,12 @@ def what_if(
     joins = tuple(joins)
     leaves = tuple(formation.name_of(name) for name in leaves)
     stay = [name for name in formation.participants if name not in set(leaves)]
-    benefit = _changed_benefit(formation.benefit.restricted_to(stay), joins)
-    competition = _changed_competition(
-        formation.competition.restricted_to(stay), benefit.participants, add, remove, joins
-    )
+    benefit, competition = formation.benefit, formation.competition
+    if leaves:
+        benefit, competition = benefit.restricted_to(stay), competition.restricted_to(stay)
+    if joins:
+        benefit = _changed_benefit(benefit, joins)
+    competition = _changed_competition(competition, benefit.participants, add, remove, joins)
     if (benefit, competition) == (formation.benefit, formation.competition):
         after = formation
     else:

@@ -1,0 +1,1 @@
+"""What the trusted third party does, apart from how it is asked over the network."""

@@ -1,0 +1,165 @@
+"""Running the coordinator: one folder, one process, until it is told to stop."""
+
+import fcntl
+import hashlib
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fedegoists.coordinator.desk.access import first_manager
+from fedegoists.coordinator.service.app import create_app
+from fedegoists.coordinator.service.identity import TLS_EXTENSION
+from fedegoists.coordinator.service.state import Limits, Service
+from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.database import sqlite_url
+from fedegoists.errors import FileError, SettingsError
+
+__all__ = ["DATABASE", "ServerSettings", "open_store", "serve"]
+
+DATABASE = "coordinator.db"
+SECONDS_TO_STOP = 5
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where to listen and what to keep where.
+
+    Attributes
+    ----------
+    data : Path
+        The folder with the database, unless `database` says otherwise, runs and silos' data.
+    database : str or None
+        The address of a PostgreSQL database, or of an SQLite file elsewhere.
+    certificate, key : Path or None
+        For HTTPS.
+    client_ca : Path or None
+        Who signs client certificates; with HTTPS only.
+    behind_proxy : bool
+        Believe what a proxy on this machine says about addresses and HTTPS.
+    """
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    database: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    behind_proxy: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def open_store(data: Path, database: str | None) -> Store:
+    """Open the database of a folder, or the one at an address; an empty folder is enough."""
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{data}: cannot be used ({error.strerror})") from None
+    return Store(database or sqlite_url((data / DATABASE).resolve()))
+
+
+@contextmanager
+def _alone_in(data: Path) -> Iterator[None]:
+    """Refuse a second service in the same folder: both would work on the same runs."""
+    with (data / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FileError(f"{data}: another coordinator is running in this folder") from None
+        yield
+
+
+def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
+    """Serve until told to stop by SIGTERM or SIGINT; runs go on at the next start."""
+    if (settings.certificate is None) != (settings.key is None):
+        raise SettingsError("a certificate and its key belong together; give both or neither")
+    if settings.client_ca is not None and settings.certificate is None:
+        raise SettingsError("client certificates need HTTPS: give a certificate and a key too")
+    for path in (settings.certificate, settings.key, settings.client_ca):
+        if path is not None and not path.is_file():
+            raise FileError(f"{path}: no such file")
+    os.umask(0o077)  # whatever is written here is nobody else's business
+    store = open_store(settings.data, settings.database)
+    try:
+        with _alone_in(settings.data):
+            scheme = "https" if settings.certificate else "http"
+            address = f"{scheme}://{settings.host}:{settings.port}"
+            say(f"The coordinator is at {address} and keeps its data in {settings.data}")
+            invitation = first_manager(store)
+            if invitation is not None:
+                say(f"The manager's one-time login, at {address}/login: {invitation}")
+            service = Service.over(store, settings.data.resolve(), settings.limits)
+            _Server(_config(settings, service), service).run()
+    finally:
+        store.close()
+
+
+def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:
+    logging.getLogger("fedegoists.coordinator").setLevel(logging.INFO)
+    return uvicorn.Config(
+        create_app(service),
+        host=settings.host,
+        port=settings.port,
+        http=_Protocol,
+        access_log=False,  # addresses may name somebody; the service logs routes instead
+        server_header=False,
+        proxy_headers=settings.behind_proxy,
+        timeout_graceful_shutdown=SECONDS_TO_STOP,
+        log_config=LOGGING,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=str(settings.key) if settings.key else None,
+        ssl_ca_certs=str(settings.client_ca) if settings.client_ca else None,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.client_ca else ssl.CERT_NONE,
+    )
+
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+    "handlers": {"error": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "loggers": {
+        "uvicorn": {"handlers": ["error"], "level": "INFO", "propagate": False},
+        "fedegoists": {"handlers": ["error"], "level": "INFO", "propagate": False},
+    },
+}
+
+
+class _Server(uvicorn.Server):
+    """Tells those who follow runs that it stops, so that nobody waits for them."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.stopping.set()
+        super().handle_exit(sig, frame)
+
+
+class _Protocol(H11Protocol):
+    """Tells the application which client certificate a connection has shown."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        secured = transport.get_extra_info("ssl_object")
+        shown = secured.getpeercert(binary_form=True) if secured is not None else None
+        if shown:
+            self.app = _with_certificate(self.app, hashlib.sha256(shown).hexdigest())
+
+
+def _with_certificate(app: Any, fingerprint: str) -> Any:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        extensions = {**scope.get("extensions", {}), TLS_EXTENSION: fingerprint}
+        await app({**scope, "extensions": extensions}, receive, send)
+
+    return application

@@ -1,0 +1,1 @@
+"""The coordinator over HTTP: an interface for programs, and pages for people."""

@@ -1,0 +1,126 @@
+"""The application: routes, what is refused, and how errors are told."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from fedegoists.coordinator.errors import (
+    ConflictError,
+    FullStoreError,
+    NotAllowedError,
+    NotFoundError,
+    StoreError,
+)
+from fedegoists.coordinator.service import (
+    manager_api,
+    member_api,
+    operations,
+    pages,
+    runs_api,
+)
+from fedegoists.coordinator.service.guard import Guard
+from fedegoists.coordinator.service.schemas import Detail
+from fedegoists.coordinator.service.state import Service
+from fedegoists.errors import FedEgoistsError
+from fedegoists.version import __version__
+
+__all__ = ["create_app"]
+
+log = logging.getLogger("fedegoists.coordinator")
+
+STATUS: tuple[tuple[type[FedEgoistsError], int], ...] = (
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (NotAllowedError, 403),
+    (FullStoreError, 507),
+    (StoreError, 503),
+    (FedEgoistsError, 422),
+)
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Detail, "description": "no valid token"},
+    403: {"model": Detail, "description": "not for this role"},
+    404: {"model": Detail, "description": "not there, or not for the one who asks"},
+    409: {"model": Detail, "description": "does not fit the state things are in"},
+    413: {"model": Detail, "description": "too large"},
+    429: {"model": Detail, "description": "too often"},
+    503: {"model": Detail, "description": "the database does not answer"},
+    507: {"model": Detail, "description": "the disk is full"},
+}
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the ASGI application over a service, which it starts and stops."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.queue.start()
+        try:
+            yield
+        finally:
+            service.stopping.set()
+            service.queue.stop()
+            service.decider.close()
+
+    app = FastAPI(
+        title="FedEgoists coordinator",
+        version=__version__,
+        description="Decides who trains with whom, in confidence.",
+        lifespan=lifespan,
+        docs_url=None,  # they would load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    for router in (operations.router, member_api.router, manager_api.router, runs_api.router):
+        app.include_router(router, responses=REFUSALS)
+    pages.add_to(app)
+    app.add_exception_handler(FedEgoistsError, _told)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _unexpected)
+    app.add_middleware(Guard, service=service)
+    return app
+
+
+def _told(request: Request, error: Exception) -> Response:
+    status = next(code for kind, code in STATUS if isinstance(error, kind))
+    if status >= 500:
+        log.error("%s: %s", type(error).__name__, error)
+    return _answer(request, status, str(error))
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _answer(request, error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """Say what is wrong with a request, without repeating it: it may hold a secret."""
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {"loc": list(one["loc"]), "msg": one["msg"], "type": one["type"]} for one in error.errors()
+    ]
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"detail": found}, 422)
+    first = found[0]
+    return _answer(request, 422, f"{first['loc'][-1]}: {first['msg']}")
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    # Neither path nor body: they may hold what is nobody else's business.
+    log.error("unexpected %s", type(error).__name__, exc_info=error)
+    return _answer(request, 500, "something went wrong here; the log says more")
+
+
+def _answer(
+    request: Request, status: int, detail: str, headers: dict[str, str] | None = None
+) -> Response:
+    if request.url.path.startswith(("/api/", "/health", "/metrics")):
+        return JSONResponse({"detail": detail}, status, headers)
+    return pages.error_page(request, status, detail)

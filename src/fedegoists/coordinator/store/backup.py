@@ -1,0 +1,163 @@
+"""Backups: one archive with every table as text and the runs' files, for either database."""
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Table, func, insert, select, text
+from sqlalchemy.orm import Session
+
+from fedegoists.coordinator.errors import StoreError
+from fedegoists.coordinator.store.audit_log import Action, LogCheck, append
+from fedegoists.coordinator.store.database import Store
+from fedegoists.coordinator.store.migrate import latest, revision_of
+from fedegoists.coordinator.store.replay import check_log
+from fedegoists.coordinator.store.tables import Base
+from fedegoists.errors import FileError
+
+__all__ = ["back_up", "restore"]
+
+FORMAT = "fedegoists backup"
+VERSION = 1
+MANIFEST = "manifest.json"
+BATCH = 500
+
+
+def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
+    """Write everything, as it is at one moment, to an archive that only its owner can read.
+
+    The service may go on meanwhile. Data of silos is not in it.
+
+    Returns
+    -------
+    LogCheck
+        Whether what was written agrees with the audit log.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileError(f"{path} is there already; nothing was written")
+    new = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with store.read() as session, new.open("xb") as raw:
+            new.chmod(0o600)
+            with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+                check = _write(session, archive)
+                if runs is not None and runs.is_dir():
+                    archive.add(runs, "runs")
+            raw.flush()
+            os.fsync(raw.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        new.unlink(missing_ok=True)
+    return check
+
+
+def _write(session: Session, archive: tarfile.TarFile) -> LogCheck:
+    tables: dict[str, dict[str, Any]] = {}
+    for table in Base.metadata.sorted_tables:
+        content = b"".join(_lines(session, table))
+        tables[table.name] = {"sha256": hashlib.sha256(content).hexdigest()}
+        _add(archive, f"tables/{table.name}.jsonl", content)
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "revision": revision_of(session.connection()),
+        "tables": tables,
+    }
+    _add(archive, MANIFEST, json.dumps(manifest, indent=1).encode())
+    return check_log(session)
+
+
+def _lines(session: Session, table: Table) -> Iterator[bytes]:
+    for row in session.execute(select(table).order_by(*table.primary_key)).mappings():
+        yield (json.dumps(dict(row), ensure_ascii=False) + "\n").encode()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), 0o600
+    archive.addfile(info, io.BytesIO(content))
+
+
+def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
+    """Fill an empty store, of either kind, with what a backup holds.
+
+    Raises
+    ------
+    StoreError
+        If the store is not empty, or the archive is not a backup, damaged, or of another version.
+        The store is then as empty as before.
+    """
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            tables = _read(path, archive)
+            with store.write() as session:
+                current = latest(session.connection())
+                revision = tables.pop(MANIFEST)
+                if revision != current:
+                    raise StoreError(
+                        f"{path}: of another version (revision {revision}, not {current}); "
+                        "restore it with that version, then update"
+                    )
+                _fill(session, tables)
+                check = check_log(session)
+                if not check.ok:
+                    raise StoreError(f"{path}: not to be relied on: {check.problems[0]}")
+                append(store, session, "coordinator", Action.RESTORED, {"head": check.head})
+                if runs is not None:
+                    wanted = [m for m in archive if m.name == "runs" or m.name.startswith("runs/")]
+                    archive.extractall(runs.parent, wanted, filter="data")
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file") from None
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise FileError(f"{path}: cannot be read as a backup ({error})") from None
+    return check
+
+
+def _read(path: Path, archive: tarfile.TarFile) -> dict[str, Any]:
+    """Return the rows of each table, after checking that they are what was written."""
+    contents: dict[str, bytes] = {}
+    for member in archive:
+        if member.isfile() and (member.name == MANIFEST or member.name.startswith("tables/")):
+            file = archive.extractfile(member)
+            assert file is not None
+            contents[member.name] = file.read()
+    try:
+        manifest = json.loads(contents[MANIFEST])
+        if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+            raise ValueError("another format")
+        found: dict[str, Any] = {MANIFEST: manifest["revision"]}
+        for name, stated in manifest["tables"].items():
+            content = contents[f"tables/{name}.jsonl"]
+            if hashlib.sha256(content).hexdigest() != stated["sha256"]:
+                raise StoreError(f"{path}: damaged: {name} is not what was written")
+            found[name] = [json.loads(line) for line in content.splitlines()]
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path}: not a backup of this version ({error!r})") from None
+    return found
+
+
+def _fill(session: Session, tables: dict[str, list[dict[str, Any]]]) -> None:
+    # Whatever was ever done is in the log, so an empty log is an empty store.
+    if session.scalar(select(func.count()).select_from(Base.metadata.tables["audit_log"])):
+        raise StoreError("the store is not empty; restore into a new folder or database")
+    for table in Base.metadata.sorted_tables:
+        rows = tables.get(table.name, [])
+        for start in range(0, len(rows), BATCH):
+            session.execute(insert(table), rows[start : start + BATCH])
+        if session.get_bind().dialect.name == "postgresql" and table.name != "audit_log" and rows:
+            session.execute(
+                text(
+                    f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), "  # noqa: S608
+                    f"(SELECT max(id) FROM {table.name}))"
+                )
+            )

@@ -1,0 +1,204 @@
+"""Opening the database, and transactions that are kept whole or not at all."""
+
+import datetime
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, exc, make_url, select, text
+from sqlalchemy.orm import Session
+
+from fedegoists.coordinator.errors import (
+    DamagedStoreError,
+    FullStoreError,
+    StoreError,
+    UnavailableStoreError,
+)
+from fedegoists.coordinator.store.migrate import upgrade
+from fedegoists.coordinator.store.tables import AuditEntry
+from fedegoists.coordinator.store.times import as_moment, from_moment, system_clock
+from fedegoists.errors import MissingDependencyError, SettingsError
+
+__all__ = ["Store", "sqlite_url"]
+
+WRITER_LOCK = 0xFED_E60
+"""The advisory lock under which PostgreSQL lets one transaction at a time write, as SQLite does."""
+
+BUSY_SECONDS = 30
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the address of a database in one file."""
+    return f"sqlite:///{path}"
+
+
+class Store:
+    """The database of a coordinator.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
+    clock : callable, optional
+        What tells the time.
+
+    Raises
+    ------
+    StoreError
+        If the database is damaged, cannot be reached, or was written by a later version.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], datetime.datetime] = system_clock) -> None:
+        self.url = url
+        self.clock = clock
+        self.engine = _engine(url)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        try:
+            if self.is_sqlite:
+                self._check_file()
+            with self.write() as session:
+                upgrade(session.connection())
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_file(self) -> None:
+        """Find damage now rather than in the middle of a decision."""
+        path = Path(self.engine.url.database or "")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(mode=0o600)  # it will hold who named whom as a competitor
+        with self._translated(), self.engine.connect() as connection:
+            found = connection.execute(text("PRAGMA quick_check(1)")).scalar_one()
+        if found != "ok":
+            raise DamagedStoreError(self._damaged(str(found)))
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """Give a transaction that may change things; one at a time, whole or not at all."""
+        with self._translated(), Session(self.engine, expire_on_commit=False) as session:
+            if self.is_sqlite:
+                session.connection(execution_options={"fedegoists_begin": "IMMEDIATE"})
+            else:
+                session.execute(text(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"))
+            with _committed(session):
+                yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """Give a transaction that sees one state of everything and changes nothing."""
+        with self._translated(), Session(self.engine, expire_on_commit=False) as session:
+            if not self.is_sqlite:
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            yield session
+
+    def now(self, session: Session) -> str:
+        """Return the time, which never goes back behind the last entry of the audit log."""
+        last = session.scalar(select(AuditEntry.at).order_by(AuditEntry.id.desc()).limit(1))
+        return max(as_moment(self.clock()), last or "")
+
+    def seconds_behind(self) -> float:
+        """Return by how much the clock is behind the last entry of the audit log, or 0."""
+        with self.read() as session:
+            then = from_moment(self.now(session))
+        return max(0.0, (then - self.clock()).total_seconds())
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn what the database driver says into what an operator can act upon."""
+        try:
+            yield
+        except exc.DBAPIError as error:
+            raise self._translation(error) from None
+        except exc.TimeoutError:
+            raise UnavailableStoreError(
+                "the database is busy: too many requests at once; try again"
+            ) from None
+
+    def _translation(self, error: exc.DBAPIError) -> StoreError:
+        original = error.orig
+        code = getattr(original, "sqlite_errorcode", None)
+        state = getattr(original, "sqlstate", None)
+        if code == sqlite3.SQLITE_FULL or state == "53100":
+            return FullStoreError(
+                "there is no room left on the disk; nothing of this was kept. "
+                "Make room, then do it again"
+            )
+        if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return DamagedStoreError(self._damaged(str(original)))
+        if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
+            return UnavailableStoreError(
+                f"the database file cannot be read or written ({original}); nothing of this was "
+                "kept. Is the disk full or broken?"
+            )
+        if isinstance(error, exc.OperationalError):
+            reason = str(original).splitlines()[0] if str(original) else type(original).__name__
+            return UnavailableStoreError(f"the database does not answer: {reason}")
+        return StoreError(f"the database refused: {str(original).splitlines()[0]}")
+
+    def _damaged(self, found: str) -> str:
+        return (
+            f"{self.engine.url.database}: the database file is damaged ({found}); nothing was "
+            "changed. Put it aside and restore a backup: fedegoists restore BACKUP --data DIR"
+        )
+
+
+@contextmanager
+def _committed(session: Session) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        session.rollback()
+        raise
+    session.commit()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except exc.ArgumentError:
+        # The address may hold a password, so it is not shown.
+        raise SettingsError(
+            "the database's address is not one; expected sqlite:///PATH or "
+            "postgresql://USER:PASSWORD@HOST/NAME"
+        ) from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise SettingsError(f"databases are sqlite and postgresql, not {parsed.get_backend_name()}")
+    try:
+        if parsed.get_backend_name() == "postgresql":
+            return create_engine(parsed, hide_parameters=True, pool_pre_ping=True, pool_size=20)
+        engine = create_engine(
+            parsed,
+            hide_parameters=True,
+            pool_size=20,
+            connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        )
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"PostgreSQL needs {error.name}: pip install 'fedegoists[postgresql]'"
+        ) from None
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    cursor = connection.cursor()
+    # A reader never waits for a writer, and what was committed survives a power cut.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    kind = connection.get_execution_options().get("fedegoists_begin", "DEFERRED")
+    connection.exec_driver_sql(f"BEGIN {kind}")

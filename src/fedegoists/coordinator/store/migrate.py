@@ -1,0 +1,48 @@
+"""Bringing a database to the tables of this version."""
+
+import logging
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from fedegoists.coordinator.errors import StoreError
+
+__all__ = ["config_for", "latest", "revision_of", "upgrade"]
+
+logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def config_for(connection: Connection) -> Config:
+    """Return what Alembic needs to work on a connection."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def latest(connection: Connection) -> str:
+    """Return the newest revision this version knows."""
+    return ScriptDirectory.from_config(config_for(connection)).get_current_head() or ""
+
+
+def revision_of(connection: Connection) -> str | None:
+    """Return at which revision a database is; None if it has no tables yet."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade(connection: Connection) -> None:
+    """Add what is missing; a database of a later version is left alone, with an error."""
+    found = revision_of(connection)
+    scripts = ScriptDirectory.from_config(config_for(connection))
+    known = {script.revision for script in scripts.walk_revisions()}
+    if found is not None and found not in known:
+        raise StoreError(
+            f"the database was written by a later version (revision {found}); "
+            "update fedegoists, or restore a backup of this version"
+        )
+    if found != scripts.get_current_head():
+        command.upgrade(config_for(connection), "head")

@@ -1,0 +1,260 @@
+"""The whole story in a real browser: found, invite, report, decide, what if, run, read reports.
+
+Set FEDEGOISTS_SCREENSHOTS to a folder to keep pictures of the pages at two widths.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.served import running
+from tests.coordinator.test_process import BANKS, with_banks
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("Chromium is not installed (apt-get install chromium)", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+pytestmark = pytest.mark.slow
+
+BENEFIT = """source,target,weight
+Alder,Birch,0.4
+Birch,Alder,0.3
+Alder,Cedar,0.6
+Cedar,Alder,0.5
+Alder,Dogwood,0.3
+Dogwood,Alder,0.35
+Birch,Dogwood,0.5
+Dogwood,Birch,0.3
+Cedar,Dogwood,0.4
+Dogwood,Cedar,0.45
+Birch,Elm,0.6
+Elm,Birch,0.7
+Elm,Dogwood,0.2
+Cedar,Elm,0.3
+"""
+
+WIDTHS = {"wide": 1280, "narrow": 390}
+PATIENCE = 120_000
+"""How many milliseconds to wait at most for something on a page."""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def service(tmp_path):
+    with_banks(tmp_path / "data")
+    with running(
+        tmp_path / "data", "--requests-per-minute", "100000", log=tmp_path / "log"
+    ) as process:
+        yield process
+
+
+class Person:
+    """Somebody with a browser of its own, whose pages must not complain."""
+
+    def __init__(self, browser, url, width=WIDTHS["wide"]):
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, base_url=url)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.complaints = []
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", self._miss)
+
+    def _hear(self, message):
+        refused = "409 (Conflict)" in message.text  # which the story itself brings about
+        if message.type in ("error", "warning") and not refused:
+            self.complaints.append(message.text)
+
+    def _miss(self, request):
+        if not request.url.endswith("/events"):  # which a page leaves when it is loaded anew
+            self.complaints.append(f"failed {request.url}")
+
+    def signs_in(self, secret):
+        self.page.goto("/login")
+        self.page.get_by_label("Token or invitation").fill(secret)
+        self.page.get_by_role("button", name="Sign in").click()
+        if secret.startswith("fe-invitation-"):
+            assert self.page.locator("#token").inner_text().startswith("fe-token-")
+            self.page.get_by_role("link", name="I have stored it").click()
+
+
+def pictured(page, name):
+    """Keep the page at both widths; nothing may stick out at the narrow one."""
+    folder = os.environ.get("FEDEGOISTS_SCREENSHOTS")
+    for kind, width in WIDTHS.items():
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(300)
+        inner = page.evaluate("document.documentElement.scrollWidth")
+        assert inner <= width, f"{name} is {inner} pixels wide at {width}"
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=f"{folder}/coordinator-{name}-{kind}.png", full_page=True)
+    page.set_viewport_size({"width": WIDTHS["wide"], "height": 900})
+
+
+def contrast_of(page):
+    """The lowest contrast between a text and what is behind it, by the rule of WCAG."""
+    return page.evaluate(
+        """() => {
+          const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+          const light = ([r, g, b]) =>
+            0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+          const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+          const behind = (element) => {
+            for (let e = element; e; e = e.parentElement) {
+              const c = parts(getComputedStyle(e).backgroundColor);
+              if (c.length < 4 || c[3] > 0) return c;
+            }
+            return [255, 255, 255];
+          };
+          let worst = [99, ""];
+          for (const e of document.querySelectorAll("body *")) {
+            const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+            if (!own || !e.offsetParent || e.matches("[disabled], option, script")) continue;
+            const [a, b] = [light(parts(getComputedStyle(e).color)), light(behind(e))];
+            const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            if (ratio < worst[0]) worst = [ratio, e.outerHTML.slice(0, 120)];
+          }
+          return worst;
+        }"""
+    )
+
+
+def test_the_story(browser, service):
+    manager = Person(browser, service.url)
+    page = manager.page
+    manager.signs_in(service.invitation)
+    page.get_by_label("Name").fill("Five banks")
+    page.get_by_role("button", name="Found").click()
+    assert page.locator("h1").inner_text() == "Five banks"
+
+    invitations = {}
+    for name in BANKS:
+        page.get_by_label("Invite an organisation").fill(name)
+        page.get_by_role("button", name="Invite", exact=True).click()
+        invitations[name] = page.locator("#invitation").inner_text()
+    members = {}
+    for name, invitation in invitations.items():
+        members[name] = Person(browser, service.url)
+        members[name].signs_in(invitation)
+        assert members[name].page.locator("h1").inner_text() == name
+
+    for reporter, competitor in (("Alder", "Birch"), ("Elm", "Cedar")):
+        own = members[reporter].page
+        own.get_by_label("Name a competitor").select_option(competitor)
+        own.get_by_role("button", name="Report in confidence").click()
+        own.get_by_role("button", name=f"Withdraw {competitor}").wait_for()
+    for name in ("Birch", "Cedar", "Dogwood"):
+        members[name].page.reload()
+        assert "You have named nobody." in members[name].page.inner_text("main")
+
+    page.reload()  # sends the last invitation's form again, which must not end a token
+    assert "already" in page.inner_text("main")
+    page.goto("/consortia/1")
+    assert page.get_by_role("button", name="Form coalitions").is_disabled()
+    page.get_by_role("button", name="Close now").click()
+    members["Alder"].page.reload()
+    assert members["Alder"].page.get_by_role("button", name="Report in confidence").count() == 0
+
+    content = {"name": "benefit.csv", "mimeType": "text/csv", "buffer": BENEFIT.encode()}
+    page.get_by_label("CSV file").set_input_files(content)
+    page.get_by_role("button", name="Record benefits").click()
+    page.get_by_text("14 benefits, uploaded").wait_for()
+    page.get_by_role("button", name="Form coalitions").click()
+    page.locator("#workbench[data-ready]").wait_for()
+    coalitions = page.locator("details table tbody tr").count()
+    assert coalitions == len(BANKS)
+
+    # What if: by keyboard alone, then by drawing a line; nothing is kept.
+    page.get_by_label("One", exact=True).focus()
+    page.get_by_label("One", exact=True).select_option("Alder")
+    page.get_by_label("Other", exact=True).select_option("Dogwood")
+    page.get_by_role("button", name="Change their competition").focus()
+    page.keyboard.press("Enter")
+    page.locator("#trial-result p").wait_for()
+    assert "Alder and Dogwood compete" in page.inner_text("#trial-changes")
+    pictured(page, "overview")
+    page.get_by_role("button", name="Start over").click()
+    page.locator("#trial-changes li").wait_for(state="detached")
+    drags(page, "Birch", "Dogwood")
+    page.locator("#trial-result p").wait_for()
+    assert "Birch and Dogwood compete" in page.inner_text("#trial-changes")
+    page.get_by_role("button", name="Undo: Birch and Dogwood compete").click()
+    page.locator("#trial-changes li").wait_for(state="detached")
+
+    # Train, following it live, and read what came of it.
+    page.get_by_label("Data").fill("banks")
+    page.get_by_label("Methods").fill("local, fedegoists")
+    page.get_by_label("Trials").fill("1")
+    page.get_by_label("Steps").fill("40")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.locator('.timeline li[data-state="running"]').wait_for()
+    page.get_by_role("link", name="Report", exact=True).wait_for(timeout=4 * PATIENCE)
+    pictured(page, "runs")
+    page.get_by_role("link", name="Report", exact=True).click()
+    assert page.locator("h1").count() == 1
+    page.go_back()
+    page.get_by_role("heading", name="Five banks").wait_for()  # still signed in
+
+    own = members["Dogwood"].page
+    own.reload()
+    with own.expect_download() as download:
+        own.get_by_role("link", name="Download your certificate").click()
+    check_with_command(download.value.path())
+    pictured(own, "member")
+    assert contrast_of(own)[0] >= 4.5, contrast_of(own)
+    assert contrast_of(page)[0] >= 4.5, contrast_of(page)
+    own.get_by_role("link", name="Your report").click()
+    assert "Dogwood" in own.locator("h1").inner_text()
+    own.go_back()
+    own.get_by_role("heading", name="Training").wait_for()
+    for name, person in members.items():
+        person.page.reload()
+        text = person.page.inner_text("main")
+        assert "Your report" in text, name
+        assert name in person.page.locator("h1").inner_text()
+    for person in (manager, *members.values()):
+        assert person.complaints == []
+
+
+def drags(page, one, other):
+    """Draw a line in the picture from one member to another."""
+    places = page.evaluate(
+        """(names) => {
+          const graph = document.getElementById("picture")._cyreg.cy;
+          const frame = document.getElementById("picture").getBoundingClientRect();
+          return names.map((name) => {
+            const spot = graph.nodes().filter((n) => n.data("label") === name).renderedPosition();
+            return [frame.x + spot.x, frame.y + spot.y];
+          });
+        }""",
+        [one, other],
+    )
+    page.locator("#picture").scroll_into_view_if_needed()
+    frame = page.locator("#picture").bounding_box()
+    assert frame is not None
+    (x, y), (u, v) = places
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move((x + u) / 2, (y + v) / 2, steps=5)
+    page.mouse.move(u, v, steps=5)
+    page.mouse.up()
+
+
+def check_with_command(path):
+    from typer.testing import CliRunner
+
+    from fedegoists.cli import app
+
+    result = CliRunner().invoke(app, ["verify", str(path)])
+    assert result.exit_code == 0, result.output

@@ -1,0 +1,176 @@
+"""What others report must not show: neither in any answer to a member, nor by fuzzing.
+
+Two worlds differ only in what others reported, in ways that leave a member's coalition,
+contributors and gains as they are. Then everything the member can fetch is the same, but for the
+hashes that commit to the whole graphs, which are salted.
+"""
+
+import datetime
+import itertools
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from fedegoists import BenefitGraph, CompetitionGraph, form
+from fedegoists.coordinator.desk import deciding, reporting
+from fedegoists.coordinator.desk.consortia import (
+    close_reports,
+    consortium_with,
+    member_named,
+)
+from fedegoists.coordinator.desk.member_view import member_decision
+from fedegoists.coordinator.service import manager_pages, member_pages, pages
+from fedegoists.coordinator.store import Store
+from tests.coordinator.consortia import found
+from tests.coordinator.served import bearer, inside
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+SECRET = bytes(range(32))
+
+
+def still_clock():
+    return datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+
+
+def addresses(app, consortium, names):
+    """Every address that can be read, with numbers and names that mean something."""
+    interface = [path for path, item in app.openapi()["paths"].items() if "get" in item]
+    shown = [
+        route.path
+        for module in (pages, manager_pages, member_pages)
+        for route in module.router.routes
+        if "GET" in route.methods
+    ]
+
+    def filled(path):
+        path = path.replace("{consortium_id}", str(consortium)).replace("{number}", "1")
+        return path.replace("{name}", names[0])
+
+    return [filled(path) for path in interface], [filled(path) for path in shown]
+
+
+def fetched(client, paths, token, commitment):
+    """Everything under these addresses: the interface by token, pages by session."""
+    interface, shown = paths
+    answers = {}
+    for path in interface:
+        answer = client.get(path, headers=bearer(token))
+        answers[path] = (answer.status_code, hidden(answer, commitment))
+    client.post("/login", data={"secret": token})
+    for path in (*shown, "/api/me", "/api/audit-log"):
+        answer = client.get(path)
+        answers["session", path] = (answer.status_code, hidden(answer, commitment))
+    client.cookies.clear()
+    return answers
+
+
+def hidden(answer, commitment):
+    """An answer without commitments, proofs and what protects forms: hashes of equal length."""
+    text = answer.text
+    if answer.headers.get("content-disposition", "").endswith('certificate.json"'):
+        content = json.loads(text)
+        content["commitment"] = len(content["commitment"])
+        content["proof"] = [len(digest) for digest in content["proof"]]
+        text = json.dumps(content)
+    text = text.replace(commitment, "COMMITMENT")
+    text = re.sub(r'(data-csrf|name="csrf" value)="[0-9a-f]{64}"', r"\1=CSRF", text)
+    headers = {k: v for k, v in answer.headers.items() if k != "set-cookie"}
+    return headers, text
+
+
+def world(folder, names, weights, reports, member, monkeypatched):
+    """A consortium that decided by these reports, and all that one member can fetch."""
+    store = Store(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
+    try:
+        with inside(store, folder) as (client, _):
+            consortium_id, tokens = found(store, names, weights=weights)
+            with store.write() as session:
+                consortium = consortium_with(session, consortium_id)
+                for reporter, competitor in reports:
+                    who = member_named(session, consortium, reporter)
+                    reporting.report(store, session, consortium, who, competitor)
+                close_reports(store, session, "manager m", consortium)
+            monkeypatched.setattr(deciding, "new_secret", lambda: SECRET)
+            wish = deciding.Wish(method="stable")
+            record = deciding.Decider(store).form("manager m", consortium_id, wish)
+            with store.read() as session:
+                consortium = consortium_with(session, consortium_id)
+                own = member_decision(session, member_named(session, consortium, member).id)
+            paths = addresses(client.app, consortium_id, names)
+            answers = fetched(client, paths, tokens[member], record.commitment)
+    finally:
+        store.close()
+    return own, answers
+
+
+@st.composite
+def two_worlds(draw):
+    n = draw(st.integers(3, 6))
+    names = [f"m{k}" for k in range(n)]
+    weights = [
+        [0 if i == j else draw(st.sampled_from([0, 0, 1, 2, 0.5])) for i in range(n)]
+        for j in range(n)
+    ]
+    member = draw(st.sampled_from(names))
+    pairs = list(itertools.permutations(names, 2))
+    own = [pair for pair in pairs if pair[0] == member]
+    others = [pair for pair in pairs if pair[0] != member]
+    mine = draw(st.lists(st.sampled_from(own), unique=True, max_size=2))
+    one = draw(st.lists(st.sampled_from(others), unique=True, max_size=n))
+    # Mostly a few changes, so that often nothing changes for the member.
+    change = draw(st.lists(st.sampled_from(others), unique=True, min_size=1, max_size=3))
+    other = [pair for pair in one if pair not in change]
+    other += [pair for pair in change if pair not in one]
+    return names, weights, member, mine + one, mine + other
+
+
+def concerns(names, weights, member, reports):
+    """What the decision says about one member."""
+    pairs = {tuple(sorted(pair)) for pair in reports}
+    formation = form(BenefitGraph(weights, names), CompetitionGraph(pairs, names), "stable")
+    return formation.coalition_of(member)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=8,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to make one smaller takes minutes
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(two_worlds())
+def test_what_others_report_does_not_show(worlds):
+    names, weights, member, one, other = worlds
+    assume(concerns(names, weights, member, one) == concerns(names, weights, member, other))
+    with pytest.MonkeyPatch.context() as patch:
+        seen = []
+        for reports in (one, other):
+            with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+                seen.append(world(Path(folder), names, weights, reports, member, patch))
+    (own_one, all_one), (own_other, all_other) = seen
+    assert (own_one.coalition, own_one.gain) == (own_other.coalition, own_other.gain)
+    assert all_one.keys() == all_other.keys()
+    for address, answer in all_one.items():
+        assert answer == all_other[address], address
+    assert all_one["/api/me/certificate"][0] == 200
+    assert all_one["session", "/member"][0] == 200
+    refused = [path for path, (status, _) in all_one.items() if status == 403]
+    assert "/api/consortia/1/graphs" in refused
+    assert "/metrics" in refused
+
+
+def test_a_difference_that_concerns_the_member_does_show(monkeypatch, tmp_path):
+    """So that the test above can fail."""
+    names, weights = ["a", "b", "c"], [[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    seen = []
+    for k, reports in enumerate(([], [("b", "a")])):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        seen.append(world(folder, names, weights, reports, "a", monkeypatch))
+    assert seen[0][1]["/api/me/decision"] != seen[1][1]["/api/me/decision"]
+    assert seen[0][1]["session", "/member"] != seen[1][1]["session", "/member"]

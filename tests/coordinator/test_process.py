@@ -1,0 +1,227 @@
+"""The coordinator as it is run: a process that is killed, stopped and started again."""
+
+import hashlib
+import itertools
+import json
+import shutil
+import signal
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from pydantic import ValidationError
+
+from fedegoists.coordinator.desk import consortia, deciding
+from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.runs.worker import work_on
+from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.replay import check_log
+from fedegoists.coordinator.store.tables import RunRecord
+from tests.coordinator.consortia import found
+from tests.coordinator.served import (
+    Process,
+    bearer,
+    invite_and_join,
+    manager_token,
+    running,
+)
+
+pytest.importorskip("torch", reason="runs need the extra train")
+
+BANKS = ["Alder", "Birch", "Cedar", "Dogwood", "Elm"]
+PLAN = {"source": "banks", "methods": ["local", "fedegoists"], "seeds": 1, "steps": 40}
+
+
+def with_banks(data: Path) -> None:
+    """Put the example banks' files where the coordinator looks for them."""
+    from fedegoists.consortium.examples import init
+
+    init(data / "example", "banks")
+    (data / "silos").mkdir(parents=True)
+    (data / "example" / "banks").rename(data / "silos" / "banks")
+
+
+@pytest.mark.slow
+def test_runs_survive_a_kill_and_leave_reports_to_those_they_are_for(tmp_path):
+    data, log = tmp_path / "data", tmp_path / "log"
+    data.mkdir()
+    with_banks(data)
+    first = Process(data, log=log)
+    with httpx.Client(base_url=first.url, timeout=60) as client:
+        manager = manager_token(first)
+        head = bearer(manager)
+        founded = client.post("/api/consortia", json={"name": "Banks"}, headers=head)
+        consortium = founded.json()["id"]
+        api = f"/api/consortia/{consortium}"
+        tokens = invite_and_join(client, manager, consortium, BANKS)
+        client.put(
+            "/api/me/reports", json={"competitors": ["Birch"]}, headers=bearer(tokens["Alder"])
+        )
+        client.post(f"{api}/reports/close", headers=head)
+        edges = [[a, b, 1.0] for a, b in itertools.permutations(BANKS[:4], 2)]
+        assert client.put(f"{api}/benefit", json={"edges": edges}, headers=head).status_code == 200
+        formed = client.post(f"{api}/formations", json={}, headers=head)
+        assert formed.status_code == 201, formed.text
+        assert client.post(f"{api}/runs", json={"plan": PLAN}, headers=head).status_code == 201
+        until = time.monotonic() + 60
+        while client.get(f"{api}/runs/1", headers=head).json()["state"] == "queued":
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    first.kill()  # in the middle of training
+    first.stop()
+
+    with running(data, log=log) as second:
+        assert "one-time login" not in second.said  # there is a manager
+        with pytest.raises(AssertionError, match="another coordinator is running"):
+            Process(data, log=tmp_path / "other-log").stop()
+        with httpx.Client(base_url=second.url, timeout=60) as client:
+            with client.stream("GET", f"{api}/runs/1/events", headers=head) as events:
+                assert events.headers["content-type"].startswith("text/event-stream")
+                lines = list(events.iter_lines())
+            assert lines[-3:-1] == ["event: end", 'data: "finished"'], log.read_text()
+            told = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+            assert told[-1]["state"] == "finished"
+            report = client.get(f"{api}/runs/1/report", headers=head)
+            assert report.status_code == 200
+            assert "script" not in report.headers["content-security-policy"]
+            assert "default-src 'none'" in report.headers["content-security-policy"]
+            pages = {}
+            for name, token in tokens.items():
+                own = client.get("/api/me/runs/1/report", headers=bearer(token))
+                assert own.status_code == 200, own.text
+                assert f"This page is for <bdi>{name}" in own.text.replace("\n", "")
+                pages[name] = own.text
+                model = client.get("/api/me/runs/1/model", headers=bearer(token))
+                assert model.content[8:9] == b"{"  # as a safetensors file begins
+            assert len(set(pages.values())) == len(BANKS)
+            for address in (f"{api}/runs/1/report", f"{api}/runs/1/events"):
+                assert client.get(address, headers=bearer(tokens["Elm"])).status_code == 403
+            unknown = client.get("/api/me/runs/9/report", headers=bearer(tokens["Elm"]))
+            assert unknown.status_code == 404
+    written = log.read_text()
+    for secret in (manager, *tokens.values()):
+        assert secret not in written
+    assert "Alder" not in written
+    store = Store(f"sqlite:///{data / 'coordinator.db'}")
+    with store.read() as session:
+        assert check_log(session).ok
+    store.close()
+
+
+def test_the_commands_check_back_up_and_restore(tmp_path, run):
+    with running(tmp_path / "data", log=tmp_path / "log") as process:
+        manager_token(process)
+        code, out, _ = run("backup", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "data"))
+        assert code == 0, out
+        head = out.split()[-1]
+        assert process.stop() in (0, -signal.SIGTERM)
+    assert run("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))[0] == 0
+    code, out, _ = run(
+        "audit-log", "verify", "--data", str(tmp_path / "new"), "--head", head, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["entries"] == 3
+    assert run("audit-log", "verify", "--data", str(tmp_path / "new"), "--head", "0f" * 32)[0] == 1
+    code, out, _ = run("audit-log", "show", "--data", str(tmp_path / "new"))
+    assert json.loads(out.splitlines()[-1])["action"] == "restored from backup"
+    code, _, err = run("audit-log", "verify", "--data", str(tmp_path / "nowhere"))
+    assert (code, "no coordinator keeps its data here" in err) == (2, True)
+    code, out, _ = run("manager-login", "--data", str(tmp_path / "new"))
+    assert out.startswith("fe-invitation-")
+    code, _, err = run("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))
+    assert (code, "not empty" in err) == (2, True)
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, cwd=folder, capture_output=True)
+
+
+def test_a_member_can_show_a_client_certificate(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
+    for name, more in (
+        ("server", ["-addext", "subjectAltName=IP:127.0.0.1"]),
+        ("member", ["-addext", "basicConstraints=critical,CA:TRUE"]),
+    ):
+        openssl(
+            tmp_path, "req", "-x509", *key, "-keyout", f"{name}.key", "-out", f"{name}.pem",
+            "-subj", f"/CN={name}", *more,
+        )  # fmt: skip
+    options = ["--certificate", "server.pem", "--key", "server.key", "--client-ca", "member.pem"]
+    options = [str(tmp_path / part) if "." in part else part for part in options]
+    trust = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
+    shows = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
+    shows.load_cert_chain(tmp_path / "member.pem", tmp_path / "member.key")
+    pem = (tmp_path / "member.pem").read_text()
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
+    with (
+        running(tmp_path / "data", *options, scheme="https", log=tmp_path / "log") as process,
+        httpx.Client(base_url=process.url, verify=trust) as client,
+    ):
+        manager = manager_token(process, verify=trust)
+        made = client.post("/api/consortia", json={"name": "B"}, headers=bearer(manager))
+        assert "strict-transport-security" in made.headers
+        token = invite_and_join(client, manager, made.json()["id"], ["North"])["North"]
+        with httpx.Client(base_url=process.url, verify=shows) as other:
+            assert other.get("/api/me").status_code == 401  # not registered yet
+            added = client.put(
+                "/api/me/client-certificate",
+                json={"sha256": fingerprint},
+                headers=bearer(token),
+            )
+            assert added.status_code == 204, added.text
+            assert other.get("/api/me").json()["member"] == "North"
+            assert other.get("/api/consortia").status_code == 403
+        assert client.get("/api/me").status_code == 401
+
+
+def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_path):
+    with_banks(tmp_path)
+    consortium_id, _ = found(sqlite_store, BANKS[:2])
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(sqlite_store, session, "manager m", consortium)
+
+    def queued(**plan):
+        with sqlite_store.write() as session:
+            consortium = consortia.consortium_with(session, consortium_id)
+            return records.enqueue(
+                sqlite_store,
+                session,
+                "manager m",
+                consortium,
+                "benefit",
+                "simulation",
+                RunPlan(**plan),
+            ).id
+
+    def after(run_id):
+        work_on(sqlite_store, run_id, tmp_path)
+        with sqlite_store.read() as session:
+            return session.get(RunRecord, run_id)
+
+    learned = after(queued(source="banks", repeats=2, benefit_steps=5, threshold=0.0))
+    assert learned.state == "finished", learned.error
+    with sqlite_store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        estimate = deciding.latest_benefit(session, consortium)
+        assert estimate.source == "learned by run 1"
+        assert deciding.graph_of(estimate).participants == ("Alder", "Birch")
+    failed = after(queued(source="nowhere"))
+    assert failed.state == "failed"
+    assert "nowhere" in failed.error
+    missing = after(queued(source="synthetic-weak"))
+    assert "no data of 'Alder'" in missing.error
+    with pytest.raises(ValidationError):
+        RunPlan(source="../../etc")
+    stopped = queued(source="banks")
+    with sqlite_store.write() as session:
+        records.cancel(sqlite_store, session, "manager m", session.get(RunRecord, stopped))
+    assert after(stopped).state == "cancelled"
+    with sqlite_store.read() as session:
+        assert check_log(session).ok

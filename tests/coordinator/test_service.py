@@ -1,0 +1,344 @@
+"""Roles, limits and protection of the service, on both databases."""
+
+import logging
+from contextlib import contextmanager
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from fedegoists.commitments import MemberCertificate, Opening
+from fedegoists.coordinator.errors import FullStoreError
+from fedegoists.coordinator.service.app import create_app
+from fedegoists.coordinator.service.state import Limits, Service
+from tests.coordinator.served import bearer, inside, invite_and_join
+
+NAMES = ["North", "South", "East"]
+EDGES = [
+    [a, b, w]
+    for a, row in zip(NAMES, [[0, 2, 1], [1, 0, 2], [2, 1, 0]], strict=True)
+    for b, w in zip(NAMES, row, strict=True)
+    if w
+]
+
+
+@pytest.fixture
+def served(sqlite_store, tmp_path):
+    with inside(sqlite_store, tmp_path) as both:
+        yield both
+
+
+def founded(client, manager, name="Banks"):
+    made = client.post("/api/consortia", json={"name": name}, headers=bearer(manager))
+    assert made.status_code == 201, made.text
+    consortium = made.json()["id"]
+    return consortium, invite_and_join(client, manager, consortium, NAMES)
+
+
+def decided(client, manager, consortium):
+    api, head = f"/api/consortia/{consortium}", bearer(manager)
+    assert client.put(f"{api}/benefit", json={"edges": EDGES}, headers=head).status_code == 200
+    assert client.post(f"{api}/reports/close", headers=head).status_code == 200
+    made = client.post(f"{api}/formations", json={}, headers=head)
+    assert made.status_code == 201, made.text
+    return made.json()
+
+
+def names_competitors(client, token, *names):
+    answer = client.put("/api/me/reports", json={"competitors": names}, headers=bearer(token))
+    assert answer.status_code == 200, answer.text
+
+
+def test_from_founding_to_a_checked_decision(store, tmp_path):
+    with inside(store, tmp_path) as (client, manager):
+        consortium, tokens = founded(client, manager)
+        names_competitors(client, tokens["South"], "East")
+        early = client.post(
+            f"/api/consortia/{consortium}/formations", json={}, headers=bearer(manager)
+        )
+        assert early.status_code == 409
+        assert "may still report" in early.json()["detail"]
+        made = decided(client, manager, consortium)
+        assert made["coalitions"] == [["North", "South"], ["East"]]
+        late = client.put(
+            "/api/me/reports", json={"competitors": []}, headers=bearer(tokens["South"])
+        )
+        assert late.status_code == 409
+        mine = client.get("/api/me/decision", headers=bearer(tokens["South"])).json()
+        assert mine["coalition"] == ["North", "South"]
+        assert mine["contributors"] == {"North": 2.0}
+        assert mine["beneficiaries"] == {"North": 1.0}
+        assert mine["gain"] == 2.0
+        text = client.get("/api/me/certificate", headers=bearer(tokens["South"])).text
+        assert MemberCertificate.from_json(text).check(made["commitment"], ["East"]).ok
+        api = f"/api/consortia/{consortium}/formations/1"
+        opening = client.post(f"{api}/opening", headers=bearer(manager)).text
+        assert Opening.from_json(opening).check(made["commitment"]).ok
+        question = {"remove": [["East", "South"]]}
+        answer = client.post(f"{api}/what-if", json=question, headers=bearer(manager)).json()
+        assert answer["coalitions"] == [NAMES]
+        assert answer["welfare_change"] == 6
+        log = client.get("/api/audit-log", headers=bearer(manager)).json()
+        assert [entry["action"] for entry in log[-2:]] == ["coalitions formed", "opened to auditor"]
+
+
+def test_nobody_gets_further_than_its_role(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    decided(client, manager, consortium)
+    made = client.post(
+        "/api/accounts", json={"role": "monitor", "label": "Prometheus"}, headers=bearer(manager)
+    )
+    accepted = client.post(
+        "/api/invitations/accept", json={"invitation": made.json()["invitation"]}
+    )
+    monitor = accepted.json()["token"]
+    for path, allowed in [
+        ("/api/consortia", manager),
+        (f"/api/consortia/{consortium}/graphs", manager),
+        (f"/api/consortia/{consortium}/formations/1/certificate", manager),
+        ("/api/audit-log", manager),
+        ("/api/me", tokens["North"]),
+        ("/api/me/decision", tokens["North"]),
+    ]:
+        for token in (manager, tokens["North"], monitor):
+            status = client.get(path, headers=bearer(token)).status_code
+            assert status == (200 if token == allowed else 403), path
+        assert client.get(path).status_code == 401
+        assert client.get(path, headers=bearer("fe-token-wrong")).status_code == 401
+    metrics = client.get("/metrics", headers=bearer(monitor))
+    assert "fedegoists_requests_total" in metrics.text
+    assert client.get("/metrics", headers=bearer(tokens["North"])).status_code == 403
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_an_expelled_member_is_refused_at_once(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    path = f"/api/consortia/{consortium}/members/East"
+    assert client.delete(path, headers=bearer(manager)).status_code == 204
+    assert client.get("/api/me", headers=bearer(tokens["East"])).status_code == 401
+    assert client.delete(path, headers=bearer(manager)).status_code == 404
+
+
+def test_a_new_invitation_ends_the_old_token(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    path = f"/api/consortia/{consortium}/members/East/invitation"
+    again = client.post(path, headers=bearer(manager)).json()["invitation"]
+    assert client.get("/api/me", headers=bearer(tokens["East"])).status_code == 401
+    accepted = client.post("/api/invitations/accept", json={"invitation": again})
+    assert client.get("/api/me", headers=bearer(accepted.json()["token"])).status_code == 200
+
+
+def signed_in(client, token):
+    answer = client.post("/login", data={"secret": token})
+    assert answer.status_code == 303, answer.text
+    page = client.get("/", follow_redirects=True)
+    return page.text.split('data-csrf="')[1].split('"')[0]
+
+
+def test_forms_need_what_their_page_gave_them(served):
+    client, manager = served
+    csrf = signed_in(client, manager)
+    assert client.post("/consortia", data={"name": "A", "csrf": "0" * 64}).status_code == 403
+    assert client.post("/api/consortia", json={"name": "A"}).status_code == 403
+    elsewhere = {"Origin": "https://evil.example"}
+    form = {"name": "A", "csrf": csrf}
+    assert client.post("/consortia", data=form, headers=elsewhere).status_code == 403
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    assert client.post("/login", data={"secret": manager}, headers=cross).status_code == 403
+    assert client.get("/api/consortia").json() == []
+    assert client.post("/consortia", data=form).status_code == 303
+    made = client.post("/api/consortia", json={"name": "B"}, headers={"X-CSRF-Token": csrf})
+    assert made.status_code == 201
+    assert client.post("/logout", data={"csrf": csrf}).status_code == 303
+    assert client.get("/consortia").headers["location"] == "/login"
+
+
+def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_others(served):
+    client, manager = served
+    cookie = client.post("/login", data={"secret": manager}).headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert manager not in cookie
+
+
+def test_an_invitation_becomes_a_token_that_is_shown_once(served):
+    client, manager = served
+    made = client.post(
+        "/api/accounts", json={"role": "manager", "label": "Bo"}, headers=bearer(manager)
+    )
+    page = client.post("/login", data={"secret": made.json()["invitation"]})
+    token = page.text.split('<pre id="token">')[1].split("<")[0]
+    assert client.get("/consortia").status_code == 200
+    assert token not in client.get("/consortia").text
+    assert client.post("/login", data={"secret": made.json()["invitation"]}).status_code == 401
+    assert client.get("/api/consortia", headers=bearer(token)).status_code == 200
+
+
+def test_headers_are_on_every_answer(served):
+    client, _ = served
+    for path in ("/login", "/health", "/api/me", "/nowhere", "/static/picture.js", "/openapi.json"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"], path
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["cache-control"] == "no-store"
+
+
+def test_pages_load_nothing_from_elsewhere(served):
+    client, manager = served
+    founded(client, manager)
+    signed_in(client, manager)
+    for path in ("/login", "/consortia", "/consortia/1"):
+        page = client.get(path)
+        assert page.status_code == 200, page.text
+        assert "//" not in page.text.replace("<!DOCTYPE", "")
+        assert " style=" not in page.text
+        assert "onclick" not in page.text
+
+
+def test_numbers_and_forms_that_make_no_sense_are_refused_on_pages_too(served):
+    client, manager = served
+    csrf = signed_in(client, manager)
+    assert client.get(f"/consortia/{10**30}").status_code == 422
+    assert client.get("/consortia/7").status_code == 404
+    founded(client, manager)
+    run = {"csrf": csrf, "kind": "benefit", "source": "../secrets"}
+    refused = client.post("/consortia/1/runs", data=run)
+    assert refused.status_code == 409
+    assert "source" in refused.text
+    late = {"csrf": csrf, "action": "deadline", "deadline": "tomorrow"}
+    assert "not a date" in client.post("/consortia/1/reports", data=late).text
+
+
+def test_names_are_text_and_nothing_else(served):
+    client, manager = served
+    name = "<script>alert(1)</script>"
+    made = client.post("/api/consortia", json={"name": name}, headers=bearer(manager))
+    invite_and_join(client, manager, made.json()["id"], [name, '"><img src=x>'])
+    signed_in(client, manager)
+    page = client.get("/consortia/1").text
+    assert name not in page
+    assert "<img" not in page
+
+
+def test_too_many_and_too_large_requests_are_refused(sqlite_store, tmp_path):
+    limits = Limits(requests_per_minute=60, failures_per_minute=3, body_bytes=1000)
+    with inside(sqlite_store, tmp_path, limits) as (client, manager):
+        head = bearer(manager)
+        large = client.post("/api/consortia", content=b"x" * 2000, headers=head)
+        assert large.status_code == 413
+
+        def endless():
+            for _ in range(10):
+                yield b"x" * 200
+
+        assert (
+            client.post("/api/consortia", content=endless(), headers=bearer(manager)).status_code
+            == 413
+        )
+        seen = [
+            client.get("/api/consortia", headers=bearer(manager)).status_code for _ in range(15)
+        ]
+        assert seen.count(200) <= 10
+        assert seen[-1] == 429
+    with inside_again(sqlite_store, tmp_path, limits) as client:
+        wrong = [client.get("/api/me", headers=bearer(f"w{k}")).status_code for k in range(5)]
+        assert wrong[:3] == [401] * 3
+        assert wrong[-1] == 429
+
+
+@contextmanager
+def inside_again(store, data, limits):
+    client = TestClient(create_app(Service.over(store, data, limits)))
+    yield client
+    client.close()
+
+
+def test_no_secret_and_no_report_reaches_a_log(sqlite_store, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("sqlalchemy.engine").setLevel(logging.INFO)
+    try:
+        with inside(sqlite_store, tmp_path) as (client, manager):
+            _, tokens = founded(client, manager)
+            caplog.clear()  # inviting names members; what follows must not
+            names_competitors(client, tokens["South"], "East")
+            client.get("/api/me/reports", headers=bearer(tokens["South"]))
+            client.put(
+                "/api/me/reports", json={"competitors": ["Nobody"]}, headers=bearer(tokens["South"])
+            )
+            client.post("/api/invitations/accept", json={"invitation": "fe-invitation-guess"})
+            client.post("/login", data={"secret": tokens["South"]})
+            client.get("/member")
+            client.get("/api/me", headers=bearer("fe-token-guess"))
+            with sqlite_store.engine.connect() as connection:
+                secrets = connection.execute(text("SELECT salt FROM competition_reports")).all()
+    finally:
+        logging.getLogger("sqlalchemy.engine").setLevel(logging.NOTSET)
+    written = "\n".join(
+        record.getMessage() + str(record.args or "") + (record.exc_text or "")
+        for record in caplog.records
+        if not record.name.startswith(("httpx2", "asyncio"))  # of the client in this test
+    )
+    assert "competition_reports" in written  # the log is on
+    assert "PUT /api/me/reports 200" in written
+    for secret in (manager, *tokens.values(), "guess", *(salt for (salt,) in secrets)):
+        assert secret not in written
+    assert "South" not in written
+    assert "East" not in written
+
+
+def test_a_full_disk_and_a_lost_database_are_said_plainly(sqlite_store, tmp_path, monkeypatch):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        founded(client, manager)
+        sqlite_store.engine.dispose()
+        (tmp_path / "coordinator.db").rename(tmp_path / "gone.db")
+        (tmp_path / "coordinator.db").mkdir()
+        for name in ("coordinator.db-wal", "coordinator.db-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+        lost = client.get("/api/consortia", headers=bearer(manager))
+        assert lost.status_code == 503
+        assert "does not answer" in lost.json()["detail"]
+        assert client.get("/health").status_code == 503
+        (tmp_path / "coordinator.db").rmdir()
+        (tmp_path / "gone.db").rename(tmp_path / "coordinator.db")
+        assert client.get("/api/consortia", headers=bearer(manager)).status_code == 200
+
+        def full(*_, **__):
+            raise FullStoreError("there is no room left on the disk")
+
+        monkeypatch.setattr("fedegoists.coordinator.desk.consortia.create", full)
+        made = client.post("/api/consortia", json={"name": "New"}, headers=bearer(manager))
+        assert made.status_code == 507
+
+
+def test_a_clock_behind_the_log_shows_in_health(sqlite_store, tmp_path, clock):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        founded(client, manager)
+        clock.move(hours=-1)
+        assert "clock is behind" in client.get("/health").json()["status"]
+
+
+def test_benefits_come_from_a_csv_on_the_page(served):
+    client, manager = served
+    consortium, _ = founded(client, manager)
+    csrf = signed_in(client, manager)
+    content = "source,target,weight\n" + "\n".join(f"{a},{b},{w}" for a, b, w in EDGES)
+    answer = client.post(
+        f"/consortia/{consortium}/benefit",
+        data={"csrf": csrf},
+        files={"file": ("benefit.csv", content)},
+    )
+    assert answer.status_code == 303
+    graphs = client.get(f"/api/consortia/{consortium}/graphs", headers=bearer(manager)).json()
+    assert len(graphs["benefit"]) == 6
+    wrong = client.post(
+        f"/consortia/{consortium}/benefit",
+        data={"csrf": csrf},
+        files={"file": ("benefit.csv", "source,target,weight\nNorth,Nobody,1\n")},
+    )
+    assert wrong.status_code == 422
+    assert "Nobody" in wrong.text
+    assert "/tmp" not in wrong.text

@@ -1,0 +1,473 @@
+"""Nothing is lost, nothing is altered unseen, and both databases behave the same."""
+
+import itertools
+import json
+import os
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+
+from fedegoists.coordinator.desk import access, consortia, deciding, reporting
+from fedegoists.coordinator.errors import (
+    ConflictError,
+    DamagedStoreError,
+    FullStoreError,
+    NotAllowedError,
+    NotFoundError,
+    StoreError,
+)
+from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
+from fedegoists.coordinator.store.backup import back_up, restore
+from fedegoists.coordinator.store.migrate import revision_of
+from fedegoists.coordinator.store.replay import check_log
+from fedegoists.coordinator.store.tables import Base
+from fedegoists.errors import FileError, GraphError, SettingsError
+from tests.coordinator.consortia import found, report
+from tests.coordinator.databases import database_url
+
+NAMES = ["North", "South", "East"]
+WEIGHTS = [[0, 2, 1], [1, 0, 2], [2, 1, 0]]
+
+
+def forms(store, consortium_id, **wish):
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(store, session, "manager m", consortium)
+    return deciding.Decider(store).form("manager m", consortium_id, deciding.Wish(**wish))
+
+
+def checked(store, head=None):
+    with store.read() as session:
+        return check_log(session, head)
+
+
+def test_migrations_make_the_tables_that_the_code_expects(store):
+    with store.read() as session:
+        context = MigrationContext.configure(session.connection())
+        assert compare_metadata(context, Base.metadata) == []
+        assert revision_of(session.connection()) == "0001"
+    Store(store.url).close()  # again: nothing to do
+
+
+def test_a_database_of_a_later_version_is_left_alone(store):
+    with store.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="later version"):
+        Store(store.url)
+
+
+def test_either_sides_report_counts_until_both_are_withdrawn(store):
+    consortium_id, _ = found(store, NAMES)
+
+    def pairs():
+        with store.read() as session:
+            consortium = consortia.consortium_with(session, consortium_id)
+            return reporting.competition_of(session, consortium).pairs
+
+    report(store, consortium_id, "South", "East")
+    assert pairs() == (("South", "East"),)
+    report(store, consortium_id, "East", "South")
+    report(store, consortium_id, "East", "South")
+    assert pairs() == (("South", "East"),)
+    report(store, consortium_id, "South", "East", withdraw=True)
+    assert pairs() == (("South", "East"),)
+    report(store, consortium_id, "East", "South", withdraw=True)
+    report(store, consortium_id, "East", "South", withdraw=True)
+    assert pairs() == ()
+    assert checked(store).ok
+
+
+def test_what_cannot_be_reported(store):
+    consortium_id, _ = found(store, NAMES)
+    with pytest.raises(ConflictError, match="competes with itself"):
+        report(store, consortium_id, "South", "South")
+    with pytest.raises(NotFoundError, match="no member 'West'"):
+        report(store, consortium_id, "South", "West")
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        with pytest.raises(GraphError, match="control character"):
+            consortia.invite(store, session, "manager m", consortium, "a\nb")
+    with pytest.raises(ConflictError, match="already"):
+        found(store, NAMES)
+
+
+def test_a_deadline_freezes_reports_and_no_clock_undoes_it(store, clock):
+    consortium_id, _ = found(store, NAMES)
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        at = "2026-01-01T13:00:00.000000Z"
+        consortia.set_deadline(store, session, "manager m", consortium, at)
+        with pytest.raises(ConflictError, match="in the past"):
+            consortia.set_deadline(store, session, "manager m", consortium, "2025" + at[4:])
+    report(store, consortium_id, "South", "East")
+    clock.move(hours=2)
+    with pytest.raises(ConflictError, match="deadline has passed"):
+        report(store, consortium_id, "South", "North")
+    consortia.close_due(store)
+    clock.move(hours=-24)
+    with pytest.raises(ConflictError, match="deadline has passed"):
+        report(store, consortium_id, "South", "North")
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.reopen_reports(store, session, "manager m", consortium)
+    report(store, consortium_id, "South", "North")
+
+
+def test_a_clock_that_goes_back_is_noticed_and_the_log_stays_in_order(store, clock):
+    consortium_id, _ = found(store, NAMES)
+    clock.move(hours=-3)
+    report(store, consortium_id, "South", "East")
+    assert store.seconds_behind() == 3 * 3600
+    check = checked(store)
+    assert check.ok
+    with store.read() as session:
+        times = [entry.at for entry in entries(session)]
+    assert times == sorted(times)
+
+
+def test_an_invitation_works_once_and_only_hashes_are_kept(store):
+    with store.write() as session:
+        invitation = access.invite_account(store, session, "coordinator", "manager", "Ann")
+    with store.write() as session:
+        principal, token = access.accept_invitation(store, session, invitation)
+    assert (principal.role, principal.label) == ("manager", "Ann")
+    with pytest.raises(NotAllowedError, match="already used"), store.write() as session:
+        access.accept_invitation(store, session, invitation)
+    with store.read() as session:
+        assert access.authenticate(store, session, token, ("token",)).label == "Ann"
+        assert access.authenticate(store, session, token, ("session",)) is None
+        assert access.authenticate(store, session, invitation, ("invitation", "token")) is None
+        for table in Base.metadata.sorted_tables:
+            for row in session.execute(table.select()):
+                assert token not in str(row)
+                assert invitation not in str(row)
+
+
+def test_invitations_and_sessions_expire(store, clock):
+    with store.write() as session:
+        invitation = access.invite_account(store, session, "coordinator", "manager", "Ann")
+    clock.move(days=15)
+    with pytest.raises(NotAllowedError), store.write() as session:
+        access.accept_invitation(store, session, invitation)
+    assert access.first_manager(store) != invitation
+    with store.write() as session:
+        principal, _ = access.accept_invitation(store, session, access_again(store, session))
+        opened = access.open_session(store, session, principal)
+    clock.move(hours=13)
+    with store.read() as session:
+        assert access.authenticate(store, session, opened, ("session",)) is None
+
+
+def access_again(store, session):
+    from sqlalchemy import select
+
+    from fedegoists.coordinator.store.tables import Account
+
+    return access.new_invitation(store, session, session.scalar(select(Account)))
+
+
+def test_an_expelled_member_is_out_at_once_and_its_reports_count_no_more(store):
+    consortium_id, tokens = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "East", "North")
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.expel(store, session, "manager m", consortium, "East")
+    with store.read() as session:
+        assert access.authenticate(store, session, tokens["East"], ("token",)) is None
+    record = forms(store, consortium_id)
+    assert deciding.formation_of(record).coalitions == (("North", "South"),)
+    assert checked(store).ok
+
+
+def test_a_decision_needs_closed_reports_benefits_and_members(store):
+    consortium_id, _ = found(store, NAMES)
+    with pytest.raises(ConflictError, match="may still report"):
+        deciding.Decider(store).form("manager m", consortium_id, deciding.Wish())
+    with pytest.raises(ConflictError, match="who benefits whom is not known"):
+        forms(store, consortium_id)
+    empty, _ = found(store, [], "Nobody")
+    with pytest.raises(ConflictError, match="nobody has joined"):
+        forms(store, empty)
+
+
+def test_a_decision_is_kept_with_its_proof(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    record = forms(store, consortium_id)
+    assert deciding.formation_of(record).coalitions == (("North", "South"), ("East",))
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        commitment = deciding.commitment_for(consortium, record)
+    assert commitment.digest == record.commitment
+    assert commitment.member_certificate("South", ["East"]).check(record.commitment).ok
+    assert commitment.opening().check(record.commitment).ok
+    assert checked(store).ok
+
+
+def test_what_if_is_answered_from_the_decision(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    formation = deciding.formation_of(forms(store, consortium_id))
+    result = deciding.quick_what_if(formation, add=[("South", "East")])
+    assert not {"South", "East"} <= set(result.after.coalition_of("South"))
+    assert (result.after.welfare, result.welfare_change) == (3, -6)
+
+
+# The audit log --------------------------------------------------------------------------------
+
+
+def test_the_chain_by_hand(store):
+    import hashlib
+
+    found(store, ["North"])
+    with store.read() as session:
+        first, second = list(entries(session))[:2]
+    content = [1, first.at, "manager m", "consortium created", '{"consortium":"Banks"}', BEGINNING]
+    assert first.digest == hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    assert second.previous == first.digest
+    assert digest_of(second) == second.digest
+
+
+def test_the_database_itself_refuses_to_change_the_log(store):
+    found(store, NAMES)
+    for statement in ("UPDATE audit_log SET actor = 'x'", "DELETE FROM audit_log"):
+        with pytest.raises(StoreError, match="can only be added to"), store.write() as session:
+            session.execute(text(statement))
+    assert checked(store).ok
+
+
+def tampered(path, *statements):
+    """Change a database behind the coordinator's back, as its owner could."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER IF EXISTS audit_log_no_update")
+        connection.execute("DROP TRIGGER IF EXISTS audit_log_no_delete")
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE audit_log SET actor = 'nobody' WHERE id = 3", "entry 3 was changed"),
+        ("UPDATE audit_log SET at = '2020' WHERE id = 3", "entry 3 was changed"),
+        ("DELETE FROM audit_log WHERE id = 3", "entry 3 is missing"),
+        ("DELETE FROM audit_log WHERE id = (SELECT max(id) FROM audit_log)", "not in the log"),
+        ("DELETE FROM competition_reports", "report .*not in the tables"),
+        ("UPDATE competition_reports SET withdrawn = '2026'", "report .*something else"),
+        ("UPDATE competition_reports SET competitor_id = 1", "report .*not in the log"),
+        ("UPDATE formations SET certificate = '{}'", "formation Banks, 1: the tables say"),
+        ("UPDATE benefit_estimates SET graph = '{}'", "benefit estimate Banks, 1"),
+        ("UPDATE members SET state = 'invited' WHERE name = 'East'", "member Banks, East"),
+    ],
+)
+def test_whatever_is_altered_shows(sqlite_store, tmp_path, statement, problem):
+    consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
+    report(sqlite_store, consortium_id, "South", "East")
+    forms(sqlite_store, consortium_id)
+    assert checked(sqlite_store).ok
+    tampered(tmp_path / "coordinator.db", statement)
+    check = checked(sqlite_store)
+    assert not check.ok
+    assert any(re.search(problem, line) for line in check.problems), check
+
+
+def test_a_log_written_anew_does_not_have_the_head_that_was_noted(sqlite_store, tmp_path, clock):
+    found(sqlite_store, NAMES)
+    noted = checked(sqlite_store).head
+    found(sqlite_store, NAMES, "Others")
+    assert checked(sqlite_store, noted).ok
+    clock.move(seconds=1)
+    another = Store(f"sqlite:///{tmp_path / 'another.db'}", clock=clock)
+    found(another, NAMES)
+    assert not checked(another, noted).ok
+    with another.read() as session:
+        assert check_chain(session).ok
+    another.close()
+
+
+# Backups --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["sqlite", "postgresql"])
+def test_a_backup_is_restored_into_either_database(store, target, tmp_path, request):
+    consortium_id, tokens = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    forms(store, consortium_id)
+    (tmp_path / "runs" / "run-1").mkdir(parents=True)
+    (tmp_path / "runs" / "run-1" / "report.html").write_text("done")
+    archive = tmp_path / "backup.tar.gz"
+    check = back_up(store, archive, tmp_path / "runs")
+    assert check.ok
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    with pytest.raises(FileError, match="there already"):
+        back_up(store, archive)
+    (tmp_path / "new").mkdir()
+    other = Store(database_url(target, tmp_path / "new", request), clock=store.clock)
+    assert restore(archive, other, tmp_path / "new" / "runs").head == check.head
+    assert (tmp_path / "new" / "runs" / "run-1" / "report.html").read_text() == "done"
+    with other.read() as session:
+        assert access.authenticate(other, session, tokens["East"], ("token",)).label == "East"
+    found(other, NAMES, "After")  # new rows get new numbers
+    assert checked(other, check.head).ok
+    with pytest.raises(StoreError, match="not empty"):
+        restore(archive, other)
+    other.close()
+
+
+def test_a_damaged_backup_changes_nothing(sqlite_store, tmp_path, clock):
+    found(sqlite_store, NAMES)
+    archive = tmp_path / "backup.tar.gz"
+    back_up(sqlite_store, archive)
+    content = archive.read_bytes()
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    for broken in (b"", content[: len(content) // 2], b"nonsense" * 100):
+        (tmp_path / "broken.tar.gz").write_bytes(broken)
+        with pytest.raises((StoreError, FileError)):
+            restore(tmp_path / "broken.tar.gz", other)
+    with pytest.raises(FileError, match="no such file"):
+        restore(tmp_path / "missing.tar.gz", other)
+    assert checked(other).count == 0
+    other.close()
+
+
+# Trouble --------------------------------------------------------------------------------------
+
+
+def test_the_file_is_for_its_owner_only(sqlite_store, tmp_path):
+    assert stat.S_IMODE((tmp_path / "coordinator.db").stat().st_mode) == 0o600
+
+
+def test_a_damaged_file_is_said_plainly_and_left_as_it_is(sqlite_store, tmp_path):
+    found(sqlite_store, NAMES)
+    sqlite_store.close()
+    path = tmp_path / "coordinator.db"
+    content = bytearray(path.read_bytes())
+    content[100:4000] = b"\xff" * 3900
+    path.write_bytes(content)
+    with pytest.raises(DamagedStoreError, match=r"damaged.*restore a backup"):
+        Store(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+    path.write_bytes(b"not a database at all" * 1000)
+    with pytest.raises(DamagedStoreError, match="restore a backup"):
+        Store(f"sqlite:///{path}")
+
+
+def test_damage_in_the_middle_is_found_on_opening(sqlite_store, tmp_path):
+    consortium_id, _ = found(sqlite_store, [f"m{k}" for k in range(100)])
+    for k in range(99):
+        report(sqlite_store, consortium_id, f"m{k}", f"m{k + 1}")
+    sqlite_store.close()
+    path = tmp_path / "coordinator.db"
+    content = bytearray(path.read_bytes())
+    assert len(content) > 20 * 4096
+    for page in range(5, 15):
+        content[page * 4096 : page * 4096 + 64] = os.urandom(64)
+    path.write_bytes(content)
+    with pytest.raises(DamagedStoreError):
+        Store(f"sqlite:///{path}")
+
+
+def fill_until_full(store):
+    consortium_id, _ = found(store, [f"m{k}" for k in range(40)])
+    kept = []
+    for a, b in itertools.permutations(range(40), 2):
+        try:
+            report(store, consortium_id, f"m{a}", f"m{b}")
+        except FullStoreError:
+            break
+        kept.append((f"m{a}", f"m{b}"))
+    assert 0 < len(kept) < 40 * 39, "the disk was full too early or never"
+    return consortium_id, kept
+
+
+def reports_in(store, consortium_id):
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        reports = reporting.active_reports(session, consortium)
+    return [
+        (a, b) for a, others in sorted(reports.items(), key=lambda i: int(i[0][1:])) for b in others
+    ]
+
+
+def test_without_room_nothing_is_half_written_and_all_goes_on_with_room(sqlite_store):
+    sqlite_store.close()
+
+    def limit(pages):
+        from sqlalchemy import event
+
+        @event.listens_for(sqlite_store.engine, "connect")
+        def _(connection, _record):
+            connection.execute(f"PRAGMA max_page_count={pages}")
+
+    limit(90)
+    consortium_id, kept = fill_until_full(sqlite_store)
+    assert reports_in(sqlite_store, consortium_id) == kept
+    assert checked(sqlite_store).ok
+    sqlite_store.close()
+    limit(100_000)
+    report(sqlite_store, consortium_id, "m39", "m0")
+    assert len(reports_in(sqlite_store, consortium_id)) == len(kept) + 1
+    assert checked(sqlite_store).ok
+
+
+def test_a_full_disk(tmp_path):
+    """On a file system of two megabytes, where one can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        store = Store(f"sqlite:///{disk / 'coordinator.db'}")
+        with (disk / "ballast").open("wb") as ballast:
+            ballast.write(b"0" * 1_200_000)
+        consortium_id, kept = fill_until_full(store)
+        assert reports_in(store, consortium_id) == kept
+        (disk / "ballast").unlink()
+        report(store, consortium_id, "m39", "m0")
+        assert checked(store).ok
+        store.close()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_unreachable_database_and_a_wrong_address_show_no_password():
+    pytest.importorskip("psycopg")
+    with pytest.raises(StoreError, match="does not answer") as caught:
+        Store("postgresql://user:hunter2@127.0.0.1:1/none")
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(SettingsError, match="expected sqlite") as caught:
+        Store("hunter2")
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(SettingsError, match="not mysql"):
+        Store("mysql://u:p@h/d")
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_writes_two_hundred_times(tmp_path):
+    """A process of its own forks writers and kills them with signal 9; see killed_writers.py."""
+    script = Path(__file__).with_name("killed_writers.py")
+    done = subprocess.run(
+        [sys.executable, script, f"sqlite:///{tmp_path / 'coordinator.db'}", "200"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["kills"] == 200
+    assert told["lost"] == 0
+    assert told["problems"] == []
+    assert told["acknowledged"] > 200
