@@ -1,0 +1,37 @@
+"""What a run shall do, as a manager asks for it, checked before anything runs."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["RunPlan"]
+
+
+class RunPlan(BaseModel):
+    """Where the data is, how to learn benefits and how to train.
+
+    `source` is a folder of that name in the coordinator's ``silos`` folder, with one file per
+    organisation, or else a data set that `fedegoists data list` shows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
+    options: dict[str, str | int | float | bool] = Field(default={}, max_length=20)
+    data_seed: int = Field(default=0, ge=0, le=2**31)
+    estimator: Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"] = "auto"
+    threshold: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    repeats: int | None = Field(default=None, ge=2, le=100)
+    benefit_steps: int | None = Field(default=None, ge=1, le=1_000_000)
+    methods: tuple[str, ...] = Field(
+        default=("local", "fedavg+ft", "fedegoists"), min_length=1, max_length=40
+    )
+    seeds: int = Field(default=3, ge=1, le=100)
+    steps: int | None = Field(default=None, ge=1, le=10_000_000)
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:[0-9]{1,2})?)$")
+
+    def source_in(self, silos: Path) -> str:
+        """Return the folder with the silos' files where there is one, or the data set's name."""
+        folder = silos / self.source
+        return str(folder.resolve()) if folder.is_dir() else self.source

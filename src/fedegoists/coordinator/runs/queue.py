@@ -1,0 +1,115 @@
+"""Working off the runs, one after the other, each in a process of its own."""
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from fedegoists.coordinator.desk.consortia import close_due
+from fedegoists.coordinator.errors import StoreError
+from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.tables import RunRecord
+
+__all__ = ["RunQueue"]
+
+log = logging.getLogger("fedegoists.coordinator")
+
+SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_AFTER_TROUBLE = 5.0
+STARTS = 5
+"""A worker that dies so often in a row without having come further is given up."""
+
+
+class RunQueue:
+    """A thread that starts the next run when there is one, and goes on with interrupted ones."""
+
+    def __init__(self, store: Store, data: Path) -> None:
+        self.store, self.data = store, data
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
+        self._deaths: dict[int, int] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look now; something was queued."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stop a run that is being worked on, so that the next start goes on with it."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                close_due(self.store)
+                with self.store.read() as session:
+                    run = records.unfinished(session)
+                if run is not None:
+                    self._do(run)
+                    continue
+            except StoreError as error:
+                log.error("the runs wait: %s", error)
+                self._stop.wait(SECONDS_AFTER_TROUBLE)
+            self._wake.wait(SECONDS_BETWEEN_LOOKS)
+            self._wake.clear()
+
+    def _do(self, run: RunRecord) -> None:
+        log.info("run %s begins or goes on", run.id)
+        wanted = {"database": self.store.url, "run": run.id, "data": str(self.data)}
+        # The address of a database may hold a password, which other users could read on a
+        # command line, so it goes through the pipe.
+        with subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "fedegoists.coordinator.runs.worker"],
+            stdin=subprocess.PIPE,
+            text=True,
+        ) as worker:
+            assert worker.stdin is not None
+            worker.stdin.write(json.dumps(wanted) + "\n")
+            worker.stdin.flush()
+            self._watch(run, worker)
+        if self._stop.is_set() or worker.returncode == 0:
+            return
+        self._deaths[run.id] = self._deaths.get(run.id, 0) + 1
+        log.error("the worker of run %s ended with %s", run.id, worker.returncode)
+        if self._deaths[run.id] >= STARTS:
+            records.finish(self.store, run.id, error="its process died again and again")
+        else:
+            time.sleep(0.1 * 2 ** self._deaths[run.id])
+
+    def _watch(self, run: RunRecord, worker: "subprocess.Popen[str]") -> None:
+        """Wait for the worker; stop it if the run is cancelled or the service ends."""
+        while worker.poll() is None:
+            try:
+                worker.wait(SECONDS_BETWEEN_LOOKS)
+            except subprocess.TimeoutExpired:
+                pass
+            if self._stop.is_set():
+                worker.terminate()
+            else:
+                try:
+                    close_due(self.store)
+                    with self.store.read() as session:
+                        now = session.get(RunRecord, run.id)
+                    if now is None or now.state in records.ENDED:
+                        self._end(worker)
+                except StoreError as error:
+                    log.error("the state of run %s is not known: %s", run.id, error)
+
+    @staticmethod
+    def _end(worker: "subprocess.Popen[str]") -> None:
+        """Give a worker a moment to end by itself."""
+        try:
+            worker.wait(5)
+        except subprocess.TimeoutExpired:
+            worker.terminate()

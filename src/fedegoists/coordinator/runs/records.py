@@ -1,0 +1,188 @@
+"""Runs in the store: asking for one, and noting how far it has come."""
+
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from fedegoists.coordinator.desk.consortia import (
+    consortium_with,
+    is_closed,
+    participants_of,
+)
+from fedegoists.coordinator.desk.deciding import (
+    formation_of,
+    latest_formation,
+    record_benefit,
+)
+from fedegoists.coordinator.desk.reporting import competition_of
+from fedegoists.coordinator.errors import ConflictError, NotFoundError
+from fedegoists.coordinator.runs.engines import Kind, Task, check_engine
+from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.audit_log import Action, append
+from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, RunRecord
+from fedegoists.coordinator.store.times import from_moment
+from fedegoists.graphs import BenefitGraph
+
+__all__ = [
+    "ENDED",
+    "cancel",
+    "enqueue",
+    "finish",
+    "note_progress",
+    "run_folder",
+    "run_numbered",
+    "runs_of",
+    "task_for",
+    "unfinished",
+]
+
+ENDED = ("finished", "failed", "cancelled")
+
+
+def enqueue(
+    store: Store,
+    session: Session,
+    by: str,
+    consortium: ConsortiumRecord,
+    kind: Kind,
+    engine: str,
+    plan: RunPlan,
+) -> RunRecord:
+    """Ask for a run: to learn benefits, or to train by the latest decision."""
+    check_engine(engine)
+    formation = latest_formation(session, consortium) if kind == "training" else None
+    if kind == "training" and formation is None:
+        raise ConflictError("nothing has been decided yet; form coalitions first")
+    if not participants_of(session, consortium):
+        raise ConflictError("nobody has joined yet")
+    if kind == "benefit" and not is_closed(store, session, consortium):
+        raise ConflictError(
+            "benefits are learned by showing models to others, but not to competitors: "
+            "close the reports first, or wait for the deadline"
+        )
+    last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
+    run = RunRecord(
+        consortium_id=consortium.id,
+        number=1 + (session.scalar(last) or 0),
+        formation_id=formation.id if formation else None,
+        kind=kind,
+        engine=engine,
+        plan=plan.model_dump_json(),
+        state="queued",
+        created=store.now(session),
+    )
+    session.add(run)
+    session.flush()
+    details = {"consortium": consortium.name, "number": run.number, "kind": kind, "engine": engine}
+    append(store, session, by, Action.RUN_QUEUED, details)
+    return run
+
+
+def runs_of(session: Session, consortium: ConsortiumRecord) -> list[RunRecord]:
+    """Return all runs, the latest first."""
+    found = session.scalars(
+        select(RunRecord)
+        .where(RunRecord.consortium_id == consortium.id)
+        .order_by(RunRecord.number.desc())
+    )
+    return list(found)
+
+
+def run_numbered(session: Session, consortium: ConsortiumRecord, number: int) -> RunRecord:
+    """Return one run."""
+    found = session.scalar(
+        select(RunRecord).where(
+            RunRecord.consortium_id == consortium.id, RunRecord.number == number
+        )
+    )
+    if found is None:
+        raise NotFoundError("there is no such run")
+    return found
+
+
+def unfinished(session: Session) -> RunRecord | None:
+    """Return the run to work on next; one that was interrupted goes first."""
+    return session.scalar(
+        select(RunRecord)
+        .where(RunRecord.state.not_in(ENDED))
+        .order_by(RunRecord.state.desc(), RunRecord.id)  # running before queued
+        .limit(1)
+    )
+
+
+def run_folder(data: Path, run: RunRecord) -> tuple[Path, str]:
+    """Return where the consortium's runs are, and this one's name in it."""
+    return data / "runs" / f"consortium-{run.consortium_id}", f"run-{run.number}"
+
+
+def task_for(session: Session, run: RunRecord, data: Path) -> Task:
+    """Return what an engine needs to know of a run."""
+    consortium = consortium_with(session, run.consortium_id)
+    folder, name = run_folder(data, run)
+    formation = None
+    if run.formation_id is not None:
+        record = session.get(FormationRecord, run.formation_id)
+        assert record is not None
+        formation = formation_of(record)
+    competition = formation.competition if formation else competition_of(session, consortium)
+    return Task(
+        plan=RunPlan.model_validate_json(run.plan),
+        participants=competition.participants,
+        competition=competition,
+        formation=formation,
+        folder=folder,
+        name=name,
+        silos=data / "silos",
+    )
+
+
+def note_progress(
+    store: Store, run_id: int, stage: str, done: int, total: int, remark: str
+) -> bool:
+    """Note how far a run has come; return False if it is to stop."""
+    with store.write() as session:
+        run = session.get(RunRecord, run_id)
+        if run is None or run.state in ENDED:
+            return False
+        if run.state == "queued":
+            run.state, run.started = "running", store.now(session)
+        run.stage, run.done, run.total, run.remark = stage[:200], done, total, remark[:200]
+    return True
+
+
+def finish(
+    store: Store,
+    run_id: int,
+    *,
+    error: str | None = None,
+    learned: BenefitGraph | None = None,
+) -> None:
+    """Note that a run came to its end, with what was learned."""
+    with store.write() as session:
+        run = session.get(RunRecord, run_id)
+        if run is None or run.state in ENDED:
+            return
+        consortium = consortium_with(session, run.consortium_id)
+        if learned is not None:
+            source = f"learned by run {run.number}"
+            record_benefit(store, session, "coordinator", consortium, learned, source)
+        _end(store, session, run, "failed" if error is not None else "finished", error or "")
+
+
+def cancel(store: Store, session: Session, by: str, run: RunRecord) -> None:
+    """Have a run stop."""
+    if run.state in ENDED:
+        raise ConflictError(f"the run is {run.state} already")
+    _end(store, session, run, "cancelled", f"by {by}")
+
+
+def _end(store: Store, session: Session, run: RunRecord, state: str, error: str) -> None:
+    run.state, run.error, run.ended = state, error[:2000], store.now(session)
+    if run.started:
+        passed = from_moment(run.ended) - from_moment(run.started)
+        run.seconds = passed.total_seconds()
+    consortium = consortium_with(session, run.consortium_id)
+    details = {"consortium": consortium.name, "number": run.number, "state": state}
+    append(store, session, "coordinator", Action.RUN_ENDED, details)

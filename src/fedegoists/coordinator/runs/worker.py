@@ -1,0 +1,84 @@
+"""The process that works on one run.
+
+It is told on its standard input what to do, and ends when that closes: whoever started it is then
+gone, and will start another one that goes on.
+"""
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.engines import engine_named
+from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.errors import FedEgoistsError
+
+__all__ = ["main", "work_on"]
+
+SECONDS_BETWEEN_NOTES = 0.3
+
+
+class _StoppedError(Exception):
+    """The run was cancelled."""
+
+
+def work_on(store: Store, run_id: int, data: Path) -> None:
+    """Do a run, and note how it went."""
+    with store.read() as session:
+        run = session.get(RunRecord, run_id)
+        assert run is not None
+        task = records.task_for(session, run, data)
+        kind, engine_name = run.kind, run.engine
+    noted = 0.0
+    shown = ""
+
+    def progress(stage: str, done: int, total: int, remark: str) -> None:
+        nonlocal noted, shown
+        now = time.monotonic()
+        if now < noted + SECONDS_BETWEEN_NOTES and stage == shown:
+            return
+        noted, shown = now, stage
+        if not records.note_progress(store, run_id, stage, done, total, remark):
+            raise _StoppedError
+
+    try:
+        progress("beginning", 0, 0, "")
+        engine = engine_named(engine_name)
+        if kind == "benefit":
+            records.finish(store, run_id, learned=engine.learn(task, progress))
+        else:
+            engine.train(task, progress)
+            records.finish(store, run_id)
+    except _StoppedError:
+        return
+    except FedEgoistsError as error:
+        records.finish(store, run_id, error=str(error))
+    except Exception as error:
+        logging.getLogger("fedegoists.coordinator").exception("run %s failed", run_id)
+        records.finish(store, run_id, error=f"unexpected: {type(error).__name__}; see the log")
+
+
+def main() -> None:
+    """Read one line of JSON with database, run and data; work until done or left alone."""
+    wanted = json.loads(sys.stdin.readline())
+
+    def leave_when_alone() -> None:
+        sys.stdin.read()
+        os._exit(3)
+
+    threading.Thread(target=leave_when_alone, daemon=True).start()
+    logging.basicConfig(level=logging.WARNING)
+    store = Store(wanted["database"])
+    try:
+        work_on(store, wanted["run"], Path(wanted["data"]))
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    main()
