@@ -174,3 +174,47 @@ def test_a_difference_that_concerns_the_member_does_show(monkeypatch, tmp_path):
         seen.append(world(folder, names, weights, reports, "a", monkeypatch))
     assert seen[0][1]["/api/me/decision"] != seen[1][1]["/api/me/decision"]
     assert seen[0][1]["session", "/member"] != seen[1][1]["session", "/member"]
+
+
+@pytest.mark.slow
+def test_training_does_not_show_it_either(tmp_path):
+    """Others fall apart; a member's page and model stay the same, byte for byte."""
+    pytest.importorskip("torch", reason="runs need the extra train")
+    from fedegoists.coordinator.runs import records
+    from fedegoists.coordinator.runs.plan import RunPlan
+    from fedegoists.coordinator.runs.worker import work_on
+    from tests.coordinator.test_process import BANKS, with_banks
+
+    weights = [[float(i != j and (i < 3) == (j < 3)) for i in range(5)] for j in range(5)]
+    plan = RunPlan(source="banks", methods=("local", "fedegoists"), seeds=1, steps=20)
+    left = []
+    for pairs in ([], [("Elm", "Dogwood")]):
+        folder = tmp_path / str(len(pairs))
+        with_banks(folder)
+        store = Store(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
+        consortium_id, _ = found(store, BANKS, weights=weights)
+        with store.write() as session:
+            consortium = consortium_with(session, consortium_id)
+            for reporter, competitor in pairs:
+                who = member_named(session, consortium, reporter)
+                reporting.report(store, session, consortium, who, competitor)
+            close_reports(store, session, "manager m", consortium)
+        deciding.Decider(store).form("manager m", consortium_id, deciding.Wish())
+        with store.write() as session:
+            consortium = consortium_with(session, consortium_id)
+            run = records.enqueue(
+                store, session, "manager m", consortium, "training", "simulation", plan
+            )
+            made, name = records.run_folder(folder, run)
+        work_on(store, run.id, folder)
+        store.close()
+        left.append(
+            {
+                bank: (
+                    (made / name / "members" / f"{bank}.html").read_bytes(),
+                    (made / name / "models" / f"{bank}.safetensors").read_bytes(),
+                )
+                for bank in BANKS
+            }
+        )
+    assert [bank for bank in BANKS if left[0][bank] == left[1][bank]] == BANKS[:3]
