@@ -29,7 +29,8 @@ demo-deploy: $(VENV)/stamp-dev ## Deploy three example banks on this machine wit
 	@$(BIN)/fedegoists deploy demo --out demo-deploy
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/flare
+	@$(BIN)/python -m pytest tests/flare
 
 lint: $(VENV)/stamp-dev ## Check style, types and layers
 	@$(BIN)/ruff check .

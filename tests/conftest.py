@@ -1,5 +1,10 @@
 """Settings for all tests."""
 
+import os
+
+# Wide enough that no sentence a test looks for is broken into lines, wherever the tests run.
+os.environ["COLUMNS"] = "200"
+
 try:
     import torch
 except ImportError:  # the core and its tests need none

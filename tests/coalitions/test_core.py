@@ -17,7 +17,7 @@ def blocking_groups(partition, benefit, competition):
     for size in range(2, benefit.n + 1):
         for group in itertools.combinations(range(benefit.n), size):
             if is_valid(list(group), benefit, competition) and all(
-                sum(benefit.weights[j, i] for j in group) > now[i] + 1e-12 for i in group
+                sum(benefit.weights[j, i] for j in group) > now[i] * (1 + 1e-12) for i in group
             ):
                 yield group
 
@@ -53,6 +53,16 @@ def test_the_best_partition_need_not_be_core_stable():
     assert audit.blocking is not None
     assert (audit.blocking.members, audit.blocking.gains) == (("a", "b"), (2.0, 3.0))
     assert audit_core(*instance, [("a", "b"), ("c",)]).core_stable
+
+
+def test_rounding_is_no_gain():
+    """With b and c, a would get 0.1 + 0.2, which in binary is a little more than its 0.3 now."""
+    names = ["a", "b", "c", "d"]
+    edges = [("b", "a", 0.1), ("c", "a", 0.2), ("a", "b", 1), ("a", "c", 1), ("d", "a", 0.3)]
+    benefit = BenefitGraph.from_edges([*edges, ("a", "d", 1)], names)
+    competition = CompetitionGraph([("d", "b"), ("d", "c")], names)
+    assert 0.1 + 0.2 > 0.3
+    assert audit_core(benefit, competition, [("a", "d"), ("b",), ("c",)]).core_stable
 
 
 def test_a_spent_budget_is_said():

@@ -7,6 +7,7 @@ import pytest
 
 from fedegoists.errors import FedEgoistsError, GraphError, SettingsError
 from fedegoists.learning.data import DataError, Samples, SiloedData, SiloIndices, SplitSizes
+from fedegoists.learning.preparation import Preparation
 
 NOTHING = np.array([], dtype=np.int64)
 
@@ -203,3 +204,21 @@ class TestSiloedData:
     def test_unknown_silo(self) -> None:
         with pytest.raises(FedEgoistsError, match=r"silos of tiny: unknown participant 'Nord'"):
             data(silo("North", [0])).silo("Nord")
+
+
+def test_some_silos_alone_keep_their_samples_and_preparation() -> None:
+    scale = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    prepared = Preparation("features", ("x", "y"), scale, scale + 10, scale + 20)
+    whole = data(
+        silo("a", [0]),
+        silo("b", [1]),
+        silo("c", [2]),
+        competition_pairs=(("a", "b"),),
+        preparation=(prepared,),
+    )
+    some = whole.only(["c", "a"])
+    assert some.participants == ("c", "a")
+    assert some.silo("c").train.tolist() == [2]
+    assert some.preparation[0].center.tolist() == [[5.0, 6.0], [1.0, 2.0]]
+    assert some.preparation[0].missing.tolist() == [[25.0, 26.0], [21.0, 22.0]]
+    assert some.competition_pairs == ()

@@ -21,6 +21,9 @@ __all__ = ["BLOCKING_BUDGET", "BlockingGroup", "CoreAudit", "audit_core"]
 BLOCKING_BUDGET = 20_000
 """How many sets of participants the audit looks at before it says "not proven"."""
 
+ROUNDING = 1e-12
+"""Gains of a smaller part than this are not counted: 0.1 + 0.2 is no more than 0.3."""
+
 Coalition = tuple[str, ...]
 Bools = npt.NDArray[np.bool_]
 
@@ -127,7 +130,7 @@ def _blocking(
     usable = np.where(rivals, 0.0, weights)
     gives = usable > 0
     # A bound is compared, not a sum that decides: let rounding err on the side of looking closer.
-    enough = now * (1 - 1e-12)
+    enough, more = now * (1 - ROUNDING), now * (1 + ROUNDING)
     cases = [np.ones(len(now), dtype=np.bool_)]
     looked_at = 0
     while cases:
@@ -146,7 +149,7 @@ def _blocking(
         disputed = int(competitors.argmax())
         if not competitors[disputed]:
             members = np.flatnonzero(group).tolist()
-            better = [math.fsum(weights[members, i].tolist()) > now[i] for i in members]
+            better = [math.fsum(weights[members, i].tolist()) > more[i] for i in members]
             if all(better):
                 return members, True
             without = group.copy()

@@ -1,5 +1,6 @@
 """Where a consortium's silos are: in this process, or at their organisations."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fedegoists.consortium.settings import ConsortiumSettings
@@ -44,6 +45,11 @@ class SimulatedEngine:
         )
         self.digest = data_digest(self.data)
         self._device = settings.training.device
+
+    def only(self, participants: Sequence[str]) -> None:
+        """Leave out the silos of all others, and who competes with whom as the data has it."""
+        self.data = self.data.only(participants)
+        self.digest = data_digest(self.data)
 
     def federation(self, model: str, trials: int | None = None) -> Federation:
         """Return the silos, looped or stacked on one device."""

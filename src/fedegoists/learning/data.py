@@ -1,7 +1,7 @@
 """What silos learn from: all samples once, and which of them belong to which silo."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -319,6 +319,24 @@ class SiloedData:
     def silo(self, reference: str | int) -> SiloIndices:
         """Return a silo by its name or position."""
         return self.silos[index_of(reference, self.participants, f"silos of {self.name}")]
+
+    def only(self, names: Sequence[str]) -> "SiloedData":
+        """Return the data of some silos, in the order of the names.
+
+        Who competes with whom among all is left out, too.
+        """
+        rows = [index_of(name, self.participants, f"silos of {self.name}") for name in names]
+        return replace(
+            self,
+            silos=tuple(self.silos[k] for k in rows),
+            competition_pairs=(),
+            preparation=tuple(
+                replace(
+                    one, center=one.center[rows], factor=one.factor[rows], missing=one.missing[rows]
+                )
+                for one in self.preparation
+            ),
+        )
 
     def part(self, reference: str | int, split: Split) -> Samples:
         """Return a copy of the samples of one silo and split."""

@@ -1,9 +1,9 @@
 """The engine that has all silos on the coordinator's own machine, over the consortium pipeline."""
 
 import json
-from dataclasses import replace
 
 from fedegoists.coalitions import Formation
+from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.names import file_names
 from fedegoists.consortium.pipeline import Consortium, LearnedBenefit
 from fedegoists.consortium.pipeline import Progress as PipelineProgress
@@ -16,7 +16,6 @@ from fedegoists.consortium.settings import (
 )
 from fedegoists.coordinator.runs.engines import FILES, Progress, Task
 from fedegoists.errors import SettingsError
-from fedegoists.experiments.training import data_digest
 from fedegoists.files import write_bytes
 from fedegoists.graphs import BenefitGraph
 
@@ -27,16 +26,16 @@ class _Decided(Consortium):
     """A consortium whose members and competition, and maybe decision, the coordinator knows."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(_settings(task))
-        missing = [name for name in task.participants if name not in self.data.participants]
+        settings = _settings(task)
+        engine = SimulatedEngine(settings)
+        known = engine.data.participants
+        missing = [name for name in task.participants if name not in known]
         if missing:
             raise SettingsError(
-                f"{task.plan.source} has no data of {missing[0]!r}; "
-                f"it has {', '.join(self.data.participants[:8])}"
+                f"{task.plan.source} has no data of {missing[0]!r}; it has {', '.join(known[:8])}"
             )
-        silos = tuple(self.data.silo(name) for name in task.participants)
-        self.data = replace(self.data, silos=silos, competition_pairs=())
-        self._digest = data_digest(self.data)
+        engine.only(task.participants)
+        super().__init__(settings, engine)
         self.competition = task.competition
         self._decision = task.formation
 
