@@ -1,7 +1,7 @@
 """What silos learn from: all samples once, and which of them belong to which silo."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -319,6 +319,28 @@ class SiloedData:
     def silo(self, reference: str | int) -> SiloIndices:
         """Return a silo by its name or position."""
         return self.silos[index_of(reference, self.participants, f"silos of {self.name}")]
+
+    def restricted_to(self, names: Sequence[str]) -> "SiloedData":
+        """Return the data of some silos only, in this order.
+
+        Examples
+        --------
+        >>> samples = Samples((np.zeros((4, 2)),), np.array([0, 1, 0, 1]))
+        >>> none = np.array([], dtype=int)
+        >>> silos = [SiloIndices(name, np.array([k]), none, none) for k, name in enumerate("abc")]
+        >>> data = SiloedData("tiny", "binary", samples, silos, 2, "", ())
+        >>> data.restricted_to(["c", "a"]).participants
+        ('c', 'a')
+        """
+        chosen = [index_of(name, self.participants, f"silos of {self.name}") for name in names]
+        return replace(
+            self,
+            silos=tuple(self.silos[k] for k in chosen),
+            competition_pairs=tuple(
+                pair for pair in self.competition_pairs if set(pair) <= set(names)
+            ),
+            preparation=tuple(one.only(chosen) for one in self.preparation),
+        )
 
     def part(self, reference: str | int, split: Split) -> Samples:
         """Return a copy of the samples of one silo and split."""

@@ -1,5 +1,6 @@
 """Working off the runs, one after the other, each in a process of its own."""
 
+import contextlib
 import json
 import logging
 import subprocess
@@ -69,7 +70,7 @@ class RunQueue:
         wanted = {"database": self.store.url, "run": run.id, "data": str(self.data)}
         # The address of a database may hold a password, which other users could read on a
         # command line, so it goes through the pipe.
-        with subprocess.Popen(  # noqa: S603
+        with subprocess.Popen(
             [sys.executable, "-m", "fedegoists.coordinator.runs.worker"],
             stdin=subprocess.PIPE,
             text=True,
@@ -90,10 +91,8 @@ class RunQueue:
     def _watch(self, run: RunRecord, worker: "subprocess.Popen[str]") -> None:
         """Wait for the worker; stop it if the run is cancelled or the service ends."""
         while worker.poll() is None:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(SECONDS_BETWEEN_LOOKS)
-            except subprocess.TimeoutExpired:
-                pass
             if self._stop.is_set():
                 worker.terminate()
             else:

@@ -1,9 +1,9 @@
 """The engine that has all silos on the coordinator's own machine, over the consortium pipeline."""
 
 import json
-from dataclasses import replace
 
 from fedegoists.coalitions import Formation
+from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.names import file_names
 from fedegoists.consortium.pipeline import Consortium, LearnedBenefit
 from fedegoists.consortium.pipeline import Progress as PipelineProgress
@@ -15,8 +15,6 @@ from fedegoists.consortium.settings import (
     TrainingSection,
 )
 from fedegoists.coordinator.runs.engines import FILES, Progress, Task
-from fedegoists.errors import SettingsError
-from fedegoists.experiments.training import data_digest
 from fedegoists.files import write_bytes
 from fedegoists.graphs import BenefitGraph
 
@@ -27,16 +25,8 @@ class _Decided(Consortium):
     """A consortium whose members and competition, and maybe decision, the coordinator knows."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(_settings(task))
-        missing = [name for name in task.participants if name not in self.data.participants]
-        if missing:
-            raise SettingsError(
-                f"{task.plan.source} has no data of {missing[0]!r}; "
-                f"it has {', '.join(self.data.participants[:8])}"
-            )
-        silos = tuple(self.data.silo(name) for name in task.participants)
-        self.data = replace(self.data, silos=silos, competition_pairs=())
-        self._digest = data_digest(self.data)
+        settings = _settings(task)
+        super().__init__(settings, SimulatedEngine(settings, task.participants))
         self.competition = task.competition
         self._decision = task.formation
 
