@@ -203,8 +203,11 @@ def close_session(store: Store, session: Session, secret: str) -> None:
 def add_certificate(store: Store, session: Session, principal: Principal, fingerprint: str) -> None:
     """Let an account also show who it is by a client certificate."""
     taken = session.scalar(select(Credential).where(Credential.digest == fingerprint))
-    if taken is not None:
+    if taken is not None and not (taken.kind == "certificate" and taken.ended):
         raise ConflictError("this client certificate is registered already")
+    if taken is not None:  # it ended, as with a new invitation, and is shown again
+        session.delete(taken)
+        session.flush()
     session.add(
         Credential(
             account_id=principal.account_id,
