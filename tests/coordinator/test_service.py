@@ -132,6 +132,23 @@ def test_a_new_invitation_ends_the_old_token(served):
     assert client.get("/api/me", headers=bearer(accepted.json()["token"])).status_code == 200
 
 
+def test_a_lost_token_of_a_manager_can_be_ended(served):
+    client, manager = served
+    invited = client.post(
+        "/api/accounts", json={"role": "manager", "label": "manager"}, headers=bearer(manager)
+    )
+    accepted = client.post(
+        "/api/invitations/accept", json={"invitation": invited.json()["invitation"]}
+    )
+    new = accepted.json()["token"]
+    signed_in(client, manager)
+    assert client.delete("/api/accounts/manager", headers=bearer(new)).status_code == 204
+    assert client.get("/api/consortia", headers=bearer(manager)).status_code == 401
+    assert client.get("/api/consortia").status_code == 401  # nor does its session
+    assert client.get("/api/consortia", headers=bearer(new)).status_code == 200
+    assert client.delete("/api/accounts/manager", headers=bearer(new)).status_code == 404
+
+
 def signed_in(client, token):
     answer = client.post("/login", data={"secret": token})
     assert answer.status_code == 303, answer.text
