@@ -252,6 +252,24 @@ def test_members_see_only_their_own_coalition(banks):
     assert "Elm trains alone" in Balance(pages["members/Elm.html"]).text
 
 
+def test_how_members_read_their_numbers_does_not_tell_on_others(banks, tmp_path):
+    """A large error of one in another coalition once took away decimals from everybody."""
+    outcomes = {
+        method: replace(
+            outcome,
+            rows=[
+                replace(row, value=1234.5) if row.participant.endswith("/Elm") else row
+                for row in outcome.rows
+            ],
+        )
+        for method, outcome in banks.outcomes.items()
+    }
+    pages = written(replace(banks, outcomes=outcomes), tmp_path)
+    assert "1,234" in pages["members/Elm.html"]
+    for name in ("Alder", "Birch", "Cedar", "Dogwood"):
+        assert pages[f"members/{name}.html"] == pages_of(banks)[f"members/{name}.html"]
+
+
 def test_nobody_together(banks, tmp_path):
     page = Balance(written(with_graphs(banks, [], []), tmp_path)["report.html"]).text
     assert "Nobody trains together. No benefit between any two participants was found." in page

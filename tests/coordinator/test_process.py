@@ -169,18 +169,29 @@ def test_a_member_can_show_a_client_certificate(tmp_path):
         token = invite_and_join(client, manager, made.json()["id"], ["North"])["North"]
         with httpx.Client(base_url=process.url, verify=shows) as other:
             assert other.get("/api/me").status_code == 401  # not registered yet
-            added = client.put(
-                "/api/me/client-certificate",
-                json={"sha256": fingerprint},
-                headers=bearer(token),
-            )
+            path, body = "/api/me/client-certificate", {"sha256": fingerprint}
+            # Whoever registers it must have it, or another member could.
+            assert client.put(path, json=body, headers=bearer(token)).status_code == 403
+            added = other.put(path, json=body, headers=bearer(token))
             assert added.status_code == 204, added.text
+            assert other.put(path, json=body, headers=bearer(token)).status_code == 409
             assert other.get("/api/me").json()["member"] == "North"
             assert other.get("/api/consortia").status_code == 403
+            again = client.post(
+                f"/api/consortia/{made.json()['id']}/members/North/invitation",
+                headers=bearer(manager),
+            )
+            assert other.get("/api/me").status_code == 401  # it ended with the token
+            accepted = client.post(
+                "/api/invitations/accept", json={"invitation": again.json()["invitation"]}
+            )
+            token = accepted.json()["token"]
+            assert other.put(path, json=body, headers=bearer(token)).status_code == 204
+            assert other.get("/api/me").json()["member"] == "North"
         assert client.get("/api/me").status_code == 401
 
 
-def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_path):
+def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_path, monkeypatch):
     with_banks(tmp_path)
     consortium_id, _ = found(sqlite_store, BANKS[:2])
     with sqlite_store.write() as session:
@@ -219,6 +230,10 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     assert "no data of 'Alder'" in missing.error
     with pytest.raises(ValidationError):
         RunPlan(source="../../etc")
+    shutil.copytree(tmp_path / "silos" / "banks", tmp_path / "elsewhere" / "private")
+    monkeypatch.chdir(tmp_path / "elsewhere")  # as if the coordinator was started there
+    outside = after(queued(source="private"))
+    assert "no folder 'private' among the silos" in outside.error
     stopped = queued(source="banks")
     with sqlite_store.write() as session:
         records.cancel(sqlite_store, session, "manager m", session.get(RunRecord, stopped))

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.errors import FullStoreError
 from fedegoists.coordinator.service.app import create_app
+from fedegoists.coordinator.service.identity import COOKIE
 from fedegoists.coordinator.service.state import Limits, Service
 from tests.coordinator.served import bearer, inside, invite_and_join
 
@@ -132,6 +133,23 @@ def test_a_new_invitation_ends_the_old_token(served):
     assert client.get("/api/me", headers=bearer(accepted.json()["token"])).status_code == 200
 
 
+def test_a_lost_token_of_a_manager_can_be_ended(served):
+    client, manager = served
+    invited = client.post(
+        "/api/accounts", json={"role": "manager", "label": "manager"}, headers=bearer(manager)
+    )
+    accepted = client.post(
+        "/api/invitations/accept", json={"invitation": invited.json()["invitation"]}
+    )
+    new = accepted.json()["token"]
+    signed_in(client, manager)
+    assert client.delete("/api/accounts/manager", headers=bearer(new)).status_code == 204
+    assert client.get("/api/consortia", headers=bearer(manager)).status_code == 401
+    assert client.get("/api/consortia").status_code == 401  # nor does its session
+    assert client.get("/api/consortia", headers=bearer(new)).status_code == 200
+    assert client.delete("/api/accounts/manager", headers=bearer(new)).status_code == 404
+
+
 def signed_in(client, token):
     answer = client.post("/login", data={"secret": token})
     assert answer.status_code == 303, answer.text
@@ -250,6 +268,55 @@ def test_too_many_and_too_large_requests_are_refused(sqlite_store, tmp_path):
         wrong = [client.get("/api/me", headers=bearer(f"w{k}")).status_code for k in range(5)]
         assert wrong[:3] == [401] * 3
         assert wrong[-1] == 429
+
+
+def test_a_limit_is_for_a_token_however_it_is_written(sqlite_store, tmp_path):
+    limits = Limits(requests_per_minute=60)
+    with inside(sqlite_store, tmp_path, limits) as (client, manager):
+        seen = [
+            client.get(
+                "/api/consortia",
+                headers={"Authorization": f"Bearer{' ' * k}{manager}", "Cookie": f"other={k}"},
+            ).status_code
+            for k in range(1, 16)
+        ]
+        assert seen[0] == 200
+        assert seen[-1] == 429
+    with inside_again(sqlite_store, tmp_path, limits) as client:  # a cookie of another kind
+        seen = [client.get("/login", headers={"Cookie": f"a={k}"}).status_code for k in range(15)]
+        assert seen[-1] == 429
+
+
+@pytest.mark.parametrize("header", ["Authorization", "Cookie"])
+def test_wrong_tokens_are_counted_on_pages_too(sqlite_store, tmp_path, header):
+    kind = "Bearer " if header == "Authorization" else f"{COOKIE}="
+    limits = Limits(failures_per_minute=3)
+    with inside_again(sqlite_store, tmp_path, limits) as client:
+        seen = [
+            client.get("/", headers={header: f"{kind}w{k}"}, follow_redirects=False).status_code
+            for k in range(5)
+        ]
+    assert seen == [303] * 3 + [429] * 2
+
+
+def test_invented_methods_do_not_fill_the_metrics(served):
+    client, manager = served
+    for k in range(5):
+        assert client.request(f"INVENTED{k}", "/health").status_code == 405
+    metrics = client.get("/metrics", headers=bearer(manager)).text
+    assert "INVENTED" not in metrics
+    assert 'method="other"' in metrics
+
+
+def test_nobody_can_register_the_client_certificate_of_another(sqlite_store, tmp_path):
+    """Its owner would then report its competitors under the name of whoever did."""
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        _, tokens = founded(client, manager)
+        body = {"sha256": "ab" * 32}
+        path = "/api/me/client-certificate"
+        refused = client.put(path, json=body, headers=bearer(tokens["East"]))
+        assert refused.status_code == 403
+        assert "on the connection" in refused.json()["detail"]
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from fedegoists.coordinator.errors import (
     NotFoundError,
     StoreError,
 )
+from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from fedegoists.coordinator.store.backup import back_up, restore
@@ -213,6 +215,35 @@ def test_a_decision_is_kept_with_its_proof(store):
     assert checked(store).ok
 
 
+def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_store):
+    consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
+    record = forms(sqlite_store, consortium_id)
+    assert deciding.formation_of(record).coalitions == (("North", "South", "East"),)
+
+    def train():
+        with sqlite_store.write() as session:
+            consortium = consortia.consortium_with(session, consortium_id)
+            plan = RunPlan(source="banks")
+            return records.enqueue(
+                sqlite_store, session, "manager m", consortium, "training", "simulation", plan
+            ).number
+
+    assert train() == 1
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
+    report(sqlite_store, consortium_id, "South", "East")
+    with pytest.raises(ConflictError, match="form coalitions again"):
+        train()
+    forms(sqlite_store, consortium_id)
+    assert train() == 2
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.expel(sqlite_store, session, "manager m", consortium, "North")
+    with pytest.raises(ConflictError, match="'North' was expelled"):
+        train()
+
+
 def test_what_if_is_answered_from_the_decision(store):
     consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
     formation = deciding.formation_of(forms(store, consortium_id))
@@ -266,6 +297,8 @@ def tampered(path, *statements):
         ("UPDATE competition_reports SET competitor_id = 1", "report .*not in the log"),
         ("UPDATE formations SET certificate = '{}'", "formation Banks, 1: the tables say"),
         ("UPDATE benefit_estimates SET graph = '{}'", "benefit estimate Banks, 1"),
+        ("UPDATE consortia SET state = 'collecting'", "consortium Banks: the tables say"),
+        ("UPDATE consortia SET deadline = '2027'", "consortium Banks: the tables say"),
         ("UPDATE members SET state = 'invited' WHERE name = 'East'", "member Banks, East"),
     ],
 )
@@ -320,6 +353,23 @@ def test_a_backup_is_restored_into_either_database(store, target, tmp_path, requ
     assert checked(other, check.head).ok
     with pytest.raises(StoreError, match="not empty"):
         restore(archive, other)
+    other.close()
+
+
+def test_a_backup_brings_back_no_session_and_no_invitation(sqlite_store, tmp_path, clock):
+    """They may have ended since it was made: a session by signing out, an invitation by use."""
+    _, tokens = found(sqlite_store, NAMES)
+    with sqlite_store.write() as session:
+        invitation = access.invite_account(sqlite_store, session, "m", "monitor", "Prometheus")
+        principal = access.authenticate(sqlite_store, session, tokens["East"], ("token",))
+        opened = access.open_session(sqlite_store, session, principal)
+    back_up(sqlite_store, tmp_path / "backup.tar.gz")
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    restore(tmp_path / "backup.tar.gz", other)
+    with other.read() as session:
+        for secret, kind in ((invitation, "invitation"), (opened, "session")):
+            assert access.authenticate(other, session, secret, (kind,)) is None
+        assert access.authenticate(other, session, tokens["East"], ("token",)) is not None
     other.close()
 
 

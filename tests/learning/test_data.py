@@ -216,9 +216,10 @@ def test_some_silos_alone_keep_their_samples_and_preparation() -> None:
         competition_pairs=(("a", "b"),),
         preparation=(prepared,),
     )
-    some = whole.only(["c", "a"])
+    some = whole.restricted_to(["c", "a"])
     assert some.participants == ("c", "a")
     assert some.silo("c").train.tolist() == [2]
     assert some.preparation[0].center.tolist() == [[5.0, 6.0], [1.0, 2.0]]
     assert some.preparation[0].missing.tolist() == [[25.0, 26.0], [21.0, 22.0]]
     assert some.competition_pairs == ()
+    assert whole.restricted_to(["b", "a"]).competition_pairs == (("a", "b"),)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fedegoists.consortium.settings import ConsortiumSettings
+from fedegoists.errors import SettingsError
 from fedegoists.experiments.training import data_digest, load_trainable
 from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data import SiloedData
@@ -32,24 +33,35 @@ class Engine(Protocol):
 
 
 class SimulatedEngine:
-    """All silos in this process."""
+    """All silos in this process.
+
+    Parameters
+    ----------
+    participants : sequence of str, optional
+        Who takes part, if not everybody whose data is there.
+    """
 
     absent: tuple[str, ...] = ()
 
-    def __init__(self, settings: ConsortiumSettings) -> None:
+    def __init__(
+        self, settings: ConsortiumSettings, participants: Sequence[str] | None = None
+    ) -> None:
         self.data = load_trainable(
             settings.data.source,
             data_dir=settings.data.folder,
             seed=settings.data.seed,
             **settings.data.options,
         )
+        if participants is not None:
+            there = self.data.participants
+            missing = [name for name in participants if name not in there]
+            if missing:
+                raise SettingsError(
+                    f"{self.data.name} has no data of {missing[0]!r}; it has {', '.join(there[:8])}"
+                )
+            self.data = self.data.restricted_to(participants)
         self.digest = data_digest(self.data)
         self._device = settings.training.device
-
-    def only(self, participants: Sequence[str]) -> None:
-        """Leave out the silos of all others, and who competes with whom as the data has it."""
-        self.data = self.data.only(participants)
-        self.digest = data_digest(self.data)
 
     def federation(self, model: str, trials: int | None = None) -> Federation:
         """Return the silos, looped or stacked on one device."""

@@ -320,22 +320,26 @@ class SiloedData:
         """Return a silo by its name or position."""
         return self.silos[index_of(reference, self.participants, f"silos of {self.name}")]
 
-    def only(self, names: Sequence[str]) -> "SiloedData":
-        """Return the data of some silos, in the order of the names.
+    def restricted_to(self, names: Sequence[str]) -> "SiloedData":
+        """Return the data of some silos only, in this order.
 
-        Who competes with whom among all is left out, too.
+        Examples
+        --------
+        >>> samples = Samples((np.zeros((4, 2)),), np.array([0, 1, 0, 1]))
+        >>> none = np.array([], dtype=int)
+        >>> silos = [SiloIndices(name, np.array([k]), none, none) for k, name in enumerate("abc")]
+        >>> data = SiloedData("tiny", "binary", samples, silos, 2, "", ())
+        >>> data.restricted_to(["c", "a"]).participants
+        ('c', 'a')
         """
-        rows = [index_of(name, self.participants, f"silos of {self.name}") for name in names]
+        chosen = [index_of(name, self.participants, f"silos of {self.name}") for name in names]
         return replace(
             self,
-            silos=tuple(self.silos[k] for k in rows),
-            competition_pairs=(),
-            preparation=tuple(
-                replace(
-                    one, center=one.center[rows], factor=one.factor[rows], missing=one.missing[rows]
-                )
-                for one in self.preparation
+            silos=tuple(self.silos[k] for k in chosen),
+            competition_pairs=tuple(
+                pair for pair in self.competition_pairs if set(pair) <= set(names)
             ),
+            preparation=tuple(one.only(chosen) for one in self.preparation),
         )
 
     def part(self, reference: str | int, split: Split) -> Samples:

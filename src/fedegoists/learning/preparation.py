@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,16 @@ class Preparation:
         """Return that a model gets values as they are."""
         zero = np.zeros((silos, len(columns)))
         return cls(name, tuple(columns), zero, zero + 1.0, zero + np.nan)
+
+    def only(self, silos: Sequence[int]) -> "Preparation":
+        """Return the preparation of some silos, in this order."""
+        chosen = list(silos)
+        return replace(
+            self,
+            center=self.center[chosen],
+            factor=self.factor[chosen],
+            missing=self.missing[chosen],
+        )
 
     def of(self, silo: int) -> dict[str, Any]:
         """Return one silo's preparation as plain values for JSON, in which None stands for NaN."""

@@ -32,7 +32,8 @@ def member_view(
     own = usage.nodes[participant]
     gives = formation.benefit.benefit
     others = [name for name in formation.coalition_of(participant) if name != participant]
-    gains = [row for row in results.gains if row.gain.participant == participant]
+    results = results.about(participant)  # else the decimals shown would tell on others' errors
+    gains = list(results.gains)
     return {
         "name": run.folder.name,
         "participant": participant,

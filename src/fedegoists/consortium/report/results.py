@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedegoists.consortium.gains import Gain
@@ -117,9 +117,7 @@ class Results:
             ): Amount(float(row["mean"]), float(row["std"]), int(row["n"]))
             for row in csv.DictReader(io.StringIO(text, newline=""))
         }
-        decimals = decimals_for(
-            amount.mean for (_, _, kind), amount in summary.items() if kind == "metric"
-        )
+        decimals = _decimals(summary)
         order = {name: k for k, name in enumerate(run.formation.participants)}
 
         def place(gain: Gain) -> tuple[int, int]:
@@ -137,6 +135,19 @@ class Results:
                 name: method
                 for name, (method, _) in preferred(wanted, run.trials.federation).items()
             },
+        )
+
+    def about(self, participant: str) -> "Results":
+        """Return the results of one participant alone, shown as if there were nobody else."""
+        summary = {key: amount for key, amount in self.summary.items() if key[1] == participant}
+        decimals = _decimals(summary)
+        own = (row.gain for row in self.gains if row.gain.participant == participant)
+        return replace(
+            self,
+            summary=summary,
+            decimals=decimals,
+            gains=tuple(_row(gain, decimals) for gain in own),
+            chosen={name: how for name, how in self.chosen.items() if name == participant},
         )
 
     @property
@@ -158,6 +169,10 @@ class Results:
             for kind in ("bytes_sent", "bytes_received")
         )
         return f"{passes:,.0f}", _megabytes(sent), _megabytes(received)
+
+
+def _decimals(summary: Mapping[tuple[str, str, str], Amount]) -> int:
+    return decimals_for(amount.mean for (_, _, kind), amount in summary.items() if kind == "metric")
 
 
 def _row(gain: Gain, decimals: int) -> GainRow:

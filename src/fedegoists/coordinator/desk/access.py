@@ -8,7 +8,7 @@ from typing import Literal
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.errors import ConflictError, NotAllowedError
+from fedegoists.coordinator.errors import ConflictError, NotAllowedError, NotFoundError
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.tables import Account, Credential, Member
@@ -24,6 +24,7 @@ __all__ = [
     "close_session",
     "csrf_token",
     "end_account",
+    "end_others_named",
     "first_manager",
     "invite_account",
     "new_invitation",
@@ -203,8 +204,11 @@ def close_session(store: Store, session: Session, secret: str) -> None:
 def add_certificate(store: Store, session: Session, principal: Principal, fingerprint: str) -> None:
     """Let an account also show who it is by a client certificate."""
     taken = session.scalar(select(Credential).where(Credential.digest == fingerprint))
-    if taken is not None:
+    if taken is not None and not (taken.kind == "certificate" and taken.ended):
         raise ConflictError("this client certificate is registered already")
+    if taken is not None:  # it ended, as with a new invitation, and is shown again
+        session.delete(taken)
+        session.flush()
     session.add(
         Credential(
             account_id=principal.account_id,
@@ -221,3 +225,21 @@ def end_account(store: Store, session: Session, account: Account) -> None:
     """Have an account, with all its credentials, end now."""
     account.ended = store.now(session)
     _end_credentials(session, account.id, account.ended)
+
+
+def end_others_named(store: Store, session: Session, by: Principal, label: str) -> None:
+    """Have every manager and monitor of a name end, but not the one who asks."""
+    found = session.scalars(
+        select(Account).where(
+            Account.role != "member",
+            Account.label == label,
+            Account.ended.is_(None),
+            Account.id != by.account_id,
+        )
+    ).all()
+    if not found:
+        raise NotFoundError(f"there is no manager or monitor {label!r} other than yourself")
+    for account in found:
+        end_account(store, session, account)
+        details = {"role": account.role, "label": label}
+        append(store, session, by.actor, Action.ACCOUNT_ENDED, details)

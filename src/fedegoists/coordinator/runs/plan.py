@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedegoists.errors import SettingsError
+
 __all__ = ["RunPlan"]
 
 
@@ -34,4 +36,13 @@ class RunPlan(BaseModel):
     def source_in(self, silos: Path) -> str:
         """Return the folder with the silos' files where there is one, or the data set's name."""
         folder = silos / self.source
-        return str(folder.resolve()) if folder.is_dir() else self.source
+        if folder.is_dir():
+            return str(folder.resolve())
+        from fedegoists.learning.datasets import available
+
+        # Any other name would be looked for as a folder where the coordinator was started.
+        if self.source not in {info.name for info in available()}:
+            raise SettingsError(
+                f"there is no folder {self.source!r} among the silos, nor a data set of that name"
+            )
+        return self.source

@@ -57,6 +57,8 @@ def enqueue(
         raise ConflictError("nothing has been decided yet; form coalitions first")
     if not participants_of(session, consortium):
         raise ConflictError("nobody has joined yet")
+    if formation is not None:
+        _check_still_fits(session, consortium, formation)
     if kind == "benefit" and not is_closed(store, session, consortium):
         raise ConflictError(
             "benefits are learned by showing models to others, but not to competitors: "
@@ -78,6 +80,22 @@ def enqueue(
     details = {"consortium": consortium.name, "number": run.number, "kind": kind, "engine": engine}
     append(store, session, by, Action.RUN_QUEUED, details)
     return run
+
+
+def _check_still_fits(
+    session: Session, consortium: ConsortiumRecord, record: FormationRecord
+) -> None:
+    """Refuse a decision that would bring together whom reports since then keep apart."""
+    formation = formation_of(record)
+    gone = set(formation.participants) - {m.name for m in participants_of(session, consortium)}
+    if gone:
+        raise ConflictError(f"{min(gone)!r} was expelled after the decision; form coalitions again")
+    for one, other in competition_of(session, consortium).pairs:
+        if one in formation.participants and other in formation.coalition_of(one):
+            raise ConflictError(
+                "competitors were reported after the decision that it brings together; "
+                "form coalitions again"
+            )
 
 
 def runs_of(session: Session, consortium: ConsortiumRecord) -> list[RunRecord]:

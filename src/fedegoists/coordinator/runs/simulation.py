@@ -15,7 +15,6 @@ from fedegoists.consortium.settings import (
     TrainingSection,
 )
 from fedegoists.coordinator.runs.engines import FILES, Progress, Task
-from fedegoists.errors import SettingsError
 from fedegoists.files import write_bytes
 from fedegoists.graphs import BenefitGraph
 
@@ -27,15 +26,7 @@ class _Decided(Consortium):
 
     def __init__(self, task: Task) -> None:
         settings = _settings(task)
-        engine = SimulatedEngine(settings)
-        known = engine.data.participants
-        missing = [name for name in task.participants if name not in known]
-        if missing:
-            raise SettingsError(
-                f"{task.plan.source} has no data of {missing[0]!r}; it has {', '.join(known[:8])}"
-            )
-        engine.only(task.participants)
-        super().__init__(settings, engine)
+        super().__init__(settings, SimulatedEngine(settings, task.participants))
         self.competition = task.competition
         self._decision = task.formation
 

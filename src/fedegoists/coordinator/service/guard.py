@@ -10,7 +10,9 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 
+from fedegoists.coordinator.service.identity import COOKIE, WRONG, bearer_token
 from fedegoists.coordinator.service.state import Service
 
 __all__ = ["Buckets", "Guard"]
@@ -34,6 +36,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 TOO_LARGE = "the request is too large"
 TWO_YEARS = 63_072_000
 MAX_BUCKETS = 10_000
@@ -104,14 +107,16 @@ class Guard:
             if message["type"] == "http.response.start":
                 self._dress(scope, message)
                 status = message["status"]
-                if status == 401:
+                if status == 401 or scope.get(WRONG):  # pages send to the login instead of 401
                     self.failures.take(address)
                 route = getattr(scope.get("route"), "path", "other")
-                metrics.requests.labels(scope["method"], route, str(status)).inc()
+                # Anything can be sent as a method, and every new one would be kept for ever.
+                method = scope["method"] if scope["method"] in METHODS else "other"
+                metrics.requests.labels(method, route, str(status)).inc()
                 seconds = time.perf_counter() - began
                 metrics.seconds.labels(route).observe(seconds)
                 # The route, not the address itself, which may name somebody.
-                log.info("%s %s %s %.0f ms", scope["method"], route, status, seconds * 1e3)
+                log.info("%s %s %s %.0f ms", method, route, status, seconds * 1e3)
             await send(message)
 
         refusal = self._refusal(headers, address)
@@ -125,7 +130,10 @@ class Guard:
     def _refusal(self, headers: Headers, address: str) -> JSONResponse | None:
         if self.failures.left(address) < 1:
             return _said(429, "too many wrong tokens; wait a minute", {"Retry-After": "60"})
-        secret = headers.get("authorization") or headers.get("cookie")
+        # What it is known by, not the header: that can be written in many ways.
+        secret = bearer_token(headers.get("authorization", ""))
+        if secret is None:
+            secret = cookie_parser(headers.get("cookie", "")).get(COOKIE)
         if secret:
             allowed = self.known.take(hashlib.sha256(secret.encode()).hexdigest())
         else:

@@ -18,18 +18,24 @@ from fedegoists.coordinator.service.state import Service, service_of
 __all__ = [
     "COOKIE",
     "TLS_EXTENSION",
+    "WRONG",
     "AManager",
     "AMember",
     "AMonitor",
     "Asker",
     "TheService",
     "asker_of",
+    "bearer_token",
     "check_origin",
+    "shown_certificate",
 ]
 
 COOKIE = "fedegoists_session"
 TLS_EXTENSION = "fedegoists.client_certificate"
 """Under which name the server tells the SHA-256 of the client certificate of a connection."""
+
+WRONG = "fedegoists.wrong"
+"""Under which name a request's scope tells that it came with a token or session not known here."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -61,18 +67,37 @@ def check_origin(request: Request) -> None:
         raise HTTPException(403, "this came from another site")
 
 
+def shown_certificate(request: Request) -> str | None:
+    """Return the SHA-256 of the client certificate that the connection has shown, if any."""
+    found: str | None = request.scope.get("extensions", {}).get(TLS_EXTENSION)
+    return found
+
+
+def bearer_token(authorization: str) -> str | None:
+    """Return the token in an ``Authorization`` header, however it is spelled.
+
+    Examples
+    --------
+    >>> bearer_token("bearer   fe-token-x"), bearer_token("Basic x")
+    ('fe-token-x', None)
+    """
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
 def asker_of(request: Request, csrf: str | None = None) -> Asker | None:
     """Return who is asking by token, session or client certificate, if anybody known.
 
     `csrf` is what a form sent along; scripts send it in the header ``X-CSRF-Token``.
     """
     service = service_of(request)
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = bearer_token(request.headers.get("authorization", ""))
     secret = request.cookies.get(COOKIE)
-    fingerprint = request.scope.get("extensions", {}).get(TLS_EXTENSION)
+    fingerprint = shown_certificate(request)
     with service.store.read() as session:
-        if scheme.lower() == "bearer":
-            found = authenticate(service.store, session, token.strip(), ("token",))
+        if token is not None:
+            found = authenticate(service.store, session, token, ("token",))
+            request.scope[WRONG] = found is None
             return None if found is None else Asker(found, None)
         if secret:
             found = authenticate(service.store, session, secret, ("session",))
@@ -89,6 +114,7 @@ def asker_of(request: Request, csrf: str | None = None) -> Asker | None:
                 if request.method not in SAFE:
                     check_origin(request)
                 return Asker(found, None)
+    request.scope[WRONG] = bool(secret)
     return None
 
 

@@ -280,3 +280,10 @@ def invite_account(body: NewAccount, service: TheService, asker: AManager) -> In
     with service.store.write() as session:
         secret = access.invite_account(service.store, session, asker.actor, body.role, body.label)
     return Invitation(label=body.label, invitation=secret)
+
+
+@router.delete("/accounts/{label}", status_code=204)
+def end_accounts(label: Name, service: TheService, asker: AManager) -> None:
+    """End every other manager and monitor of this name: a token that was lost works no more."""
+    with service.store.write() as session:
+        access.end_others_named(service.store, session, asker.principal, label)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 
@@ -13,7 +13,12 @@ from fedegoists.coordinator.desk.member_view import member_certificate, member_d
 from fedegoists.coordinator.errors import NotFoundError
 from fedegoists.coordinator.runs import records
 from fedegoists.coordinator.runs.engines import FILES
-from fedegoists.coordinator.service.identity import AMember, Asker, TheService
+from fedegoists.coordinator.service.identity import (
+    AMember,
+    Asker,
+    TheService,
+    shown_certificate,
+)
 from fedegoists.coordinator.service.responses import REPORT_HEADERS, attachment
 from fedegoists.coordinator.service.schemas import (
     ClientCertificate,
@@ -172,9 +177,16 @@ def my_model(number: Number, service: TheService, asker: AMember) -> FileRespons
 
 
 @router.put("/client-certificate", status_code=204)
-def add_client_certificate(body: ClientCertificate, service: TheService, asker: AMember) -> None:
-    """Let me also show who I am by a client certificate."""
+def add_client_certificate(
+    body: ClientCertificate, request: Request, service: TheService, asker: AMember
+) -> None:
+    """Let me also show who I am by a client certificate, which this connection must show too.
+
+    Certificates are no secret: whoever registered another one's would be told what it reports.
+    """
     if asker.principal.kind == "certificate":
         raise HTTPException(403, "add a client certificate with your token")
+    if shown_certificate(request) != body.sha256:
+        raise HTTPException(403, "show the client certificate on the connection that registers it")
     with service.store.write() as session:
         access.add_certificate(service.store, session, asker.principal, body.sha256)

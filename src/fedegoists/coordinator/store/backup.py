@@ -8,9 +8,9 @@ import secrets
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from sqlalchemy import Table, func, insert, select, text
+from sqlalchemy import Table, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.errors import StoreError
@@ -18,7 +18,7 @@ from fedegoists.coordinator.store.audit_log import Action, LogCheck, append
 from fedegoists.coordinator.store.database import Store
 from fedegoists.coordinator.store.migrate import latest, revision_of
 from fedegoists.coordinator.store.replay import check_log
-from fedegoists.coordinator.store.tables import Base
+from fedegoists.coordinator.store.tables import Base, Credential
 from fedegoists.errors import FileError
 
 __all__ = ["back_up", "restore"]
@@ -45,8 +45,7 @@ def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
     new = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with store.read() as session, new.open("xb") as raw:
-            new.chmod(0o600)
+        with store.read() as session, _private(new) as raw:
             with tarfile.open(fileobj=raw, mode="w:gz") as archive:
                 check = _write(session, archive)
                 if runs is not None and runs.is_dir():
@@ -59,6 +58,11 @@ def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
     finally:
         new.unlink(missing_ok=True)
     return check
+
+
+def _private(path: Path) -> BinaryIO:
+    """Open a new file that nobody else can read at any moment."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _write(session: Session, archive: tarfile.TarFile) -> LogCheck:
@@ -91,6 +95,8 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
     """Fill an empty store, of either kind, with what a backup holds.
 
+    Invitations that were open and sessions end; tokens are as they were.
+
     Raises
     ------
     StoreError
@@ -113,6 +119,13 @@ def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
                 if not check.ok:
                     raise StoreError(f"{path}: not to be relied on: {check.problems[0]}")
                 append(store, session, "coordinator", Action.RESTORED, {"head": check.head})
+                # They may have been used, or signed out of, since the backup was made.
+                session.execute(
+                    update(Credential)
+                    .where(Credential.kind.in_(("invitation", "session")))
+                    .where(Credential.ended.is_(None))
+                    .values(ended=store.now(session))
+                )
                 if runs is not None:
                     wanted = [m for m in archive if m.name == "runs" or m.name.startswith("runs/")]
                     archive.extractall(runs.parent, wanted, filter="data")

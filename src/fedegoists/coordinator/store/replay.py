@@ -36,6 +36,7 @@ def check_log(session: Session, expected_head: str | None = None) -> LogCheck:
     chain = check_chain(session, expected_head)
     found = _Told(entries(session))
     problems = list(chain.problems)
+    problems += _differences("consortium", found.consortia, _consortia(session))
     problems += _differences(
         "member", found.members, {(c, m): state for c, m, state in _members(session)}
     )
@@ -49,6 +50,7 @@ class _Told:
     """What the log tells."""
 
     def __init__(self, log: Iterable[AuditEntry]) -> None:
+        self.consortia: dict[Any, Any] = {}
         self.members: dict[Any, Any] = {}
         self.reports: dict[Any, Any] = {}
         self.formations: dict[Any, Any] = {}
@@ -61,6 +63,13 @@ class _Told:
 
     def _read(self, action: str, details: dict[str, Any]) -> None:
         match action:
+            case Action.CONSORTIUM_CREATED | Action.REPORTS_REOPENED:
+                self.consortia[(details["consortium"],)] = ("collecting", None)
+            case Action.DEADLINE_SET:
+                self.consortia[(details["consortium"],)] = ("collecting", details["deadline"])
+            case Action.REPORTS_CLOSED:
+                _, deadline = self.consortia[(details["consortium"],)]
+                self.consortia[(details["consortium"],)] = ("closed", deadline)
             case Action.MEMBER_INVITED:
                 self.members[details["consortium"], details["member"]] = "invited"
             case Action.MEMBER_JOINED:
@@ -76,6 +85,12 @@ class _Told:
                 self.formations[key] = (details["commitment"], details["certificate"])
             case Action.BENEFIT_RECORDED:
                 self.benefits[details["consortium"], details["number"]] = details["sha256"]
+
+
+def _consortia(session: Session) -> dict[Any, Any]:
+    return {
+        (row.name,): (row.state, row.deadline) for row in session.scalars(select(ConsortiumRecord))
+    }
 
 
 def _members(session: Session) -> Iterable[tuple[str, str, str]]:
