@@ -12,7 +12,13 @@ from cryptography import x509
 
 from fedegoists.cli import app
 from fedegoists.errors import FileError, SettingsError
-from fedegoists.federation.flare.kits import make_kits, prepare_kit, read_deployment, renew_kit
+from fedegoists.federation.flare.kits import (
+    make_kits,
+    prepare_kit,
+    read_deployment,
+    renew_kit,
+    site_names,
+)
 from fedegoists.federation.flare.silo_settings import read_silo_settings
 from tests.flare.loopback import write_consortium
 
@@ -35,6 +41,12 @@ def certificate(kit):
 
 def common_name(kit):
     return certificate(kit).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value
+
+
+def test_no_two_have_one_name_in_certificates():
+    names = site_names(["A", "A-3", "A ", "Server", "coordinator"])
+    assert len({site.casefold() for site in names.values()}) == 5
+    assert not {"server", "coordinator"} & {site.casefold() for site in names.values()}
 
 
 def test_everybody_gets_a_kit_and_next_steps(consortium):

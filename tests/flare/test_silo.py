@@ -5,9 +5,11 @@ import json
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, LocalTerms, SimulatedFederation, TrainSettings
+from fedegoists.federation.flare import guard
 from fedegoists.federation.flare.messages import Request, pack_request, unpack_replies
 from fedegoists.federation.flare.silo import SiloService
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
@@ -42,6 +44,7 @@ def asked(service, operation, payload, caller="server", **changes):
 
 TRAIN = {"parameters": START, "settings": SETTINGS, "seed": "0/0"}
 GRADIENT = {"parameters": START[None], "batch_size": 8, "seed": 1, "step": 0}
+HALF = {"split": "validation", "share": 0.5, "step": 1, "seed": "0/validation"}
 
 
 def test_a_silo_alone_has_the_rows_it_has_among_all(tmp_path):
@@ -64,6 +67,7 @@ def test_a_silo_answers_as_the_simulation_does(tmp_path):
         ("train", {**TRAIN, "terms": LocalTerms(anchor=START, pull=0.1)}),
         ("loss_and_gradient", GRADIENT),
         ("evaluate", {"parameters": START, "split": "test"}),
+        ("evaluate", {"parameters": torch.stack([START, START / 2]), **HALF}),
         ("describe", {"direction": True}),
     ):
         reply = asked(service, operation, payload)[0]["1"]
@@ -103,11 +107,89 @@ def test_rounds_a_day_are_counted_over_restarts(tmp_path):
     service = SiloService(tmp_path)
     assert asked(service, "loss_and_gradient", GRADIENT)[2] is None
     assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
-    assert "as many as allowed" in asked(service, "train", TRAIN)[2]
+    assert "more than allowed" in asked(service, "train", TRAIN)[2]
     yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
     counted = {"day": yesterday.isoformat(), "count": 3}
     (tmp_path / "state" / "rounds.json").write_text(json.dumps(counted))
     assert asked(service, "train", TRAIN)[2] is None
+
+
+def test_every_model_gradient_and_loss_of_a_part_counts_as_a_round(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 10\n"))
+
+    def count():
+        return json.loads((tmp_path / "state" / "rounds.json").read_text())["count"]
+
+    assert (
+        asked(service, "loss_and_gradient", {**GRADIENT, "parameters": START.repeat(4, 1)})[2]
+        is None
+    )
+    assert count() == 4
+    assert asked(service, "evaluate", {**HALF, "parameters": START.repeat(3, 1)})[2] is None
+    assert count() == 7
+    request = Request(operation="train", model="mlp", schema_is=schema_digest(SCHEMA), trials=2)
+    both = pack_request(request, {"0": TRAIN, "1": TRAIN})
+    assert unpack_replies(service.answer("server", both))[2] is None
+    assert count() == 9
+    assert "2 more are more than allowed" in unpack_replies(service.answer("server", both))[2]
+    assert count() == 9
+    assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
+    assert count() == 9
+
+
+def test_no_answer_is_about_a_few_samples(tmp_path):
+    service = SiloService(kit(tmp_path))
+    single = {"parameters": START, "split": "train", "seed": 1, "step": 3}
+    for operation, payload in (
+        ("evaluate", {**single, "share": 0.03}),
+        ("evaluate", {**single, "split": "validation", "share": 0.1}),
+        ("loss_and_gradient", {**single, "batch_size": 1}),
+        ("loss_and_gradient", {**single, "share": 0.03}),
+        ("train", {**TRAIN, "settings": TrainSettings(steps=1, batch_size=1)}),
+    ):
+        replies, _, refused = asked(service, operation, payload)
+        assert replies == {}
+        assert "here at least" in refused
+    more = kit(tmp_path / "more", "[limits]\nfewest_samples = 1\n")
+    assert asked(SiloService(more), "loss_and_gradient", {**single, "batch_size": 1})[2] is None
+
+
+def test_where_gradients_are_clipped_losses_of_a_part_are_hidden(tmp_path):
+    service = SiloService(kit(tmp_path, "[privacy]\ngradient_clip = 1.0\n"))
+    for part in (HALF, {"split": "train"}):
+        assert "hidden" in asked(service, "evaluate", {"parameters": START, **part})[2]
+    assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
+
+
+def test_a_request_cannot_take_all_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "MOST_DRAWS", 100)
+    service = SiloService(kit(tmp_path))
+    assert asked(service, "train", TRAIN)[2] is None  # 5 steps of 16
+    longer = TrainSettings(steps=7, batch_size=16)
+    assert (
+        "more than there is memory for" in asked(service, "train", {**TRAIN, "settings": longer})[2]
+    )
+
+
+def test_every_request_is_one_line_of_the_log(tmp_path):
+    service = SiloService(kit(tmp_path))
+    asked(service, "about", {}, run="a\n2026-01-01 00:00:00 INFO all is well")
+    asked(service, "remember", {}, owner="fedavg", checkpoint=1)
+    asked(service, "evaluate", {"parameters": START, "split": "test"}, caller="East\nINFO x")
+    broken = asked(service, "loss_and_gradient", {**GRADIENT, "augment": True})  # no images
+    lines = (tmp_path / "silo.log").read_text().splitlines()
+    assert "WARNING refused a message from server: run:" in lines[1]
+    assert "remember for run r" in lines[2]
+    assert "refused evaluate from East\\nINFO x" in lines[3]
+    assert "loss_and_gradient from server failed" in lines[4]
+    assert broken[2] == "the silo failed (RuntimeError)"
+
+
+def test_no_slot_breaks_what_a_silo_has_kept(tmp_path):
+    service = SiloService(kit(tmp_path))
+    for slot in ("fedavg/\nx", "../x", "fedavg/a/b", "fedavg\n"):
+        with pytest.raises(ValidationError):
+            asked(service, "keep", {"slot": slot})
 
 
 def test_a_model_that_leaves_has_not_moved_further_than_allowed(tmp_path):

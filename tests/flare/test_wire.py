@@ -3,6 +3,7 @@
 import json
 import struct
 from dataclasses import fields
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,10 @@ from fedegoists.federation.flare.wire import Strict, WireError, pack, unpack
 
 class Hello(Strict):
     name: str
+
+
+class Claim(Strict):
+    about: dict[str, Any]
 
 
 PAYLOADS = [
@@ -95,6 +100,7 @@ def test_replies_arrive_as_they_were_sent():
         "0": {"parameters": torch.randn(4), "loss": 0.5, "samples": 3, "sample_passes": 12},
         "1": {"loss": [0.1, 0.2], "gradient": torch.randn(2, 4), "samples": 3},
         "2": {"loss": 1.0, "score": float("nan"), "samples": 9},
+        "5": {"loss": [1.0, 2.0], "score": [float("nan"), 0.5], "samples": 4},
         "3": {"samples": {"train": 3, "validation": 1, "test": 2}, "labels": [1, 2]},
         "4": Failure("", "not finite", "gradient"),
     }
@@ -107,6 +113,7 @@ def test_replies_arrive_as_they_were_sent():
     assert arrived["1"]["loss"] == [0.1, 0.2]
     assert arrived["2"]["score"] != arrived["2"]["score"]
     assert arrived["3"] == replies["3"]
+    assert [score != score for score in arrived["5"]["score"]] == [True, False]
 
 
 @given(st.binary(max_size=300))
@@ -164,15 +171,33 @@ def test_vectors_that_no_trial_has_are_refused():
         unpack_request(pack(request, {"7/parameters": torch.zeros(2)}))
 
 
+ABOUT = About(
+    participant="North",
+    version="1",
+    task="binary",
+    classes=2,
+    shapes=[[3]],
+    kinds=["f4"],
+    sizes=[5, 2, 2],
+    digest="ab",
+)
+
+
 def test_a_silo_describes_itself_without_any_sample():
-    about = About(
-        participant="North",
-        version="1",
-        task="binary",
-        classes=2,
-        shapes=[[3]],
-        kinds=["f4"],
-        sizes=[5, 2, 2],
-        digest="ab",
-    )
-    assert unpack_replies(pack_replies(about=about))[1] == about
+    assert unpack_replies(pack_replies(about=ABOUT))[1] == ABOUT
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"sizes": [2**52, 1, 1]},
+        {"shapes": [[10**6, 10**6]]},
+        {"shapes": [[3], [3]]},
+        {"kinds": ["f9"]},
+        {"classes": 10**9},
+    ],
+)
+def test_no_silo_can_claim_what_the_coordinator_has_no_memory_for(claim):
+    message = pack(Claim(about={**ABOUT.model_dump(), **claim}))
+    with pytest.raises(WireError):
+        unpack_replies(message)

@@ -27,7 +27,8 @@ position = {position}        # which organisation of the consortium this is
 [limits]
 # What may be asked; everything else is refused and logged in silo.log.
 operations = ["train", "loss_and_gradient", "evaluate", "describe", "keep"]
-# rounds_per_day = 5000   # requests for models and gradients in a day (UTC)
+# rounds_per_day = 100000 # models, gradients, and losses of parts of the data in a day (UTC)
+fewest_samples = 5        # an answer is about so many samples at least, or half of them
 # models = ["mlp"]        # networks that may be trained
 
 [privacy]

@@ -1,5 +1,6 @@
 """The federation whose silos are at organisations of their own."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -201,7 +202,8 @@ class FlareFederation:
         """
         if owner not in self._owners:
             return {}
-        self._checkpoint += 1
+        # By the clock: silos keep checkpoints longer than a run, and two runs must not share one.
+        self._checkpoint = max(self._checkpoint + 1, time.time_ns() // 1000)
         self._tell_all("remember", owner, self._checkpoint)
         return {f"{owner}\ncheckpoint": torch.tensor([self._checkpoint])}
 
@@ -217,7 +219,12 @@ class FlareFederation:
         request = self._request.model_copy(
             update={"operation": operation, "owner": owner, "checkpoint": checkpoint}
         )
-        self._link.ask({site: pack_request(request, {}) for site in self._sites.values()})
+        message = pack_request(request, {})
+        answers = self._link.ask(dict.fromkeys(self._sites.values(), message))
+        for name, site in self._sites.items():
+            answer = _understood(answers[site])
+            if isinstance(answer, Failure):
+                self._link.tell(f"{replace(answer, participant=name)}; asked to {operation}")
 
     def personal_model(
         self,

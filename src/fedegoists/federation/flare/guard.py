@@ -1,9 +1,11 @@
 """What stands between a request and a silo's data: its limits, and what is done to every answer."""
 
 import datetime
+import fcntl
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import FedEgoistsError
+from fedegoists.federation.batches import share_of
 from fedegoists.federation.federation import Reply
 from fedegoists.federation.flare.messages import Request
 from fedegoists.federation.flare.silo_settings import LIMITED, SiloSettings
@@ -24,18 +27,33 @@ ALWAYS = ("about", "remember", "recall")
 """Requests that tell nothing of any sample."""
 
 
+MOST_DRAWS = 100_000_000
+"""Samples that one round of training may draw: their places are all in memory at once."""
+
+
 class RefusedError(FedEgoistsError):
     """A request that the silo's organisation does not allow."""
 
 
 class Guard:
-    """Refuses what a ``silo.toml`` does not allow, and changes what leaves as it says."""
+    """Refuses what a ``silo.toml`` does not allow, and changes what leaves as it says.
 
-    def __init__(self, settings: SiloSettings, state: Path) -> None:
+    Parameters
+    ----------
+    state : Path
+        Where rounds are counted.
+    sizes : mapping of str to int
+        Samples in each split.
+    """
+
+    def __init__(self, settings: SiloSettings, state: Path, sizes: Mapping[str, int]) -> None:
         self._settings = settings
         self._counted = state / "rounds.json"
+        self._sizes = dict(sizes)
 
-    def admit(self, caller: str, request: Request) -> None:
+    def admit(
+        self, caller: str, request: Request, payloads: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         """Let a request pass, or raise `RefusedError` with the reason.
 
         Only the coordinator may ask: another silo's certificate opens nothing here.
@@ -49,19 +67,56 @@ class Guard:
             raise RefusedError(f"{request.operation} is not among the operations allowed here")
         if limits.models is not None and request.model not in limits.models:
             raise RefusedError("this network is not among those allowed here")
-        if request.operation in LIMITED and limits.rounds_per_day is not None:
-            self._count(limits.rounds_per_day)
+        for payload in payloads.values():
+            self._admit_part(request.operation, payload)
+        rounds = sum(_rounds(request.operation, payload) for payload in payloads.values())
+        if rounds and limits.rounds_per_day is not None:
+            self._count(rounds, limits.rounds_per_day)
 
-    def _count(self, most: int) -> None:
+    def _admit_part(self, operation: str, payload: Mapping[str, Any]) -> None:
+        """Refuse what is about so few samples that it is as good as one of them."""
+        split = payload.get("split", "train")
+        size = self._sizes[split]
+        settings = payload.get("settings")
+        if operation == "train" and settings is not None:
+            batch = min(settings.batch_size, size)
+            if settings.steps * batch > MOST_DRAWS:
+                raise RefusedError(f"{settings.steps} steps are more than there is memory for")
+        elif operation == "evaluate":
+            if _of_a_part(payload) and self._settings.privacy.gradient_clip is not None:
+                raise RefusedError("losses of a part of the data are hidden here")
+            batch = share_of(size, payload.get("share"), None) or size
+        elif operation == "loss_and_gradient":
+            asked = share_of(size, payload.get("share"), payload.get("batch_size"))
+            batch = min(asked or size, size)
+        else:
+            return
+        fewest = min(self._settings.limits.fewest_samples, size // 2)
+        if batch < fewest:
+            raise RefusedError(f"{batch} of {size} {split} samples; here at least {fewest}")
+
+    def _count(self, rounds: int, most: int) -> None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        try:
-            known = json.loads(self._counted.read_text())
-            count = int(known["count"]) if known["day"] == today else 0
-        except (OSError, ValueError, KeyError, TypeError):
-            count = 0
-        if count >= most:
-            raise RefusedError(f"{most} rounds have been answered today, as many as allowed")
-        write_bytes(self._counted, json.dumps({"day": today, "count": count + 1}).encode())
+        with self._alone():
+            try:
+                known = json.loads(self._counted.read_text())
+                count = int(known["count"]) if known["day"] == today else 0
+            except (OSError, ValueError, KeyError, TypeError):
+                count = 0
+            if count + rounds > most:
+                raise RefusedError(
+                    f"{count} rounds have been answered today; {rounds} more are more than allowed"
+                )
+            content = json.dumps({"day": today, "count": count + rounds})
+            write_bytes(self._counted, content.encode())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other jobs, each a process of its own, from counting at the same time."""
+        self._counted.parent.mkdir(parents=True, exist_ok=True)
+        with self._counted.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def asked(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return a payload as it is carried out: gradients are clipped at least as the silo says.
@@ -115,6 +170,19 @@ class Guard:
                 },
             }
         return reply
+
+
+def _of_a_part(payload: Mapping[str, Any]) -> bool:
+    """Return whether losses are of training samples, or of some that the caller chooses."""
+    return payload.get("share") is not None or payload.get("split") == "train"
+
+
+def _rounds(operation: str, payload: Mapping[str, Any]) -> int:
+    """Return how many models, gradients, or losses of a part of the data are asked for."""
+    if operation not in LIMITED and not (operation == "evaluate" and _of_a_part(payload)):
+        return 0
+    parameters = payload.get("parameters")
+    return 1 if parameters is None or parameters.ndim == 1 else len(parameters)
 
 
 def _bounded(start: Tensor, trained: Tensor, personal: Tensor, clip: float, noise: float) -> Tensor:

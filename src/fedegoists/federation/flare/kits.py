@@ -105,8 +105,11 @@ def site_names(participants: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, name in enumerate(participants, 1):
         plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40] or f"silo-{number}"
-        taken = {site.casefold() for site in found.values()} | {"server"}
-        found[name] = plain if plain.casefold() not in taken else f"{plain}-{number}"
+        # An organisation called like the coordinator's would be the operator's to stop.
+        taken = {site.casefold() for site in found.values()} | {"server", "coordinator"}
+        while plain.casefold() in taken:
+            plain = f"{plain}-{number}"
+        found[name] = plain
     return found
 
 
@@ -252,9 +255,11 @@ def _provisioned(folder: Path, description: Mapping[str, Any], project: str) -> 
     if context.get(CtxKey.BUILD_ERROR):
         shutil.rmtree(work, ignore_errors=True)
         raise SettingsError(f"FLARE cannot make kits: {'; '.join(messages.errors)}")
+    # Hidden before they are copied, so that nobody can read a key in between.
+    (work / project / "state").chmod(0o700)
+    (work / project / "state" / "cert.json").chmod(0o600)
+    state.mkdir(mode=0o700, exist_ok=True)
     shutil.copytree(work / project / "state", state, dirs_exist_ok=True)
-    state.chmod(0o700)
-    (state / "cert.json").chmod(0o600)
     return Path(context[CtxKey.CURRENT_PROD_DIR])
 
 

@@ -77,7 +77,7 @@ class Link:
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self.away: dict[str, float] = {}
-        self._record, self._tell = record, tell
+        self._record, self.tell = record, tell
         self._number = 0
         self._looked = 0.0
         self._open: _OpenJob | None = None
@@ -94,7 +94,7 @@ class Link:
         while True:
             self.close()
             left = max(deadline - time.monotonic(), 0.0)
-            missing = self.operator.wait_for_silos(self.sites, left, self._tell)
+            missing = self.operator.wait_for_silos(self.sites, left, self.tell)
             present = [site for site in self.sites if site not in missing]
             if not present:
                 raise UnreachableError("no silo is connected; have them start their kits")
@@ -105,7 +105,7 @@ class Link:
             if not self.away or not self._back_before(deadline):
                 break
         for site in self.away:
-            self._tell(f"{site} is away and is left out until it is back")
+            self.tell(f"{site} is away and is left out until it is back")
 
     def _back_before(self, deadline: float) -> bool:
         """Wait for a silo that is away; return whether one came back."""
@@ -180,7 +180,7 @@ class Link:
 
     def _left(self, site: str, why: str) -> Lost:
         self.away[site] = time.time()
-        self._tell(f"{site} is away and is left out until it is back")
+        self.tell(f"{site} is away and is left out until it is back")
         return Lost("error", why[:300])
 
     def _gone(self, job: "_OpenJob", sites: Any) -> list[str]:
@@ -195,7 +195,7 @@ class Link:
         self._looked = time.monotonic()
         back = self._returned()
         if back:
-            self._tell(f"{', '.join(back)} is back; the job starts anew")
+            self.tell(f"{', '.join(back)} is back; the job starts anew")
             self.open(0.0)  # nobody waits for who is still away
 
 

@@ -4,11 +4,12 @@ One message carries the payloads of all trials of a participant, so that a silo 
 once. Payloads and replies are those of `fedegoists.federation.operations`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor  # noqa: TC002 - stays visible for documentation tools
 
 from fedegoists.federation.federation import Failure, Payload, Reply
@@ -28,6 +29,9 @@ Text = Annotated[str, Field(max_length=400)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Label = Annotated[str, Field(pattern=r"^([0-9]{1,4})?$")]
 """A trial; empty where there is only one."""
+
+Slot = Annotated[str, Field(pattern=r"^[\w+]{1,100}(/[\w+]{1,100})?$")]
+"""A method's name, and what it keeps apart; part of the name of a file at the silo."""
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)] | Text
@@ -68,8 +72,8 @@ class Ask(Strict):
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     personal: Annotated[list[Text], Field(max_length=100)] | None = None
-    slot: Text | None = None
-    source: Text | None = None
+    slot: Slot | None = None
+    source: Slot | None = None
     personal_rate: Number | None = None
     personal_momentum: Number | None = None
     personal_decay: Number | None = None
@@ -102,13 +106,18 @@ class Request(Strict):
         "remember",
         "recall",
     ]
-    run: Annotated[str, Field(max_length=100)] = ""
+    run: Annotated[str, Field(max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")] = ""
     model: Annotated[str, Field(max_length=100)] = ""
     schema_is: Annotated[str, Field(max_length=64)] = ""
     trials: Annotated[int, Field(ge=0, le=100)] = 0
     asks: dict[Label, Ask] = Field(default_factory=dict)
     owner: Text = ""
     checkpoint: Count = 0
+
+
+LARGEST_INPUT = 10**8
+Kind = Annotated[str, Field(pattern="^(f[248]|u[1248])$")]
+Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=10)]
 
 
 class About(Strict):
@@ -128,11 +137,19 @@ class About(Strict):
     participant: Text
     version: Text
     task: Literal["classification", "binary", "regression"]
-    classes: Annotated[int, Field(ge=2)] | None = None
-    shapes: Annotated[list[list[Annotated[int, Field(ge=1)]]], Field(min_length=1, max_length=10)]
-    kinds: Annotated[list[Annotated[str, Field(pattern="^[fu][0-9]$")]], Field(max_length=10)]
-    sizes: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    classes: Annotated[int, Field(ge=2, le=100_000)] | None = None
+    shapes: Annotated[list[Shape], Field(min_length=1, max_length=10)]
+    kinds: Annotated[list[Kind], Field(max_length=10)]
+    sizes: Annotated[list[Annotated[int, Field(ge=0, le=10**8)]], Field(min_length=3, max_length=3)]
     digest: Annotated[str, Field(max_length=64)]
+
+    @model_validator(mode="after")
+    def _possible(self) -> "About":
+        if len(self.kinds) != len(self.shapes):
+            raise ValueError("a kind for each of the inputs")
+        if any(math.prod(shape) > LARGEST_INPUT for shape in self.shapes):
+            raise ValueError(f"inputs of more than {LARGEST_INPUT:,} numbers")
+        return self
 
 
 class _Failed(Strict):

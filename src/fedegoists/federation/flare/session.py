@@ -92,9 +92,10 @@ class Operator:
 
     def status(self) -> ServerStatus:
         """Ask who is there and what runs."""
+        # In this order: a job that starts between the two questions is waiting, and has not died.
+        listed = self._do(lambda session: session.list_jobs(limit=20))
         info = self._do(lambda session: session.get_system_info())
         running = {str(job.job_id) for job in info.job_info}
-        listed = self._do(lambda session: session.list_jobs(limit=20))
         jobs = {str(job["job_id"]): _state(job, running) for job in listed}
         started = info.server_info.start_time
         return ServerStatus(

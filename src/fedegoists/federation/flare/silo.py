@@ -25,6 +25,8 @@ from fedegoists.version import __version__
 
 __all__ = ["SiloService"]
 
+SPLITS = ("train", "validation", "test")
+
 KEPT = 3
 """Checkpoints of the coordinator to which a silo can go back."""
 
@@ -42,8 +44,9 @@ class SiloService:
         self._settings = read_silo_settings(kit / SILO_FILE)
         self._state = kit / "state"
         self._log = _logger(kit / "silo.log")
-        self._guard = Guard(self._settings, self._state)
         self._data = load_silo(self._settings)
+        splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
+        self._guard = Guard(self._settings, self._state, splits)
         self._own: tuple[tuple[str, int], SimulatedFederation] | None = None
         self._lock = threading.Lock()
         sizes = "/".join(map(str, self._data.silos[0].sizes))
@@ -55,23 +58,28 @@ class SiloService:
             request = None
             try:
                 request, payloads = unpack_request(message)
-                self._guard.admit(caller, request)
+                self._guard.admit(caller, request, payloads)
+                about, replies = None, {}
                 if request.operation == "about":
-                    return pack_replies(about=self._about())
-                if request.operation in ("remember", "recall"):
+                    about = self._about()
+                elif request.operation in ("remember", "recall"):
                     self._checkpoint(request)
-                    return pack_replies()
-                replies = self._carried_out(request, payloads)
+                else:
+                    replies = self._carried_out(request, payloads)
             except (RefusedError, WireError, SettingsError) as error:
                 what = "a message" if request is None else request.operation
                 self._log.warning("refused %s from %s: %s", what, caller, error)
                 return pack_replies(refused=str(error)[:400])
+            except Exception as error:  # a request that was not foreseen; the silo goes on
+                what = "a message" if request is None else request.operation
+                self._log.exception("%s from %s failed", what, caller)
+                return pack_replies(refused=f"the silo failed ({type(error).__name__})")
             failed = [str(reply) for reply in replies.values() if isinstance(reply, Failure)]
             told = f"failed: {failed[0]}" if failed else "answered"
             self._log.info(
                 "%s for run %s, %s trials: %s", request.operation, request.run, len(replies), told
             )
-            return pack_replies(replies)
+            return pack_replies(replies, about=about)
 
     def _carried_out(
         self, request: Request, payloads: dict[str, dict[str, Any]]
@@ -210,12 +218,20 @@ def _digest(data: SiloedData, secret: Path) -> str:
     return content.hexdigest()[:32]
 
 
+class _OneLine(logging.Formatter):
+    """Keeps what was sent from looking like a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        text = super().formatMessage(record)
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def _logger(path: Path) -> logging.Logger:
     """Return the silo's own log: one line for every request, and why one was refused."""
     logger = logging.getLogger("fedegoists.silo")
     logger.setLevel(logging.INFO)
     if not any(getattr(handler, "baseFilename", "") == str(path) for handler in logger.handlers):
         handler = RotatingFileHandler(path, maxBytes=20_000_000, backupCount=5, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
     return logger

@@ -21,7 +21,7 @@ SILO_FILE = "silo.toml"
 
 Operation = Literal["train", "loss_and_gradient", "evaluate", "describe", "keep"]
 LIMITED = ("train", "loss_and_gradient")
-"""The operations that count as rounds: their answers tell of training samples."""
+"""The operations that always count as rounds: their answers tell of training samples."""
 
 
 class _Section(BaseModel):
@@ -64,7 +64,12 @@ class SiloLimits(_Section):
         default=get_args(Operation), description="all others are refused"
     )
     rounds_per_day: int | None = Field(
-        default=None, ge=0, description="requests for models and gradients in a day (UTC)"
+        default=None,
+        ge=0,
+        description="models, gradients, and losses of parts of the data, in a day (UTC)",
+    )
+    fewest_samples: int = Field(
+        default=5, ge=1, description="an answer is about so many samples at least, or half of them"
     )
     models: tuple[str, ...] | None = Field(
         default=None, description="networks that may be trained; any if left out"
