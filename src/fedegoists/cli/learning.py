@@ -128,7 +128,7 @@ def train_command(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods, with commas between them; +ft adds fine-tuning; all means all ten. "
+            help="Methods, with commas between them; +ft adds fine-tuning; all means all of them. "
             "See `fedegoists methods`."
         ),
     ] = "local,fedavg,fedavg+ft",
