@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli import benefit, coalitions, consortium, learning
+from fedegoists.cli import benefit, coalitions, consortium, learning, reproduce
 from fedegoists.cli.output import errors
 from fedegoists.errors import FedEgoistsError
 
@@ -27,6 +27,7 @@ coalitions.register(app)
 learning.register(app)
 consortium.register(app)
 benefit.register(app)
+reproduce.register(app)
 
 
 def _version(value: bool) -> None:

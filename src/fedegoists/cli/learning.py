@@ -17,7 +17,7 @@ from fedegoists.errors import MissingDependencyError, SettingsError
 if TYPE_CHECKING:
     from fedegoists.methods.run import Outcome
 
-__all__ = ["register"]
+__all__ = ["DataDirOption", "SetOption", "register", "training"]
 
 DataDirOption = Annotated[
     Path | None,
@@ -96,7 +96,7 @@ def show_command(
 
 def methods_command() -> None:
     """List the training methods with their papers and settings."""
-    with _training():
+    with training():
         from fedegoists.methods import METHODS
 
     table = Table(title="Methods", title_justify="left", title_style="bold")
@@ -187,7 +187,7 @@ def train_command(
     ] = False,
 ) -> None:
     """Train with several methods, side by side, over several trials."""
-    with _training():
+    with training():
         from fedegoists.experiments import Comparison, compare
         from fedegoists.methods import METHODS
 
@@ -225,7 +225,7 @@ def train_command(
 
 
 @contextmanager
-def _training() -> Iterator[None]:
+def training() -> Iterator[None]:
     """Name the extra that is missing where an import fails."""
     try:
         yield
