@@ -47,6 +47,14 @@ def reproduce_command(
     methods: Annotated[
         str, typer.Option(help="Only these rows, with commas between them, such as local,egomix.")
     ] = "",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Only columns with this value, such as alpha=0.2 or distribution=dirichlet. "
+            "May be repeated.",
+        ),
+    ] = None,
     choose: Annotated[
         bool,
         typer.Option("--choose", help="First choose learning rates on validation data, for all."),
@@ -105,13 +113,14 @@ def reproduce_command(
         _list(plans, out, choose)
         return
     names = list(dict.fromkeys(n for t in targets for n in (TABLES if t == "all" else [t])))
-    tables = [_only(table_named(name), methods) for name in names if name != "figures"]
+    tables = [_only(table_named(name), methods, only or []) for name in names if name != "figures"]
     if tables:
         _claim(tables, plans, out, choose, resume)
         for plan in plans:
             _work_through(tables, plan, settings, choose)
-        write_all_of = [table_named(table.name) for table in tables]
-        for path in write_tables(write_all_of, plans[0], out, choose=choose):
+        # What earlier calls did for other rows and columns belongs to the tables as well.
+        whole = [table_named(table.name) for table in tables]
+        for path in write_tables(whole, plans[0], out, choose=choose):
             line(f"Written to {path}")
     if "figures" in names or "all" in targets:
         made, left = draw_figures(out / "figures", data_dir)
@@ -120,15 +129,27 @@ def reproduce_command(
             line(f"not drawn: {why}", "yellow")
 
 
-def _only(table: "Table", methods: str) -> "Table":
-    wanted = [name.strip() for name in methods.split(",") if name.strip()]
-    if not wanted or table.derived:
+def _only(table: "Table", methods: str, only: Sequence[str]) -> "Table":
+    """Return a part of a table: some rows and some columns."""
+    if table.derived:
         return table
-    known = {variant.name for variant in table.variants}
+    scenes = table.scenes
+    for text in only:
+        key, equals, value = text.partition("=")
+        known = {str(own.get(key)) for own, _ in table.scenes}
+        if not equals or value not in known:
+            raise SettingsError(
+                f"--only {text!r}: {table.name} has {key or 'no such key'} "
+                f"{', '.join(sorted(known))}"
+            )
+        scenes = tuple((own, scene) for own, scene in scenes if str(own.get(key)) == value)
+    wanted = [name.strip() for name in methods.split(",") if name.strip()]
+    rows = {variant.name: variant for variant in table.variants}
     for name in wanted:
-        if name not in known:
-            raise SettingsError(f"{table.name} has no row {name!r}; it has {', '.join(known)}")
-    return replace(table, variants=tuple(v for v in table.variants if v.name in wanted))
+        if name not in rows:
+            raise SettingsError(f"{table.name} has no row {name!r}; it has {', '.join(rows)}")
+    variants = tuple(rows[name] for name in wanted) if wanted else table.variants
+    return replace(table, scenes=scenes, variants=variants)
 
 
 def _claim(

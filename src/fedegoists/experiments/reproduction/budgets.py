@@ -51,7 +51,10 @@ def budget(
         found = _published(data, f"{data.name} {partition}".strip(), steps)
     if steps is not None:
         # A shorter run is tuned no longer than it was trained.
-        found = replace(found, tune_rounds=min(found.tune_rounds, found.rounds))
+        each = min(found.tune.steps, steps)
+        rounds = min(found.tune_rounds, found.rounds)
+        tune = replace(found.tune, steps=each, total_steps=rounds * each)
+        found = replace(found, tune=tune, tune_rounds=rounds)
     train, tune = found.train, found.tune
     total = None if train.total_steps is None else passes * train.total_steps
     return replace(

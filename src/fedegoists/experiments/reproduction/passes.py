@@ -169,6 +169,7 @@ def train_pass(
         "pass": [cell.digest for cell in work.cells],
         "pass_seconds": round(seconds, 1),
         "samples_per_second": round(done / seconds),
+        "bf16": settings.bf16,
         "train": vars(defaults.train),
         "tune": vars(defaults.tune) if work.tuned else None,
         "rounds": [defaults.rounds, defaults.tune_rounds if work.tuned else 0],

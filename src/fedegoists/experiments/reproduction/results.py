@@ -141,11 +141,11 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     >>> [round(x, 3) for x in interval([1.0, 2.0, 3.0])]
     [2.0, -0.484, 4.484]
     """
-    from scipy.stats import t
-
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, math.nan, math.nan
+    from scipy.stats import t
+
     reach = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
     return mean, mean - reach, mean + reach
 
