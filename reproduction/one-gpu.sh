@@ -3,7 +3,7 @@
 #
 #   reproduction/one-gpu.sh OUT SECONDS [further options of `fedegoists reproduce`, such as --bf16]
 #
-# The data is found through FEDEGOISTS_DATA. The seconds behind each step are expected ones on an H200 in 32 bits, from 0.55 million
+# The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS (such as "python -m fedegoists"). The seconds behind each step are expected ones on an H200 in 32 bits, from 0.55 million
 # samples a second (50 silos or more stacked) and a third more for evaluation; --bf16 takes about two thirds of them.
 set -euo pipefail
 out=$1 seconds=$2
@@ -16,14 +16,14 @@ step() {
     exit 0
   fi
   echo "== $* ($left s left)"
-  fedegoists reproduce "$@" --device cuda --out "$out" --resume --time-limit "$left" "${options[@]}"
+  ${FEDEGOISTS:-fedegoists} reproduce "$@" --device cuda --out "$out" --resume --time-limit "$left" "${options[@]}"
 }
 options=("$@")
 best=local,local-twice,egomix
 tuned=fedavg,fedavg+ft,pfedgraph,pfedgraph+ft
 # Does the best variant do what it should? Table 1, both divisions.
-step table1 --methods $best --only distribution=dirichlet    # 430: 31 + 62 + 310, and 30 to learn the graphs
-step table1 --methods $best --only distribution=pathological # 430
+step table1 --methods $best --only distribution=dirichlet    # 460: 31 + 62 + 310, and 60 to learn the graphs
+step table1 --methods $best --only distribution=pathological # 460
 step mixing                                                  # 370: 3 further weightings, 62 each, both divisions
 step table1 --methods $tuned                                 # 680: 2 methods, 170 each, both divisions
 step table1 --methods fedegoists,fedegoists+ft --only alpha=0.2 # 310: 155, both divisions

@@ -50,7 +50,7 @@ def test_list_and_what_is_not_known(run):
         (("table6", "--budget", "huge"), "unknown budget 'huge'"),
         (("table6", "--methods", "fedsgd"), "table6 has no row 'fedsgd'"),
         (("table1", "--only", "alpha=0.7"), "table1 has alpha 0.05, 0.1, 0.2, 0.3, 0.4"),
-        (("--cell", "0000"), "no such cell"),
+        (("--cell", "0000"), "reproduction has no such cell: 0000"),
         (("table1", "--trials", "1"), "FEDEGOISTS_DATA"),
     ):
         code, _, err = run("reproduce", *arguments)

@@ -186,15 +186,18 @@ class Store:
 
 def cell_from(settings: Mapping[str, Any]) -> Cell:
     """Return the cell that a file's settings describe."""
-    scene, variant = settings["scene"], settings["variant"]
-    return Cell(
-        Scene(scene["data"], _pairs(scene["options"]), scene["competition"]),
-        settings["trial"],
-        Variant(**{**variant, "settings": _pairs(variant["settings"])}),
-        settings["budget"],
-        settings["steps"],
-        settings["factor"],
-    )
+    try:
+        scene, variant = settings["scene"], settings["variant"]
+        return Cell(
+            Scene(scene["data"], _pairs(scene["options"]), scene["competition"]),
+            settings["trial"],
+            Variant(**{**variant, "settings": _pairs(variant["settings"])}),
+            settings["budget"],
+            settings["steps"],
+            settings["factor"],
+        )
+    except (KeyError, TypeError) as error:
+        raise FileError(f"not the settings of a cell ({error})") from None
 
 
 def _pairs(given: Iterable[Iterable[Any]]) -> tuple[Any, ...]:

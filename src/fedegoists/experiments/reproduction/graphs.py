@@ -56,7 +56,7 @@ class Benefits:
         wanted: dict[str, Cell] = {}
         for cell in cells:
             if cell.variant.benefit != "everybody" and not self._path(cell, first).exists():
-                wanted.setdefault(self._key(cell, first), cell)
+                wanted.setdefault(self._key(cell, first), self._essential(cell, first))
         for kind in ("learned", "measured"):
             some = [cell for cell in wanted.values() if cell.variant.benefit == kind]
             if some:
@@ -79,13 +79,16 @@ class Benefits:
             split="validation",
         )  # fmt: skip
 
+    def _essential(self, cell: Cell, data: SiloedData) -> Cell:
+        """Return the cell without rivals where it makes no difference who they are."""
+        if self._settings(data).estimator == "transfer" and cell.variant.benefit != "measured":
+            return cell  # competitors' models are not shown to one another
+        return replace(cell, scene=replace(cell.scene, competition=""))
+
     def _key(self, cell: Cell, data: SiloedData) -> str:
         settings = self._settings(data)
-        scene = cell.scene
-        if settings.estimator != "transfer" or cell.variant.benefit == "measured":
-            scene = replace(scene, competition="")  # then nobody sees a rival's model
         content = {
-            "scene": asdict(scene),
+            "scene": asdict(self._essential(cell, data).scene),
             "trial": cell.trial,
             "kind": cell.variant.benefit,
             "learn": asdict(settings),

@@ -26,6 +26,9 @@ RULES = (
     "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
     "`egomix` trains once alone and once together (`local-twice` is Local for as long), and `+ft` "
     "adds tuning steps. The step is chosen on validation data.",
+    "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
+    "published slope and whole coalitions give stands in the tables `hypernetwork` and "
+    "`contributors`.",
 )
 CHOSEN = (
     "Learning rates were chosen for each method on validation data of the first trial among half, "

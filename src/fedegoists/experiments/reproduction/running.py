@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -149,8 +150,8 @@ class Rerun:
 def rerun(digest: str, settings: Settings) -> Rerun:
     """Train the pass of a recorded cell once more, with the recorded benefit graph, and compare."""
     store = Store(settings.out)
-    if not store.path(digest).exists():
-        raise FileError(f"{store.path(digest)}: no such cell")
+    if not re.fullmatch("[0-9a-f]{16}", digest) or not store.path(digest).exists():
+        raise FileError(f"{settings.out} has no such cell: {digest}")
     cell = cell_from(store.load(digest)["settings"])
     recorded = store.get(cell)
     assert recorded is not None
