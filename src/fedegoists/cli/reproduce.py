@@ -123,7 +123,7 @@ def reproduce_command(
         for path in write_tables(whole, plans[0], out, choose=choose):
             line(f"Written to {path}")
     if "figures" in names or "all" in targets:
-        made, left = draw_figures(out / "figures", data_dir)
+        made, left = draw_figures(out, data_dir)
         line(f"Drawn to {out / 'figures'}: {len(made)} figures")
         for why in left:
             line(f"not drawn: {why}", "yellow")

@@ -8,6 +8,10 @@ import numpy as np
 from fedegoists.coalitions import form
 from fedegoists.coalitions.drawing import draw
 from fedegoists.errors import FedEgoistsError
+from fedegoists.experiments.reproduction.cells import Cell
+from fedegoists.experiments.reproduction.graphs import Benefits
+from fedegoists.experiments.reproduction.scenes import Scene
+from fedegoists.experiments.reproduction.variants import VARIANTS
 from fedegoists.experiments.training import load_trainable
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import default_names
@@ -23,11 +27,17 @@ EICU_COVER = ((0, 3, 4), (1, 2), (5, 6, 7, 8, 9))
 
 
 def draw_figures(out: Path, data_dir: Path | None) -> tuple[list[Path], list[str]]:
-    """Draw everything that can be; return what is drawn, and what is not and why."""
-    made, left = [], []
+    """Draw everything that can be; return what is drawn, and what is not and why.
+
+    CIFAR-100 is illustrated with the benefit graph of the first trial where that is learned already;
+    everywhere else everybody is taken to benefit everybody.
+    """
+    made: list[Path] = []
+    left: list[str] = []
+    learned: BenefitGraph | None = None
     for name in ("cifar10", "cifar100"):
         for partition in ("pathological", "dirichlet"):
-            path = out / f"labels-{name}-{partition}.png"
+            path = out / "figures" / f"labels-{name}-{partition}.png"
             try:
                 data = load_trainable(name, data_dir=data_dir, seed=0, partition=partition)
             except FedEgoistsError as error:
@@ -35,16 +45,25 @@ def draw_figures(out: Path, data_dir: Path | None) -> tuple[list[Path], list[str
                 continue
             draw_label_distribution(data, path, title=f"{name}, {partition}, trial 0: labels")
             made.append(path)
-    made += _coalitions(out)
+            if name == "cifar100":
+                learned = Benefits(out).known(_illustrated(), data)
+    made += _coalitions(out / "figures", learned)
     return made, left
 
 
-def _coalitions(out: Path) -> Iterator[Path]:
+def _illustrated() -> Cell:
+    """Return the cell whose learned benefit graph the illustration of CIFAR-100 has."""
+    scene = Scene("cifar100", (("partition", "dirichlet"), ("beta", 0.5)))
+    return Cell(scene, 0, VARIANTS["fedegoists"], "converged")
+
+
+def _coalitions(out: Path, learned: BenefitGraph | None) -> Iterator[Path]:
     ten = default_names(10)
+    known = _complete(10) if learned is None else learned.to_numpy()
     cover = [[ten[k] for k in group] for group in EICU_COVER]
     signs = np.array(STRONG.signs)
     for name, names, rivals, benefit, given in (
-        ("cifar100", ten, _named(CIFAR100_RIVALS, ten), _complete(10), None),
+        ("cifar100", ten, _named(CIFAR100_RIVALS, ten), known, None),
         ("eicu", ten, _named(EICU_RIVALS, ten), _complete(10), cover),
         ("synthetic-weak", PARTICIPANTS, WEAK.competition_pairs, _complete(8), None),
         (
@@ -55,12 +74,23 @@ def _coalitions(out: Path) -> Iterator[Path]:
             None,
         ),
     ):
+        told = "learned" if name == "cifar100" and learned is not None else "taken as complete"
+        if name == "synthetic-strong":
+            told = "between equal signs"
         graph, competition = BenefitGraph(benefit, names), CompetitionGraph(rivals, names)
         nothing = BenefitGraph(np.zeros_like(benefit), names)
         pictures = (
             ("competition", form(nothing, competition, "stable"), "who competes"),
-            ("baseline", form(graph, competition, "cliques", cover=given), "baseline coalitions"),
-            ("final", form(graph, competition, "published", cover=given), "final coalitions"),
+            (
+                "baseline",
+                form(graph, competition, "cliques", cover=given),
+                f"baseline coalitions, benefits {told}",
+            ),
+            (
+                "final",
+                form(graph, competition, "published", cover=given),
+                f"final coalitions, benefits {told}",
+            ),
         )
         for kind, formation, words in pictures:
             path = out / f"coalitions-{name}-{kind}.svg"

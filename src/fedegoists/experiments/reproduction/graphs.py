@@ -63,6 +63,10 @@ class Benefits:
                 self._make(some, data, measured=kind == "measured")
         return {cell: self._read(cell, data[cell.trial]) for cell in cells}
 
+    def known(self, cell: Cell, data: SiloedData) -> BenefitGraph | None:
+        """Return the graph of a cell if it is there already."""
+        return self._read(cell, data) if self._path(cell, data).exists() else None
+
     def _settings(self, data: SiloedData) -> LearnSettings:
         settings = learn_settings(data)
         if self.steps is not None:
