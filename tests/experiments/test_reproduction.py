@@ -249,6 +249,21 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     assert len(left_of([table], Plan(), store, choose=True)) == len(set(cells)) - 1 - 1
 
 
+def test_a_table_at_chosen_learning_rates(tmp_path):
+    table = small(TABLES["table7"], ("local",))
+    plan = Plan(trials=2, steps=4)
+    assert reproduce([table], plan, Settings(tmp_path), choose=True) == []
+    store = Store(tmp_path)
+    cells = [cell for _, cell in cells_of(table, plan)]
+    (factor,) = set(chosen_factors(cells, store).values())
+    tried = {f: store.get(replace(cells[0], factor=f)).mean_validation for f in FACTORS}
+    assert tried[factor] == min(tried.values())  # an error
+    # Three rates on the first trial; the chosen one on the second, too.
+    assert len(list((tmp_path / "cells").iterdir())) == len(FACTORS) + 1
+    write_tables([table], plan, tmp_path, choose=True)
+    assert "Learning rates were chosen" in (tmp_path / "table7.md").read_text(encoding="utf-8")
+
+
 def test_means_differences_and_published_numbers(tmp_path):
     table = small(TABLES["table1"], ("local", "fedegoists"))
     store = Store(tmp_path)

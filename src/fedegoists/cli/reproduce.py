@@ -248,7 +248,12 @@ class _View:
         from fedegoists.experiments.reproduction import left_of, lines_of
 
         table = next(
-            (one for one in self.tables if left_of([one], self.plan, self.store)), self.tables[-1]
+            (
+                one
+                for one in self.tables
+                if left_of([one], self.plan, self.store, choose=self.choose)
+            ),
+            self.tables[-1],
         )
         grid = Grid(title=f"{table.title}, {self.plan.budget}", title_justify="left")
         lines = [

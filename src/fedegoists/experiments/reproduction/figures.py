@@ -29,8 +29,8 @@ EICU_COVER = ((0, 3, 4), (1, 2), (5, 6, 7, 8, 9))
 def draw_figures(out: Path, data_dir: Path | None) -> tuple[list[Path], list[str]]:
     """Draw everything that can be; return what is drawn, and what is not and why.
 
-    CIFAR-100 is illustrated with the benefit graph of the first trial where that is learned already;
-    everywhere else everybody is taken to benefit everybody.
+    CIFAR-100 is illustrated with the benefit graph of the first trial where that is learned
+    already; everywhere else everybody is taken to benefit everybody.
     """
     made: list[Path] = []
     left: list[str] = []

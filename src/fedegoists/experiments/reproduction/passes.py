@@ -14,7 +14,7 @@ from torch import Tensor
 from fedegoists.experiments.decisions import Decisions
 from fedegoists.experiments.defaults import Defaults, model_options
 from fedegoists.experiments.reproduction.budgets import budget
-from fedegoists.experiments.reproduction.cells import Cell, Result, Store
+from fedegoists.experiments.reproduction.cells import Cell, Result, Store, cell_from
 from fedegoists.experiments.reproduction.graphs import Benefits, coalitions_of, edges_of
 from fedegoists.experiments.reproduction.scenes import competition_of
 from fedegoists.experiments.summary import COSTS, chosen_test_values
@@ -25,7 +25,7 @@ from fedegoists.learning.models import build_model
 from fedegoists.methods import Local, Outcome, run
 from fedegoists.methods.run import Observer, best_slot
 
-__all__ = ["Pass", "Settings", "passes", "train_pass"]
+__all__ = ["Pass", "Settings", "again", "forget", "passes", "train_pass"]
 
 HEAVY = ("fedegoists",)
 """Methods with a network for each participant, a hundred times as large as its model."""
@@ -265,7 +265,5 @@ def _result(
 
 def again(cell: Cell, store: Store) -> Pass:
     """Return the pass in which a cell was trained, to train it once more."""
-    from fedegoists.experiments.reproduction.cells import cell_from
-
     members = store.load(cell.digest)["about"]["pass"]
     return Pass(tuple(cell_from(store.load(digest)["settings"]) for digest in members))

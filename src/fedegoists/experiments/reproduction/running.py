@@ -22,7 +22,7 @@ from fedegoists.experiments.reproduction.cells import (
     cell_from,
     cells_of,
 )
-from fedegoists.experiments.reproduction.choice import chosen_factors
+from fedegoists.experiments.reproduction.choice import chosen_factors, trial_cells
 from fedegoists.experiments.reproduction.graphs import Benefits
 from fedegoists.experiments.reproduction.passes import (
     Pass,
@@ -92,8 +92,6 @@ def reproduce(
     choose : bool
         Whether to choose learning rates on validation data first, see `chosen_factors`.
     """
-    from fedegoists.experiments.reproduction.choice import trial_cells
-
     progress = progress or Progress()
     store = Store(settings.out)
     benefits = Benefits(settings.out, settings.device, plan.steps)
