@@ -35,6 +35,7 @@ from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.cifar import siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
+from fedegoists.methods import EgoMix
 from tests.learning.datasets.test_eicu import some, write
 
 QUICK = Plan(trials=1, steps=2)
@@ -215,6 +216,13 @@ def test_budgets():
     assert (twice.rounds, twice.train.total_steps) == (2 * own.rounds, 2 * own.train.total_steps)
     assert twice.evaluate_every == own.evaluate_every
     assert twice.train.learning_rate == own.train.learning_rate / 2
+    for name in ("published", "converged"):
+        # As long alone as Local, as long together as any other method, then tuned as any other.
+        once, best = budget(name, data), VARIANTS["egomix"]
+        method = EgoMix(budget(name, data, passes=best.passes).train, **dict(best.settings))
+        phases = [method.phase(k)[0] for k in range(round(best.passes * once.rounds))]
+        assert phases.count("alone") == phases.count("mixing") == once.rounds
+        assert phases.count("tuning") == once.tune_rounds
     short = budget("published", data)
     assert (short.train.batch_size, short.rounds * short.train.steps) == (256, 1000)
     assert short.train.augment is False

@@ -28,7 +28,7 @@ def budget(
     *,
     steps: int | None = None,
     factor: float = 1.0,
-    passes: int = 1,
+    passes: float = 1,
 ) -> Defaults:
     """Return how silos train.
 
@@ -40,7 +40,7 @@ def budget(
         Other than the budget's own.
     factor : float
         By which learning rates are multiplied.
-    passes : int
+    passes : float
         How many times as long as Local; evaluations are as far apart as Local's.
     """
     if name not in BUDGETS:
@@ -56,12 +56,13 @@ def budget(
         tune = replace(found.tune, steps=each, total_steps=rounds * each)
         found = replace(found, tune=tune, tune_rounds=rounds)
     train, tune = found.train, found.tune
-    total = None if train.total_steps is None else passes * train.total_steps
+    rounds = round(passes * found.rounds)
+    total = rounds * train.steps
     return replace(
         found,
         train=replace(train, learning_rate=factor * train.learning_rate, total_steps=total),
         tune=replace(tune, learning_rate=factor * tune.learning_rate),
-        rounds=passes * found.rounds,
+        rounds=rounds,
     )
 
 

@@ -24,7 +24,8 @@ __all__ = ["page", "worst_page"]
 RULES = (
     "Every method takes the same steps with the same batch size, so every participant sees as many "
     "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
-    "`egomix` trains once alone and once together (`local-twice` is Local for as long), and `+ft` "
+    "`egomix` trains once alone, once together and then tunes, 2.1 times as long in all unless it "
+    "has nobody to train with (`local-twice` is Local for 2.1 times as long), and `+ft` "
     "adds tuning steps. The step is chosen on validation data.",
     "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "

@@ -31,7 +31,7 @@ class Variant:
         Whether competition counts; without it nobody competes.
     settings : tuple of (name, value)
         Of the method, other than its defaults.
-    passes : int
+    passes : float
         How many times the steps of Local it takes.
     """
 
@@ -41,7 +41,7 @@ class Variant:
     benefit: Benefit = "learned"
     rivals: bool = True
     settings: tuple[tuple[str, Any], ...] = ()
-    passes: int = 1
+    passes: float = 1
 
     @property
     def tuned(self) -> bool:
@@ -81,11 +81,14 @@ BASELINES = _with_tuning(
     )
 )
 EGOISTS = Variant("fedegoists", "fedegoists", "published")
-BEST = Variant("egomix", "egomix", "published", passes=2)
+LONG = 2.1
+"""As long as Local, as long as any other method, and as long as fine-tuning takes."""
+PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
+BEST = Variant("egomix", "egomix", "published", settings=PHASES, passes=LONG)
 
 PAPER = (
     LOCAL,
-    Variant("local-twice", "local", "alone", passes=2),
+    Variant("local-twice", "local", "alone", passes=LONG),
     BEST,
     *BASELINES,
     *_with_tuning(EGOISTS),
@@ -129,7 +132,7 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
     "mixing": (
         LOCAL,
         *(
-            replace(BEST, name=f"egomix, {weighting}", settings=(("weighting", weighting),))
+            replace(BEST, name=f"egomix, {weighting}", settings=(*PHASES, ("weighting", weighting)))
             for weighting in ("samples", "benefit", "updates")
         ),
         BEST,
