@@ -3,8 +3,9 @@
 #
 #   reproduction/one-gpu.sh OUT SECONDS [further options of `fedegoists reproduce`, such as --bf16]
 #
-# The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS (such as "python -m fedegoists"). The seconds behind each step are expected ones on an H200 in 32 bits, from 0.55 million
-# samples a second (50 silos or more stacked) and a third more for evaluation; --bf16 takes about two thirds of them.
+# The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS, such as "python -m fedegoists". The seconds
+# behind each step are expected, not measured: for an H200 in 32 bits, from 0.55 million samples a second with 50 or more
+# silos stacked, and a third more for evaluation. With --bf16 about two thirds of them.
 set -euo pipefail
 out=$1 seconds=$2
 shift 2
@@ -22,8 +23,8 @@ options=("$@")
 best=local,local-twice,egomix
 tuned=fedavg,fedavg+ft,pfedgraph,pfedgraph+ft
 # Does the best variant do what it should? Table 1, both divisions.
-step table1 --methods $best --only distribution=dirichlet    # 460: 31 + 62 + 310, and 60 to learn the graphs
-step table1 --methods $best --only distribution=pathological # 460
+step table1 --methods $best --only distribution=dirichlet    # 480: 31 + 65 + 325, and 60 to learn the graphs
+step table1 --methods $best --only distribution=pathological # 480
 step mixing                                                  # 370: 3 further weightings, 62 each, both divisions
 step table1 --methods $tuned                                 # 680: 2 methods, 170 each, both divisions
 step table1 --methods fedegoists,fedegoists+ft --only alpha=0.2 # 310: 155, both divisions
