@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli import benefit, coalitions, consortium, coordinator, demo, deploy, learning
+from fedegoists.cli import (
+    benefit,
+    coalitions,
+    consortium,
+    coordinator,
+    demo,
+    deploy,
+    learning,
+    reproduce,
+)
 from fedegoists.cli.output import errors
 from fedegoists.errors import FedEgoistsError
 
@@ -30,6 +39,7 @@ benefit.register(app)
 demo.register(app)
 deploy.register(app)
 coordinator.register(app)
+reproduce.register(app)
 
 
 def _version(value: bool) -> None:

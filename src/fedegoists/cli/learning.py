@@ -15,7 +15,7 @@ from fedegoists.errors import MissingDependencyError, SettingsError
 if TYPE_CHECKING:
     from fedegoists.methods.run import Outcome
 
-__all__ = ["register"]
+__all__ = ["DataDirOption", "SetOption", "register"]
 
 DataDirOption = Annotated[
     Path | None,
@@ -126,7 +126,7 @@ def train_command(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods, with commas between them; +ft adds fine-tuning; all means all ten. "
+            help="Methods, with commas between them; +ft adds fine-tuning; all means all of them. "
             "See `fedegoists methods`."
         ),
     ] = "local,fedavg,fedavg+ft",

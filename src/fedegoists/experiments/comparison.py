@@ -41,8 +41,8 @@ class Comparison:
     coalitions : str
         ``all`` together, ``none`` (everybody alone), a CSV file with ``participant,coalition``, or
         a way to form them: ``published``, ``stable`` or ``best`` for everybody, or ``cliques``, as
-        the paper compares: FedEgoists in published coalitions, all others in cliques of independent
-        participants.
+        the paper compares: FedEgoists (and EgoMix) in published coalitions, all others in cliques
+        of independent participants.
     benefit : str
         Who benefits whom, for forming coalitions and for FedEgoists: a CSV file with
         ``source,target,weight``; ``learn``, or ``learn:`` and an estimator, to learn it in every

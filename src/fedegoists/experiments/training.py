@@ -119,6 +119,10 @@ class Trials:
         return cls(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
+IN_FINAL_COALITIONS = ("fedegoists", "egomix")
+"""Methods that follow the benefit graph, and so train in the coalitions made from it."""
+
+
 def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -> Method:
     """Return a method with its settings; Local alone has nothing that could leave a silo."""
     own: dict[str, Any] = dict(wanted.settings.get(name, {}))
@@ -127,6 +131,8 @@ def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -
         own["benefit"] = decisions.edges
         if personal is None and trials.federation.task.name == "classification":
             personal = (OUTPUT_LAYER,)  # as published for CIFAR
+    elif name == "egomix":
+        own["benefit"] = decisions.benefit
     trials.federation.schema.mask(personal or ())  # reports a name that does not exist
     method: Method = METHODS[name](
         trials.defaults.train, () if name == "local" else personal or (), **own
@@ -153,7 +159,7 @@ def train_methods(
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
         method = method_of(name, wanted, trials, decisions)
-        coalitions = decisions.final if name == "fedegoists" else decisions.baseline
+        coalitions = decisions.final if name in IN_FINAL_COALITIONS else decisions.baseline
         if name == "local":
             coalitions = alone  # so that what it gives can be kept whatever is decided
         outcomes[name] = run(

@@ -55,6 +55,9 @@ class SimulatedFederation:
     behaviours : mapping of str to Behaviour
         Silos that answer in their own way, to see what faults and lies do to the others: late,
         never, with what is no number, or with something invented.
+    drawn_as : mapping of str to str
+        Trials that draw the same batches as another label would: the same data, to be compared in
+        other coalitions.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class SimulatedFederation:
         bf16: bool = False,
         graphs: bool = True,
         behaviours: Mapping[str, Behaviour] | None = None,
+        drawn_as: Mapping[str, str] | None = None,
     ) -> None:
         trials = {"": data} if isinstance(data, SiloedData) else dict(data)
         if not trials:
@@ -85,6 +89,7 @@ class SimulatedFederation:
         self._stacks: dict[tuple[str, ...], StackedSilos] = {}
         self._memories = {name: SiloMemory(self._schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
+        self._drawn_as = dict(drawn_as or {})
         unknown = self._behaviours.keys() - self._silos.keys()
         if unknown:
             raise SettingsError(f"{min(unknown)!r} is not in this federation")
@@ -172,6 +177,11 @@ class SimulatedFederation:
         payload = {"personal": personal, "slot": slot}
         return self._memories[participant].fill(parameters, payload)
 
+    def _seed(self, payload: Payload, participant: str) -> int:
+        label, slash, name = participant.partition("/")
+        drawn_as = self._drawn_as.get(label, label)
+        return stream_seed(payload.get("seed", 0), f"{drawn_as}{slash}{name}")
+
     def _prepared(self, operation: str, participant: str, payload: Payload) -> Payload:
         """Check a payload's tensors and put the silo's personal parameters in their places."""
         if operation in ("describe", "keep"):
@@ -227,7 +237,7 @@ class SimulatedFederation:
             trained = operations.train(
                 *common,
                 payload["settings"],
-                seed=_seed(payload, participant),
+                seed=self._seed(payload, participant),
                 first_step=payload.get("first_step", 0),
                 terms=payload.get("terms"),
             )
@@ -246,7 +256,7 @@ class SimulatedFederation:
                         silo,
                         payload["split"],
                         **_share_options(payload),
-                        seed=_seed(payload, participant),
+                        seed=self._seed(payload, participant),
                     )
                     for row in rows
                 ],
@@ -259,7 +269,7 @@ class SimulatedFederation:
             parameters.reshape(-1, self._schema.size),
             silo,
             **_batch_options(payload),
-            seed=_seed(payload, participant),
+            seed=self._seed(payload, participant),
         )
         return self._gradient_reply(participant, payload, losses.tolist(), gradients)
 
@@ -282,7 +292,7 @@ class SimulatedFederation:
     ) -> dict[str, Reply | Failure]:
         names = tuple(payloads)
         first = next(iter(payloads.values()))
-        seeds = [_seed(payload, name) for name, payload in payloads.items()]
+        seeds = [self._seed(payload, name) for name, payload in payloads.items()]
         silos = [self._silos[name] for name in names]
         stack = self._stack(names)
         if operation == "loss_and_gradient":
@@ -402,10 +412,6 @@ MOST_STACKS = 4
 
 def _shape(payload: Payload) -> tuple[int, ...]:
     return tuple(payload["parameters"].shape) if "parameters" in payload else ()
-
-
-def _seed(payload: Payload, participant: str) -> int:
-    return stream_seed(payload.get("seed", 0), participant)
 
 
 def _batch_options(payload: Payload) -> dict[str, Any]:

@@ -63,6 +63,11 @@ class FedEgoists(MethodSettings):
         "alignment", "how preferences are learned", choices=("alignment", "hypernetwork")
     )
     preference_rate: float = setting(0.01, "learning rate of the preferences", 0, 1e6)
+    generator: str = setting(
+        "hypernetwork",
+        "what makes the models: a network, or nothing",
+        choices=("hypernetwork", "direct"),
+    )
     hidden: int = setting(100, "width of the hypernetworks' hidden layers", 1, 10_000)
     layers: int = setting(2, "their hidden layers", 1, 10)
     whole_coalition: bool = setting(False, "whether all members contribute, benefit or not")
@@ -74,6 +79,14 @@ class FedEgoists(MethodSettings):
         "Chen, Wu, Tang, He, Ong, Liu, Lao, Yu",
         "NeurIPS 2024",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.generator == "direct" and self.preferences == "hypernetwork":
+            raise SettingsError(
+                "fedegoists: without a hypernetwork preferences cannot be learned through it; "
+                "choose preferences alignment"
+            )
 
     def contributors(
         self, coalitions: Coalitions, participants: Sequence[str]

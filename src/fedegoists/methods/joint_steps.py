@@ -10,6 +10,7 @@ from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.federation import Failure, Federation
 from fedegoists.federation.operations import TINY
 from fedegoists.learning.hypernetwork import Hypernetworks
+from fedegoists.methods.direct_models import DirectModels
 from fedegoists.methods.method import RoundReport, State, personal_part
 
 if TYPE_CHECKING:
@@ -41,19 +42,27 @@ class JointSteps:
         members = [[name, *contributors[name]] for name in self.names]
         counts = torch.tensor([len(group) for group in members], device=device)
         self.used = torch.arange(width, device=device) < counts[:, None]
+        self.networks: Hypernetworks | DirectModels
+        direct = method.generator == "direct"
         if "preferences" in state.tensors:
             self.preferences = state.tensors["preferences"]
-            self.networks = Hypernetworks(state.part("network.")).copy()
+            kind = DirectModels if direct else Hypernetworks
+            self.networks = kind(state.part("network.")).copy()
         else:
             shared = (1 - method.own_weight) / (counts - 1)
             self.preferences = self.used * shared[:, None]
             self.preferences[:, 0] = method.own_weight
-            self.networks = Hypernetworks.drawn(
-                [len(group) for group in members],
-                state.parameters[self.rows],
-                [stream_seed(seed, "hypernetwork", name) for name in self.names],
-                hidden=method.hidden,
-                layers=method.layers,
+            starts = state.parameters[self.rows]
+            self.networks = (
+                DirectModels({"model": starts.clone()})
+                if direct
+                else Hypernetworks.drawn(
+                    [len(group) for group in members],
+                    starts,
+                    [stream_seed(seed, "hypernetwork", name) for name in self.names],
+                    hidden=method.hidden,
+                    layers=method.layers,
+                )
             )
         self.momenta = self.networks.at_rest()
         self.report = RoundReport()
@@ -152,6 +161,7 @@ class JointSteps:
             lengths = each.norm(dim=2) * validation.norm(dim=1, keepdim=True)
             slope = -torch.bmm(each, validation[:, :, None])[:, :, 0] / lengths.clamp_min(TINY)
         else:
+            assert isinstance(self.networks, Hypernetworks)
             inputs = self.preferences[:, None]
             slope = self.networks.input_gradient(inputs, validation[:, None])[:, 0]
         moved = (self.preferences - self.method.preference_rate * slope).clamp(LEAST, 1) * self.used

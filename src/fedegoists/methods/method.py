@@ -319,6 +319,7 @@ def train_silos(
     rows: Tensor | None = None,
     settings: TrainSettings | None = None,
     terms: Mapping[str, LocalTerms] | None = None,
+    first_step: int | None = None,
 ) -> Trained:
     """Have silos train for a round, each from its row.
 
@@ -332,6 +333,9 @@ def train_silos(
         Those of the method if left out.
     terms : mapping of str to LocalTerms
         What is added to each silo's loss.
+    first_step : int
+        Which step of the learning rate's schedule the round begins with; the steps of all rounds
+        before it if left out.
     """
     participants = federation.participants
     names = participants if names is None else names
@@ -343,7 +347,7 @@ def train_silos(
             "parameters": rows[position[name]],
             "settings": settings,
             "seed": f"{seed}/{state.round}",
-            "first_step": state.round * settings.steps,
+            "first_step": state.round * settings.steps if first_step is None else first_step,
             **personal_part(method),
         }
         for name in names

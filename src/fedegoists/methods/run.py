@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedegoists.errors import FileError
+from fedegoists.errors import FedEgoistsError, FileError
 from fedegoists.federation.federation import Failure, Federation, WithTimeout
 from fedegoists.files import write_bytes
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, personal_part
 
-__all__ = ["Observer", "Outcome", "Row", "best_slot", "run"]
+__all__ = ["Observer", "Outcome", "Row", "StoppedError", "best_slot", "run"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,10 @@ class Outcome:
     spent: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+class StoppedError(FedEgoistsError):
+    """A run was asked to stop before its last round; its checkpoint has what is done."""
+
+
 Observer = Callable[[str, int, int, Outcome], None]
 """Called after every round with the method's name, rounds done, rounds in all, and the outcome."""
 
@@ -80,6 +84,7 @@ def run(
     timeout: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     observers: tuple[Observer, ...] = (),
+    stop: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Train for some rounds and keep, for each participant, the step its validation data prefers.
 
@@ -98,6 +103,13 @@ def run(
     checkpoint : path, optional
         Where to keep the state. If the file exists, the run continues from it, to the same result
         as if it had never stopped. Writing it takes at most about a tenth of the time.
+    stop : function to bool, optional
+        Asked between rounds whether to stop.
+
+    Raises
+    ------
+    StoppedError
+        If it was asked to stop before the last round.
     """
     if timeout is not None:
         federation = WithTimeout(federation, timeout)
@@ -125,6 +137,10 @@ def run(
                     _save(checkpoint, identity, outcome, federation.memory(method.name))
         for observer in observers:
             observer(method.name, state.round, rounds, outcome)
+        if stop is not None and state.round < rounds and stop():
+            if checkpoint is not None:
+                _save(checkpoint, identity, outcome, federation.memory(method.name))
+            raise StoppedError(f"{method.name}: stopped after {state.round} of {rounds} rounds")
     return outcome
 
 

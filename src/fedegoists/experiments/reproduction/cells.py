@@ -1,0 +1,211 @@
+"""Cells: the smallest parts of the tables, each one small JSON file named by its settings."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedegoists.errors import FileError
+from fedegoists.experiments.reproduction.budgets import BudgetName
+from fedegoists.experiments.reproduction.scenes import Scene, Table
+from fedegoists.experiments.reproduction.variants import Variant
+from fedegoists.files import read_text, write_bytes
+from fedegoists.graphs.interchange import json_value
+
+__all__ = ["Cell", "Plan", "Result", "Store", "cells_of"]
+
+FORMAT = 1
+"""Raised whenever the same settings would give other numbers."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a user can choose for a whole table.
+
+    Attributes
+    ----------
+    trials : int
+        Seeds 0 and up.
+    budget : str
+        ``published`` or ``converged``.
+    steps : int, optional
+        Other than the budget's, to try things out; never in a published table.
+    factor : float
+        By which learning rates are multiplied.
+    """
+
+    trials: int = 5
+    budget: BudgetName = "converged"
+    steps: int | None = None
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method in one trial of one scene, under one budget."""
+
+    scene: Scene
+    trial: int
+    variant: Variant
+    budget: BudgetName
+    steps: int | None = None
+    factor: float = 1.0
+
+    @property
+    def digest(self) -> str:
+        """A name made of the settings."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """The trial's name in a federation: the same data with other rivals is another trial."""
+        return (
+            f"{self.trial}@{self.scene.competition}" if self.scene.competition else f"{self.trial}"
+        )
+
+    @property
+    def base(self) -> "Cell":
+        """The same without fine-tuning, which the fine-tuned one starts from."""
+        return replace(self, variant=self.variant.base)
+
+    def words(self) -> str:
+        """Return the settings in one line."""
+        options = " ".join(f"{key}={value}" for key, value in self.scene.options)
+        rivals = f"competition {self.scene.competition}" if self.scene.competition else ""
+        parts = (self.scene.data, options, rivals, f"trial {self.trial}", self.variant.name)
+        return ", ".join(part for part in (*parts, self.budget) if part)
+
+
+def cells_of(table: Table, plan: Plan) -> list[tuple[Mapping[str, Any], Cell]]:
+    """Return a table's cells with the values of its key columns.
+
+    What does not depend on who competes is the same cell for all competition.
+    """
+    found = []
+    for key, scene in table.scenes:
+        for variant in table.variants:
+            alike = variant.depends_on_coalitions and variant.rivals
+            own = scene if alike else replace(scene, competition="")
+            found += [
+                (
+                    key,
+                    Cell(own, trial, variant, plan.budget, plan.steps, plan.factor),
+                )
+                for trial in range(plan.trials)
+            ]
+    return found
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a cell.
+
+    Attributes
+    ----------
+    metric : str
+        What `test` and `validation` are.
+    test : mapping of str to float
+        Every participant's test metric at the step that its validation data chose.
+    validation : mapping of str to float
+        The validation metric of that step.
+    rounds : mapping of str to int
+        Which round that was.
+    spent : mapping of str to float
+        Sample passes and bytes sent and received, in the mean of the participants.
+    about : mapping
+        Where it comes from: the cells stacked with it, command, commit, device, time, settings.
+    """
+
+    metric: str
+    test: Mapping[str, float]
+    validation: Mapping[str, float]
+    rounds: Mapping[str, int]
+    spent: Mapping[str, float]
+    about: Mapping[str, Any]
+
+    @property
+    def mean(self) -> float:
+        """The mean of the participants' test metrics, as far as they are defined."""
+        return _mean(self.test)
+
+    @property
+    def mean_validation(self) -> float:
+        """The mean of the participants' validation metrics, as far as they are defined."""
+        return _mean(self.validation)
+
+
+def _mean(values: Mapping[str, float]) -> float:
+    finite = [value for value in values.values() if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else math.nan
+
+
+class Store:
+    """The cells that are done, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[str, Result] = {}
+
+    def path(self, cell: Cell | str) -> Path:
+        """Return a cell's file."""
+        digest = cell if isinstance(cell, str) else cell.digest
+        return self.folder / "cells" / f"{digest}.json"
+
+    def get(self, cell: Cell) -> Result | None:
+        """Return what came of a cell, if it is done."""
+        if cell.digest not in self._read:
+            path = self.path(cell)
+            if not path.exists():
+                return None
+            self._read[cell.digest] = _result(self.load(cell.digest), path)
+        return self._read[cell.digest]
+
+    def load(self, digest: str) -> dict[str, Any]:
+        """Return the content of a cell's file."""
+        path = self.path(digest)
+        content = json_value(read_text(path), str(path))
+        if not isinstance(content, dict):
+            raise FileError(f"{path}: not a cell")
+        return content
+
+    def put(self, cell: Cell, result: Result) -> None:
+        """Write a cell's file."""
+        content = {"settings": asdict(cell), **asdict(result)}
+        text = json.dumps(content, sort_keys=True, allow_nan=True)
+        write_bytes(self.path(cell), f"{text}\n".encode())
+        self._read[cell.digest] = result
+
+    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Return the cells that are not done, each once."""
+        return [cell for cell in dict.fromkeys(cells) if self.get(cell) is None]
+
+
+def cell_from(settings: Mapping[str, Any]) -> Cell:
+    """Return the cell that a file's settings describe."""
+    try:
+        scene, variant = settings["scene"], settings["variant"]
+        return Cell(
+            Scene(scene["data"], _pairs(scene["options"]), scene["competition"]),
+            settings["trial"],
+            Variant(**{**variant, "settings": _pairs(variant["settings"])}),
+            settings["budget"],
+            settings["steps"],
+            settings["factor"],
+        )
+    except (KeyError, TypeError) as error:
+        raise FileError(f"not the settings of a cell ({error})") from None
+
+
+def _pairs(given: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    return tuple(tuple(pair) for pair in given)
+
+
+def _result(content: Mapping[str, Any], path: Path) -> Result:
+    try:
+        return Result(**{name: content[name] for name in Result.__dataclass_fields__})
+    except KeyError as error:
+        raise FileError(f"{path}: {error} is missing; remove it to run it again") from None

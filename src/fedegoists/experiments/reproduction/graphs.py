@@ -1,0 +1,160 @@
+"""Who benefits whom in each trial, learned or measured once and kept; and the coalitions."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedegoists.benefit import LearnSettings, MeasureSettings, learn_trials, measure_trials
+from fedegoists.coalitions import form
+from fedegoists.coalitions.formation import Method as FormationMethod
+from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
+from fedegoists.experiments.reproduction.cells import Cell
+from fedegoists.experiments.reproduction.scenes import competition_of
+from fedegoists.experiments.reproduction.variants import Where
+from fedegoists.federation import SimulatedFederation
+from fedegoists.files import read_text, write_bytes
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.learning.data import SiloedData
+from fedegoists.learning.models import build_model
+
+__all__ = ["Benefits", "coalitions_of"]
+
+THRESHOLDS = {"cifar10": 0.095, "cifar100": 0.095}
+"""An edge is where the preference is above this number, as the released code has it for images.
+
+Elsewhere an edge is where the benefit is above none with a confidence of 95 %."""
+
+FORMATIONS: dict[Where, FormationMethod] = {
+    "baseline": "cliques",
+    "published": "published",
+    "best": "best",
+}
+
+
+@dataclass
+class Benefits:
+    """The benefit graphs of all trials, in a folder; made where they are missing.
+
+    Attributes
+    ----------
+    steps : int, optional
+        Of learning, other than the defaults, to try things out.
+    """
+
+    folder: Path
+    device: str = "cpu"
+    steps: int | None = None
+
+    def of(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> dict[Cell, BenefitGraph]:
+        """Return the graph of every cell; those that must be learned are learned at once."""
+        first = next(iter(data.values()))
+        wanted: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.variant.benefit != "everybody" and not self._path(cell, first).exists():
+                wanted.setdefault(self._key(cell, first), self._essential(cell, first))
+        for kind in ("learned", "measured"):
+            some = [cell for cell in wanted.values() if cell.variant.benefit == kind]
+            if some:
+                self._make(some, data, measured=kind == "measured")
+        return {cell: self._read(cell, data[cell.trial]) for cell in cells}
+
+    def known(self, cell: Cell, data: SiloedData) -> BenefitGraph | None:
+        """Return the graph of a cell if it is there already."""
+        return self._read(cell, data) if self._path(cell, data).exists() else None
+
+    def _settings(self, data: SiloedData) -> LearnSettings:
+        settings = learn_settings(data)
+        if self.steps is not None:
+            local = replace(settings.local, steps=self.steps, total_steps=self.steps)
+            settings = replace(settings, local=local, steps=self.steps, preference_steps=self.steps)
+        # With a threshold the spread over repeats plays no part.
+        return replace(settings, repeats=1) if data.name in THRESHOLDS else settings
+
+    def _measuring(self, data: SiloedData) -> MeasureSettings:
+        settings = self._settings(data)
+        train = settings.local
+        return MeasureSettings(
+            train=train, evaluations=min(8, train.steps), repeats=2, leave_one_out=False,
+            split="validation",
+        )  # fmt: skip
+
+    def _essential(self, cell: Cell, data: SiloedData) -> Cell:
+        """Return the cell without rivals where it makes no difference who they are."""
+        if self._settings(data).estimator == "transfer" and cell.variant.benefit != "measured":
+            return cell  # competitors' models are not shown to one another
+        return replace(cell, scene=replace(cell.scene, competition=""))
+
+    def _key(self, cell: Cell, data: SiloedData) -> str:
+        settings = self._settings(data)
+        content = {
+            "scene": asdict(self._essential(cell, data).scene),
+            "trial": cell.trial,
+            "kind": cell.variant.benefit,
+            "learn": asdict(settings),
+            "threshold": THRESHOLDS.get(data.name),
+        }
+        text = json.dumps(content, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _path(self, cell: Cell, data: SiloedData) -> Path:
+        return self.folder / "graphs" / f"{self._key(cell, data)}.json"
+
+    def _make(
+        self, cells: Sequence[Cell], data: Mapping[int, SiloedData], *, measured: bool
+    ) -> None:
+        first = next(iter(data.values()))
+        trials = {cell.label: data[cell.trial] for cell in cells}
+        federation = SimulatedFederation(
+            trials,
+            build_model(defaults_for(first).model, 0, **model_options(first)),
+            device=self.device,
+            drawn_as={cell.label: str(cell.trial) for cell in cells},
+        )
+        groups = {
+            label: [f"{label}/{n}" for n in one.participants] for label, one in trials.items()
+        }
+        graphs: dict[str, BenefitGraph] = {}
+        if measured:
+            for label, truth in measure_trials(federation, groups, self._measuring(first)).items():
+                gains = np.where(truth.mean > 0, truth.mean, 0.0)
+                np.fill_diagonal(gains, 0.0)
+                graphs[label] = BenefitGraph(gains, trials[label].participants)
+        else:
+            apart = [
+                (f"{cell.label}/{one}", f"{cell.label}/{other}")
+                for cell in cells
+                for one, other in competition_of(cell.scene, cell.trial, trials[cell.label]).pairs
+            ]
+            estimates = learn_trials(federation, groups, self._settings(first), apart=apart)
+            threshold = THRESHOLDS.get(first.name)
+            graphs = {label: one.graph(threshold) for label, one in estimates.items()}
+        for cell in cells:
+            text = graphs[cell.label].to_json()
+            write_bytes(self._path(cell, first), f"{text}\n".encode())
+
+    def _read(self, cell: Cell, data: SiloedData) -> BenefitGraph:
+        names = data.participants
+        if cell.variant.benefit == "everybody":
+            return BenefitGraph(np.ones((len(names), len(names))) - np.eye(len(names)), names)
+        path = self._path(cell, data)
+        return BenefitGraph.from_json(read_text(path), str(path))
+
+
+def coalitions_of(
+    where: Where, benefit: BenefitGraph, competition: CompetitionGraph
+) -> tuple[tuple[str, ...], ...]:
+    """Return who trains with whom."""
+    if where == "alone":
+        return tuple((name,) for name in benefit.participants)
+    return form(benefit, competition, FORMATIONS[where]).coalitions
+
+
+def edges_of(label: str, benefit: BenefitGraph) -> tuple[tuple[str, str, float], ...]:
+    """Return the benefit edges with the names of a federation."""
+    edges: list[tuple[str, str, Any]] = list(benefit.edges())
+    return tuple((f"{label}/{j}", f"{label}/{i}", float(weight)) for j, i, weight in edges)

@@ -1,0 +1,264 @@
+"""A page for each table: our number, the published one, the difference, and where it comes from."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedegoists.experiments.reproduction.budgets import BUDGETS, BudgetName, budget_words
+from fedegoists.experiments.reproduction.results import (
+    AVERAGE,
+    Difference,
+    Line,
+    WorstCase,
+    differences,
+    interval,
+    lower_is_better,
+    published_value,
+    published_worst,
+)
+from fedegoists.experiments.reproduction.scenes import Table
+
+__all__ = ["page", "worst_page"]
+
+RULES = (
+    "Every method takes the same steps with the same batch size, so every participant sees as many "
+    "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
+    "`egomix` trains once alone, once together and then tunes, 2.1 times as long in all unless it "
+    "has nobody to train with (`local-twice` is Local for 2.1 times as long), and `+ft` "
+    "adds tuning steps. The step is chosen on validation data.",
+    "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
+    "published slope and whole coalitions give stands in the tables `hypernetwork` and "
+    "`contributors`.",
+)
+CHOSEN = (
+    "Learning rates were chosen for each method on validation data of the first trial among half, "
+    "once and twice the budget's; all other settings are the methods' defaults."
+)
+NOT_CHOSEN = (
+    "No setting was tuned for any method: all have the same learning rate and their defaults."
+)
+
+
+def page(table: Table, lines: Sequence[Line], command: str, *, chosen: bool = False) -> str:
+    """Return a table's page in Markdown."""
+    parts = [f"# {table.title}", ""]
+    parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if chosen else NOT_CHOSEN)]
+    for name in BUDGETS:
+        own = [line for line in lines if line.budget == name]
+        if own:
+            parts += _budget_part(table, own, name)
+    parts += _origin(lines, command)
+    return "\n".join(parts) + "\n"
+
+
+def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName) -> list[str]:
+    parts = [f"## Budget {name}", "", budget_words(name), ""]
+    parts += ["### In short", "", *_in_short(lines), ""]
+    unit = "mean squared error" if lower_is_better(lines) else "per cent"
+    text = f"Ours, mean ± standard deviation over trials, {unit}; in brackets the published number "
+    parts += ["### Numbers", "", f"{text}and our difference to it.", ""]
+    parts += _pivot(lines, lambda line: _number(table, line))
+    for yardstick in ("fedegoists", "local"):
+        gaps = differences(lines, (yardstick,))
+        if gaps:
+            text = f"Paired differences to {yardstick}, with 95 % confidence intervals."
+            shown = {(gap.line.key, gap.line.method): _gap(gap) for gap in gaps}
+            parts += [f"### Against {yardstick}", "", text, ""]
+            parts += _pivot(lines, _Lookup(shown))
+    return [*parts, "### What it cost", "", *_costs(lines), ""]
+
+
+def _number(table: Table, line: Line) -> str:
+    digits = 3 if lower_is_better([line]) else 1
+    text = f"{line.mean:.{digits}f} ± {line.std:.{digits}f}"
+    published = published_value(table, line)
+    if published is None:
+        return text
+    return f"{text} ({published:.{digits}f}, {line.mean - published:+.{digits}f})"
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """What to show for a line, where there is anything."""
+
+    shown: Mapping[tuple[Any, ...], str]
+
+    def __call__(self, line: Line) -> str:
+        return self.shown.get((line.key, line.method), "")
+
+
+def _gap(gap: Difference) -> str:
+    digits = 3 if lower_is_better([gap.line]) else 1
+    if math.isnan(gap.low):
+        return f"{gap.mean:+.{digits}f}"
+    return f"{gap.mean:+.{digits}f} [{gap.low:+.{digits}f}, {gap.high:+.{digits}f}]"
+
+
+def _pivot(lines: Sequence[Line], shown: Callable[[Line], str]) -> list[str]:
+    """Return tables with a row for each method and a column for each value of the finest key."""
+    axis = next(
+        (name for name, _ in lines[0].key if name in ("alpha", "beta", "participant")),
+        lines[0].key[-1][0],
+    )
+    sections: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        rest = tuple(value for name, value in line.key if name != axis)
+        sections.setdefault(rest, []).append(line)
+    parts: list[str] = []
+    for rest, own in sections.items():
+        columns = list(dict.fromkeys(dict(line.key)[axis] for line in own))
+        if rest:
+            parts += [f"**{', '.join(map(str, rest))}**", ""]
+        heads = [f"{AXES.get(axis, '')}{column}" for column in columns]
+        parts += [f"| method | {' | '.join(heads)} |", "|---" * (len(columns) + 1) + "|"]
+        rows: dict[str, dict[Any, str]] = {}
+        for line in own:
+            rows.setdefault(line.method, {})[dict(line.key)[axis]] = shown(line)
+        for method, cells in rows.items():
+            if any(cells.values()):
+                parts.append(f"| {method} | {' | '.join(cells.get(c, '') for c in columns)} |")
+        parts.append("")
+    return parts
+
+
+AXES = {"alpha": "α = ", "beta": "β = "}
+
+
+def _in_short(lines: Sequence[Line]) -> list[str]:
+    """Say who is ahead of whom, by the mean over all scenes, with intervals over trials."""
+    whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
+    means = _overall(whole)
+    if not means:
+        return ["Nothing is complete yet."]
+    better = min if lower_is_better(lines) else max
+    digits = 3 if lower_is_better(lines) else 1
+    complete = max(len(by_trial) for by_trial in means.values())
+    average = {m: sum(v.values()) / len(v) for m, v in means.items() if len(v) == complete}
+    first = better(average, key=lambda method: average[method])
+    said = [f"- Highest mean over all columns: {first}, {average[first]:.{digits}f}."]
+    if lower_is_better(lines):
+        said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
+    for one, other in (("fedegoists", "local"), ("egomix", "local"), ("egomix", "local-twice")):
+        said += _compared(means, one, other, digits)
+    for one in ("fedegoists", "egomix"):
+        for kind in ("", "+ft"):
+            rivals = {
+                m: value
+                for m, value in average.items()
+                if m.endswith("+ft") == bool(kind)
+                and m.removesuffix("+ft") not in ("fedegoists", "egomix", "local", "local-twice")
+                and "," not in m
+            }
+            if one in average and rivals:
+                said += _compared(means, one, better(rivals, key=lambda m: rivals[m]), digits)
+    return said
+
+
+def _overall(lines: Sequence[Line]) -> dict[str, dict[int, float]]:
+    """Return each method's mean over all scenes by trial, where all scenes have the trial."""
+    scenes = {line.key for line in lines}
+    by_method: dict[str, list[Line]] = {}
+    for line in lines:
+        by_method.setdefault(line.method, []).append(line)
+    found = {}
+    for method, own in by_method.items():
+        trials = set.intersection(*(set(line.values) for line in own))
+        if len(own) == len(scenes) and trials:
+            found[method] = {
+                trial: sum(line.values[trial] for line in own) / len(own) for trial in trials
+            }
+    return found
+
+
+def _compared(
+    means: Mapping[str, Mapping[int, float]], one: str, other: str, digits: int
+) -> list[str]:
+    if one not in means or other not in means:
+        return []
+    both = sorted(means[one].keys() & means[other].keys())
+    if not both:
+        return []
+    gap, low, high = interval([means[one][trial] - means[other][trial] for trial in both])
+    sure = "" if math.isnan(low) else f", 95 % interval {low:+.{digits}f} to {high:+.{digits}f}"
+    return [f"- {one} minus {other}: {gap:+.{digits}f}{sure} ({len(both)} trials)."]
+
+
+def _costs(lines: Sequence[Line]) -> list[str]:
+    rows: dict[str, list[Line]] = {}
+    for line in lines:
+        rows.setdefault(line.method, []).append(line)
+    parts = [
+        "| method | thousand sample passes a participant | MB sent | samples a second |",
+        "|---|---|---|---|",
+    ]
+    for method, own in rows.items():
+        results = [result for line in own for result in line.results]
+        passes, sent = (
+            sum(result.spent[kind] for result in results) / len(results)
+            for kind in ("sample_passes", "bytes_sent")
+        )
+        speeds = [result.about.get("samples_per_second", 0) for result in results]
+        speed = sum(speeds) / len(speeds)
+        parts.append(f"| {method} | {passes / 1e3:,.0f} | {sent / 1e6:,.1f} | {speed:,.0f} |")
+    return parts
+
+
+def _origin(lines: Sequence[Line], command: str) -> list[str]:
+    """Return command, commits, devices and times."""
+    results = [result for line in lines for result in line.results]
+    times: dict[tuple[str, ...], float] = {}
+    for result in results:
+        times[tuple(result.about.get("pass", ()))] = result.about.get("pass_seconds", 0.0)
+    seen = {
+        name: sorted({str(result.about.get(name)) for result in results})
+        for name in ("commit", "device", "torch", "finished")
+    }
+    days = seen["finished"]
+    return [
+        "## Where it comes from",
+        "",
+        "```sh",
+        command,
+        "```",
+        "",
+        f"- commit: {', '.join(seen['commit'])}",
+        f"- device: {', '.join(seen['device'])}; PyTorch {', '.join(seen['torch'])}",
+        f"- time: {sum(times.values()):,.0f} s in {len(times)} passes, "
+        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}",
+        "- every cell's file in `cells/` has the command that trains it again",
+        "",
+    ]
+
+
+def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
+    """Return Table 3's page."""
+    parts = [f"# {table.title}", "", *(f"{note}\n" for note in table.notes)]
+    parts += [
+        "Of the five trials, the one in which the best of the nine baselines is best; there, that "
+        "baseline minus the method. Negative where the method is ahead.",
+        "",
+        "| data | α | distribution | budget | FedEgoists | published | best baseline | egomix |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    places: dict[tuple[Any, ...], dict[str, WorstCase]] = {}
+    for case in cases:
+        places.setdefault((case.key, case.budget), {})[case.method] = case
+    for (key, budget), by_method in places.items():
+        own = dict(key)
+        published = published_worst(own)
+        shown = [
+            f"{by_method[name].value:+.4f}" if name in by_method else ""
+            for name in ("fedegoists", "egomix")
+        ]
+        any_case = next(iter(by_method.values()))
+        cells = (
+            *(own[name] for name in ("dataset", "alpha", "distribution")),
+            budget,
+            shown[0],
+            "" if published is None else f"{published:+.4f}",
+            f"{any_case.baseline} (trial {any_case.trial})",
+            shown[1],
+        )
+        parts.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join([*parts, "", "```sh", command, "```", ""])

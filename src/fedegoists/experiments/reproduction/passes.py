@@ -1,0 +1,269 @@
+"""Passes: cells that share data, method and budget, trained at once."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedegoists.experiments.decisions import Decisions
+from fedegoists.experiments.defaults import Defaults, model_options
+from fedegoists.experiments.reproduction.budgets import budget
+from fedegoists.experiments.reproduction.cells import Cell, Result, Store, cell_from
+from fedegoists.experiments.reproduction.graphs import Benefits, coalitions_of, edges_of
+from fedegoists.experiments.reproduction.scenes import competition_of
+from fedegoists.experiments.summary import COSTS, chosen_test_values
+from fedegoists.experiments.training import Trials, Wanted, load_trainable, method_of
+from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.learning.data import SiloedData
+from fedegoists.learning.models import build_model
+from fedegoists.methods import Local, Outcome, run
+from fedegoists.methods.run import Observer, best_slot
+
+__all__ = ["Pass", "Settings", "again", "forget", "passes", "train_pass"]
+
+HEAVY = ("fedegoists",)
+"""Methods with a network for each participant, a hundred times as large as its model."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where and how passes run; nothing of it changes what is computed, up to rounding.
+
+    Attributes
+    ----------
+    stack : int
+        Silos at once, at most; a fifth of them for methods that need much memory.
+    stop : function to bool
+        Asked between rounds whether to stop.
+    """
+
+    out: Path
+    data_dir: Path | None = None
+    device: str = "cpu"
+    stack: int = 250
+    bf16: bool = False
+    stop: Callable[[], bool] = field(default=lambda: False)
+    observers: tuple[Observer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Cells that are trained at once: the same but for trial, competition and fine-tuning."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def bases(self) -> tuple[Cell, ...]:
+        """The cells without fine-tuning, each trial and competition once."""
+        return tuple(dict.fromkeys(cell.base for cell in self.cells))
+
+    @property
+    def tuned(self) -> bool:
+        """Whether any cell is fine-tuned."""
+        return any(cell.variant.tuned for cell in self.cells)
+
+    @property
+    def digest(self) -> str:
+        """A name made of all cells' settings."""
+        text = " ".join(sorted(cell.digest for cell in self.cells))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def words(self) -> str:
+        """Return what is trained in one line."""
+        first = self.bases[0]
+        scene = " ".join([first.scene.data, *(str(value) for _, value in first.scene.options)])
+        trials = {cell.trial for cell in self.bases}
+        rivals = {cell.scene.competition for cell in self.bases if cell.scene.competition}
+        number = f"{len(trials)} trial{'s' if len(trials) > 1 else ''}"
+        levels = f" × {len(rivals)} levels of competition" if len(rivals) > 1 else ""
+        return f"{scene}, {first.variant.name}, {first.budget}: {number}{levels}"
+
+
+def passes(cells: Sequence[Cell], stack: int, silos: int = 10) -> list[Pass]:
+    """Return the passes that train some cells, in their order."""
+    groups: dict[Cell, dict[Cell, list[Cell]]] = {}
+    for cell in cells:
+        alike = replace(cell.base, trial=0, scene=replace(cell.scene, competition=""))
+        groups.setdefault(alike, {}).setdefault(cell.base, []).append(cell)
+    found = []
+    for alike, by_base in groups.items():
+        most = stack // 5 if alike.variant.method in HEAVY else stack
+        each = max(1, most // silos)
+        bases = sorted(by_base, key=lambda cell: (cell.trial, cell.scene.competition))
+        for start in range(0, len(bases), each):
+            some = bases[start : start + each]
+            found.append(Pass(tuple(cell for base in some for cell in by_base[base])))
+    return found
+
+
+def train_pass(
+    work: Pass, settings: Settings, benefits: Benefits, about: Mapping[str, Any]
+) -> dict[Cell, Result]:
+    """Train a pass, or go on with it where its checkpoint is, and return the cells' results.
+
+    Raises
+    ------
+    fedegoists.methods.run.StoppedError
+        If it was asked to stop; what is done is in the checkpoint.
+    """
+    began = time.perf_counter()
+    data = {
+        trial: load_trainable(
+            work.bases[0].scene.data,
+            data_dir=settings.data_dir,
+            seed=trial,
+            **dict(work.bases[0].scene.options),
+        )
+        for trial in sorted({cell.trial for cell in work.bases})
+    }
+    first, variant = work.bases[0], work.bases[0].variant
+    defaults = budget(
+        first.budget,
+        data[first.trial],
+        first.scene.partition,
+        steps=first.steps,
+        factor=first.factor,
+        passes=variant.passes,
+    )
+    trials = _trials(work, data, defaults, settings)
+    groups, decisions = _decide(work, data, benefits)
+    wanted = Wanted((variant.method,), {variant.method: dict(variant.settings)})
+    method = method_of(variant.method, wanted, trials, decisions)
+    folder = settings.out / "checkpoint" / work.digest
+    common: dict[str, Any] = {"observers": settings.observers, "stop": settings.stop}
+    outcome = run(
+        method,
+        trials.federation,
+        decisions.final,
+        trials.initial,
+        rounds=defaults.rounds,
+        seed=0,
+        evaluate_every=defaults.evaluate_every,
+        checkpoint=folder / "trained.safetensors",
+        **common,
+    )
+    outcomes = {False: outcome}
+    if work.tuned:
+        outcomes[True] = run(
+            Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
+            trials.federation,
+            [(name,) for name in trials.federation.participants],
+            outcome.best,
+            rounds=defaults.tune_rounds,
+            seed=1,
+            may_keep_start=True,
+            begin_with=best_slot(method),
+            checkpoint=folder / "tuned.safetensors",
+            **common,
+        )
+    seconds = time.perf_counter() - began
+    done = sum(sum(o.spent.get("sample_passes", {}).values()) for o in outcomes.values())
+    shared = {
+        **about,
+        "pass": [cell.digest for cell in work.cells],
+        "pass_seconds": round(seconds, 1),
+        "samples_per_second": round(done / seconds),
+        "bf16": settings.bf16,
+        "train": vars(defaults.train),
+        "tune": vars(defaults.tune) if work.tuned else None,
+        "rounds": [defaults.rounds, defaults.tune_rounds if work.tuned else 0],
+    }
+    return {
+        cell: _result(
+            cell, outcomes, trials.federation, {**shared, "coalitions": groups[cell.base]}
+        )
+        for cell in work.cells
+    }
+
+
+def forget(work: Pass, out: Path) -> None:
+    """Remove the checkpoints of a pass."""
+    folder = out / "checkpoint" / work.digest
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    if folder.is_dir():
+        folder.rmdir()
+
+
+def _trials(
+    work: Pass, data: Mapping[int, SiloedData], defaults: Defaults, settings: Settings
+) -> Trials:
+    options = model_options(next(iter(data.values())))
+    federation = SimulatedFederation(
+        {cell.label: data[cell.trial] for cell in work.bases},
+        build_model(defaults.model, 0, **options),
+        device=settings.device,
+        bf16=settings.bf16,
+        drawn_as={cell.label: str(cell.trial) for cell in work.bases},
+    )
+    rows: list[Tensor] = []
+    for cell in work.bases:
+        model = build_model(defaults.model, cell.trial, **options)
+        row = federation.schema.flatten(dict(model.named_parameters()))
+        rows += [row] * len(data[cell.trial].participants)
+    return Trials(federation, torch.stack(rows).to(federation.device), defaults, options)
+
+
+def _decide(
+    work: Pass, data: Mapping[int, SiloedData], benefits: Benefits
+) -> tuple[dict[Cell, list[list[str]]], Decisions]:
+    """Return the coalitions of every cell, and those of all together with their benefit edges."""
+    groups: dict[Cell, list[list[str]]] = {}
+    together: list[tuple[str, ...]] = []
+    edges: list[tuple[str, str, float]] = []
+    needed = [cell for cell in work.bases if cell.variant.depends_on_coalitions]
+    graphs = benefits.of(needed, data) if needed else {}
+    for cell in work.bases:
+        names = data[cell.trial].participants
+        found: Sequence[Sequence[str]] = [(name,) for name in names]
+        if cell in graphs:
+            rivals = competition_of(cell.scene, cell.trial, data[cell.trial])
+            found = coalitions_of(cell.variant.where, graphs[cell], rivals)
+            edges += edges_of(cell.label, graphs[cell])
+        groups[cell] = [list(group) for group in found]
+        together += [tuple(f"{cell.label}/{name}" for name in group) for group in found]
+    return groups, Decisions(together, together, tuple(edges) if graphs else None)
+
+
+def _result(
+    cell: Cell,
+    outcomes: Mapping[bool, Outcome],
+    federation: Federation,
+    about: Mapping[str, Any],
+) -> Result:
+    outcome = outcomes[cell.variant.tuned]
+    prefix = f"{cell.label}/"
+    tested = chosen_test_values(outcome, federation)
+    sign = 1.0 if federation.task.higher_is_better else -1.0
+    validation, rounds = {}, {}
+    for k, name in enumerate(federation.participants):
+        if name.startswith(prefix):
+            score = outcome.best_score[k][0]
+            validation[name.removeprefix(prefix)] = sign * score if score > -math.inf else math.nan
+            rounds[name.removeprefix(prefix)] = outcome.best_round[k]
+    counted = [outcomes[False]] + ([outcome] if cell.variant.tuned else [])
+    failures = sum(f.participant.startswith(prefix) for o in counted for _, f in o.failures)
+    return Result(
+        federation.task.metric,
+        {name: tested.get(f"{prefix}{name}", math.nan) for name in validation},
+        validation,
+        rounds,
+        {
+            kind: sum(o.spent.get(kind, {}).get(f"{prefix}{n}", 0) for o in counted for n in rounds)
+            / len(rounds)
+            for kind in COSTS
+        },
+        {**about, "failures": failures},
+    )
+
+
+def again(cell: Cell, store: Store) -> Pass:
+    """Return the pass in which a cell was trained, to train it once more."""
+    members = store.load(cell.digest)["about"]["pass"]
+    return Pass(tuple(cell_from(store.load(digest)["settings"]) for digest in members))

@@ -1,0 +1,50 @@
+"""Writing what is done: a CSV and a page for each table, and figures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedegoists.experiments.reproduction.cells import Plan, Store
+from fedegoists.experiments.reproduction.pages import page, worst_page
+from fedegoists.experiments.reproduction.results import (
+    differences_csv,
+    lines_of,
+    table_csv,
+    worst_cases,
+    worst_csv,
+)
+from fedegoists.experiments.reproduction.scenes import Table
+from fedegoists.files import write_all
+
+__all__ = ["write_tables"]
+
+
+def write_tables(
+    tables: Sequence[Table], plan: Plan, out: Path, *, choose: bool = False
+) -> list[Path]:
+    """Write the tables of which any cell is done; both budgets stand in one table."""
+    store = Store(out)
+    contents: list[tuple[Path, bytes]] = []
+    for table in tables:
+        command = f"fedegoists reproduce {table.name} --trials {plan.trials} --budget both"
+        command += " --choose" if choose else ""
+        command += f" --steps {plan.steps}" if plan.steps is not None else ""
+        command += " --out DIR --resume"
+        if table.derived:
+            cases = worst_cases(plan, store, choose=choose)
+            if cases:
+                contents += [
+                    (out / f"{table.name}.csv", worst_csv(cases)),
+                    (out / f"{table.name}.md", worst_page(table, cases, command).encode()),
+                ]
+            continue
+        lines = lines_of(table, plan, store, choose=choose)
+        if lines:
+            text = page(table, lines, command, chosen=choose)
+            contents += [
+                (out / f"{table.name}.csv", table_csv(table, lines)),
+                (out / f"{table.name}-differences.csv", differences_csv(table, lines)),
+                (out / f"{table.name}.md", text.encode()),
+            ]
+    if contents:
+        write_all(contents)
+    return [path for path, _ in contents]

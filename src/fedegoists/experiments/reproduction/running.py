@@ -1,0 +1,193 @@
+"""Working through the cells of tables: what is done is kept, what is not is trained in passes."""
+
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from fedegoists.errors import FileError
+from fedegoists.experiments.reproduction.cells import (
+    Cell,
+    Plan,
+    Result,
+    Store,
+    cell_from,
+    cells_of,
+)
+from fedegoists.experiments.reproduction.choice import chosen_factors, trial_cells
+from fedegoists.experiments.reproduction.graphs import Benefits
+from fedegoists.experiments.reproduction.passes import (
+    Pass,
+    Settings,
+    again,
+    forget,
+    passes,
+    train_pass,
+)
+from fedegoists.experiments.reproduction.scenes import TABLES, Table
+from fedegoists.methods.run import StoppedError
+from fedegoists.version import __version__
+
+__all__ = ["Progress", "Rerun", "left_of", "reproduce", "rerun"]
+
+COMMIT_VARIABLE = "FEDEGOISTS_COMMIT"
+"""Names the commit where the code runs outside its repository."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Called when a pass begins and when it has ended."""
+
+    begins: Callable[[Pass, int, int], None] = lambda *_: None
+    ends: Callable[[Pass, Mapping[Cell, Result]], None] = lambda *_: None
+
+
+def sources(tables: Sequence[Table]) -> list[Table]:
+    """Return the tables whose cells are needed; a derived one needs those that it is made of."""
+    found: dict[str, Table] = {}
+    for table in tables:
+        if table.derived:
+            found |= {name: TABLES[name] for name in ("table1", "table2")}
+        else:
+            found[table.name] = table
+    return list(found.values())
+
+
+def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store, *, choose: bool) -> list[Cell]:
+    """Return all cells of some tables; with `choose`, at the learning rates chosen so far."""
+    cells = [cell for table in sources(tables) for _, cell in cells_of(table, plan)]
+    if choose:
+        factors = chosen_factors(cells, store)
+        cells = [replace(cell, factor=factors[cell]) for cell in cells]
+    return list(dict.fromkeys(cells))
+
+
+def left_of(
+    tables: Sequence[Table], plan: Plan, store: Store, *, choose: bool = False
+) -> list[Cell]:
+    """Return the cells of some tables that are not done."""
+    return store.missing(wanted_cells(tables, plan, store, choose=choose))
+
+
+def reproduce(
+    tables: Sequence[Table],
+    plan: Plan,
+    settings: Settings,
+    *,
+    choose: bool = False,
+    progress: Progress | None = None,
+) -> list[Cell]:
+    """Train what is missing of some tables, as far as one may; return what is left.
+
+    Parameters
+    ----------
+    choose : bool
+        Whether to choose learning rates on validation data first, see `chosen_factors`.
+    """
+    progress = progress or Progress()
+    store = Store(settings.out)
+    benefits = Benefits(settings.out, settings.device, plan.steps)
+    stages: list[Callable[[], list[Cell]]] = []
+    if choose:
+        all_cells = [cell for table in sources(tables) for _, cell in cells_of(table, plan)]
+        stages.append(lambda: store.missing(trial_cells(all_cells)))
+    stages.append(lambda: left_of(tables, plan, store, choose=choose))
+    about = origin(settings.device)
+    for stage in stages:
+        work = passes(stage(), settings.stack)
+        for number, one in enumerate(work):
+            if settings.stop():
+                return left_of(tables, plan, store, choose=choose)
+            progress.begins(one, number, len(work))
+            try:
+                results = train_pass(one, settings, benefits, about)
+            except StoppedError:
+                return left_of(tables, plan, store, choose=choose)
+            for cell, result in results.items():
+                store.put(cell, with_command(cell, result, settings))
+            forget(one, settings.out)
+            progress.ends(one, results)
+    return left_of(tables, plan, store, choose=choose)
+
+
+def with_command(cell: Cell, result: Result, settings: Settings) -> Result:
+    """Add the command that trains the cell again."""
+    command = f"fedegoists reproduce --cell {cell.digest} --out DIR --device {settings.device}"
+    if settings.bf16:
+        command += " --bf16"
+    return replace(result, about={**result.about, "command": command})
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A cell's recorded and new test metrics."""
+
+    cell: Cell
+    recorded: Mapping[str, float]
+    again: Mapping[str, float]
+
+    @property
+    def largest_difference(self) -> float:
+        """Between any participant's two numbers; zero if they are the same."""
+        return max(
+            0.0
+            if self.recorded[name] == value or value != value
+            else abs(self.recorded[name] - value)
+            for name, value in self.again.items()
+        )
+
+
+def rerun(digest: str, settings: Settings) -> Rerun:
+    """Train the pass of a recorded cell once more, with the recorded benefit graph, and compare."""
+    store = Store(settings.out)
+    if not re.fullmatch("[0-9a-f]{16}", digest) or not store.path(digest).exists():
+        raise FileError(f"{settings.out} has no such cell: {digest}")
+    cell = cell_from(store.load(digest)["settings"])
+    recorded = store.get(cell)
+    assert recorded is not None
+    benefits = Benefits(settings.out, settings.device, cell.steps)
+    with TemporaryDirectory() as folder:
+        elsewhere = replace(settings, out=Path(folder))
+        results = train_pass(again(cell, store), elsewhere, benefits, {})
+    return Rerun(cell, recorded.test, results[cell].test)
+
+
+def origin(device: str) -> dict[str, Any]:
+    """Return where results come from: commit, device, versions."""
+    if device.startswith("cuda") and torch.cuda.is_available():
+        name = torch.cuda.get_device_name(torch.device(device))
+    else:
+        name = f"CPU ({platform.machine()})"
+    return {
+        "fedegoists": __version__,
+        "commit": _commit(),
+        "device": name,
+        "torch": torch.__version__,
+        "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _commit() -> str | None:
+    given = os.environ.get(COMMIT_VARIABLE)
+    if given:
+        return given
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(  # noqa: S603 - nothing of it comes from outside
+            ["git", "-C", str(here), "rev-parse", "--short", "HEAD"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None

@@ -1,0 +1,184 @@
+"""What is trained on, who competes, and which tables need it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedegoists.errors import SettingsError
+from fedegoists.experiments.reproduction.variants import PAPER, QUESTIONS, Variant
+from fedegoists.graphs import CompetitionGraph
+from fedegoists.learning.data import SiloedData
+
+__all__ = ["TABLES", "Scene", "Table", "competition_of"]
+
+ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.4)
+BETAS = (0.01, 0.1, 0.5)
+DISTRIBUTIONS = ("pathological", "dirichlet")
+TABLE5_ALPHA = 0.2
+"""The paper does not say which competition Table 5 has."""
+HOSPITAL_RIVALS = ((1, 4), (2, 3), (2, 4))
+"""Positions of the hospitals that compete in the paper."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Data, and who competes.
+
+    Attributes
+    ----------
+    data : str
+        A data set's name.
+    options : tuple of (name, value)
+        Of the data set.
+    competition : str
+        The probability that two compete, ``published`` for a fixed graph, or nothing for none.
+    """
+
+    data: str
+    options: tuple[tuple[str, Any], ...] = ()
+    competition: str = ""
+
+    @property
+    def partition(self) -> str:
+        """How images are divided; nothing for other data."""
+        return str(dict(self.options).get("partition", ""))
+
+
+def competition_of(scene: Scene, trial: int, data: SiloedData) -> CompetitionGraph:
+    """Return who competes: drawn anew for each trial, and growing with the probability."""
+    names = data.participants
+    if not scene.competition:
+        return CompetitionGraph([], names)
+    if scene.competition != "published":
+        draws = np.random.default_rng([trial, 2]).random((len(names), len(names)))
+        rivals = np.triu(draws < float(scene.competition), 1)
+        return CompetitionGraph.from_numpy(rivals | rivals.T, names)
+    if data.name == "eicu-demo":
+        pairs = [(names[a], names[b]) for a, b in HOSPITAL_RIVALS if max(a, b) < len(names)]
+        return CompetitionGraph(pairs, names)
+    return CompetitionGraph(data.competition_pairs, names)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its scenes, each with the values of the key columns, and its rows.
+
+    Attributes
+    ----------
+    of_participants : bool
+        Whether each participant has a line of its own, or the mean over all of them is given.
+    derived : bool
+        Whether it is computed from other tables' cells.
+    """
+
+    name: str
+    title: str
+    keys: tuple[str, ...]
+    scenes: tuple[tuple[Mapping[str, Any], Scene], ...]
+    variants: tuple[Variant, ...] = PAPER
+    of_participants: bool = False
+    derived: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+
+def _images(data: str, partition: str, alpha: float, beta: float | None = None) -> Scene:
+    options: tuple[tuple[str, Any], ...] = (("partition", partition),)
+    if partition == "dirichlet":
+        options += (("beta", 0.5 if beta is None else beta),)
+    return Scene(data, options, f"{alpha:g}")
+
+
+def _by_alpha(data: str) -> tuple[tuple[Mapping[str, Any], Scene], ...]:
+    return tuple(
+        ({"alpha": alpha, "distribution": how}, _images(data, how, alpha))
+        for how in DISTRIBUTIONS
+        for alpha in ALPHAS
+    )
+
+
+def _all_tables() -> tuple[Table, ...]:
+    by_alpha, of_one = ("alpha", "distribution", "method"), ("participant", "method")
+    both = tuple(
+        ({"dataset": data, **key}, scene)
+        for data in ("cifar10", "cifar100")
+        for key, scene in _by_alpha(data)
+    )
+    by_beta = tuple(
+        ({"dataset": data, "beta": beta}, _images(data, "dirichlet", TABLE5_ALPHA, beta))
+        for data in ("cifar10", "cifar100")
+        for beta in BETAS
+    )
+    answers = tuple(({"distribution": how}, _images("cifar10", how, 0.2)) for how in DISTRIBUTIONS)
+    titles = {
+        "coalitions": "Beyond the paper (a): does more welfare give better models?",
+        "benefit": "Beyond the paper (b): learned, measured or no benefit graph as input",
+        "contributors": "Beyond the paper (c): contributors only, or the whole coalition",
+        "hypernetwork": "Beyond the paper (d): hypernetwork, or directly weighted gradients",
+        "principles": "Beyond the paper (e): what the principles cost",
+        "mixing": "Beyond the paper: how contributors are weighed in a mixture",
+    }
+    return (
+        Table("table1", "Table 1: CIFAR-10 by competition", by_alpha, _by_alpha("cifar10")),
+        Table("table2", "Table 2: CIFAR-100 by competition", by_alpha, _by_alpha("cifar100")),
+        Table(
+            "table3",
+            "Table 3: the best baseline minus FedEgoists in the trial that suits baselines best",
+            ("dataset", "alpha", "distribution"),
+            both,
+            derived=True,
+            notes=("Derived from Tables 1 and 2: parts of one, not per cent.",),
+        ),
+        Table(
+            "table4",
+            "Table 4: hospitals of the eICU demo",
+            of_one,
+            (({}, Scene("eicu-demo", (("target", "aki"),), "published")),),
+            of_participants=True,
+            notes=(
+                "The paper's ten hospitals are in the full eICU database, which is not public. "
+                "Here silos are groups of hospitals of the open demo, and the outcome is acute "
+                "kidney injury, as too few patients die there to compare anything; published "
+                "numbers are comparable for the average at best.",
+                "As in the paper the second competes with the fifth, and the third with the "
+                "fourth and the fifth; which hospitals these are is our choice.",
+            ),
+        ),
+        Table(
+            "table5",
+            "Table 5: CIFAR by the Dirichlet distribution's β",
+            ("dataset", "beta", "method"),
+            by_beta,
+            notes=(
+                f"The paper does not give the competition of this table; here α = {TABLE5_ALPHA}.",
+            ),
+        ),
+        *(
+            Table(
+                f"table{number}",
+                f"Table {number}: synthetic data, {kind}ly non-IID",
+                of_one,
+                (({}, Scene(f"synthetic-{kind}", (), "published")),),
+                of_participants=True,
+                notes=(
+                    "The noise alone has a squared error of 0.25, which no model can undercut.",
+                ),
+            )
+            for number, kind in ((6, "weak"), (7, "strong"))
+        ),
+        *(
+            Table(name, titles[name], ("distribution", "method"), answers, variants)
+            for name, variants in QUESTIONS.items()
+        ),
+    )
+
+
+TABLES: dict[str, Table] = {table.name: table for table in _all_tables()}
+
+
+def table_named(name: str) -> Table:
+    """Return a table by its name."""
+    if name not in TABLES:
+        raise SettingsError(f"unknown table {name!r}; tables are {', '.join(TABLES)}")
+    return TABLES[name]

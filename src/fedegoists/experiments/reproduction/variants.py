@@ -1,0 +1,152 @@
+"""The rows of the tables: a method, where it trains, and what it is told about benefit."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from fedegoists.errors import SettingsError
+
+__all__ = ["BASELINES", "BEST", "PAPER", "VARIANTS", "Variant"]
+
+Where = Literal["alone", "baseline", "published", "best"]
+Benefit = Literal["learned", "measured", "everybody"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table.
+
+    Attributes
+    ----------
+    name : str
+        In the tables; ``+ft`` at its end for what is fine-tuned on own data.
+    method : str
+        A name of `fedegoists.methods.METHODS`.
+    where : str
+        Which coalitions: everybody ``alone``, the ``baseline`` ones (cliques, then strongly
+        connected components), those of the ``published`` algorithm, or the ``best`` ones.
+    benefit : str
+        Which benefit graph decides the coalitions and who contributes: ``learned``,
+        ``measured``, or ``everybody`` benefits everybody.
+    rivals : bool
+        Whether competition counts; without it nobody competes.
+    settings : tuple of (name, value)
+        Of the method, other than its defaults.
+    passes : float
+        How many times the steps of Local it takes.
+    """
+
+    name: str
+    method: str
+    where: Where = "baseline"
+    benefit: Benefit = "learned"
+    rivals: bool = True
+    settings: tuple[tuple[str, Any], ...] = ()
+    passes: float = 1
+
+    @property
+    def tuned(self) -> bool:
+        """Whether models are fine-tuned on own data at the end."""
+        return self.name.endswith("+ft")
+
+    @property
+    def base(self) -> "Variant":
+        """The same without fine-tuning."""
+        return replace(self, name=self.name.removesuffix("+ft"))
+
+    @property
+    def depends_on_coalitions(self) -> bool:
+        """Whether it matters who trains with whom."""
+        return self.where != "alone"
+
+
+def _with_tuning(*variants: Variant) -> tuple[Variant, ...]:
+    tuned = (replace(variant, name=f"{variant.name}+ft") for variant in variants)
+    return tuple(one for pair in zip(variants, tuned, strict=True) for one in pair)
+
+
+LOCAL = Variant("local", "local", "alone")
+BASELINES = _with_tuning(
+    *(
+        Variant(name, name)
+        for name in (
+            "fedavg",
+            "fedprox",
+            "scaffold",
+            "pfedme",
+            "pfedhn",
+            "feddisco",
+            "pfedgraph",
+            "fedora",
+        )
+    )
+)
+EGOISTS = Variant("fedegoists", "fedegoists", "published")
+LONG = 2.1
+"""As long as Local, as long as any other method, and as long as fine-tuning takes."""
+PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
+BEST = Variant("egomix", "egomix", "published", settings=PHASES, passes=LONG)
+
+PAPER = (
+    LOCAL,
+    Variant("local-twice", "local", "alone", passes=LONG),
+    BEST,
+    *BASELINES,
+    *_with_tuning(EGOISTS),
+)
+"""The ten methods of the paper, tuned ones beside them, the best variant, and Local for as long as
+that one trains."""
+
+
+def _both(name: str, **changes: Any) -> tuple[Variant, ...]:
+    """Return FedEgoists and the best variant with something changed."""
+    return tuple(
+        replace(variant, name=f"{variant.name}, {name}", **changes) for variant in (EGOISTS, BEST)
+    )
+
+
+QUESTIONS: dict[str, tuple[Variant, ...]] = {
+    "coalitions": (LOCAL, EGOISTS, BEST, *_both("best coalitions", where="best")),
+    "benefit": (
+        LOCAL,
+        EGOISTS,
+        BEST,
+        *_both("measured benefit", benefit="measured"),
+        *_both("everybody benefits", benefit="everybody"),
+    ),
+    "contributors": (
+        LOCAL,
+        EGOISTS,
+        replace(EGOISTS, name="fedegoists, whole coalition", settings=(("whole_coalition", True),)),
+    ),
+    "hypernetwork": (
+        LOCAL,
+        EGOISTS,
+        replace(EGOISTS, name="fedegoists, direct gradients", settings=(("generator", "direct"),)),
+        replace(
+            EGOISTS,
+            name="fedegoists, preferences as published",
+            settings=(("preferences", "hypernetwork"),),
+        ),
+    ),
+    "principles": (LOCAL, EGOISTS, BEST, *_both("no competition", rivals=False)),
+    "mixing": (
+        LOCAL,
+        *(
+            replace(BEST, name=f"egomix, {weighting}", settings=(*PHASES, ("weighting", weighting)))
+            for weighting in ("samples", "benefit", "updates")
+        ),
+        BEST,
+    ),
+}
+"""What the paper leaves open, each with the rows that answer it."""
+
+VARIANTS: dict[str, Variant] = {
+    variant.name: variant for rows in (PAPER, *QUESTIONS.values()) for variant in rows
+}
+
+
+def variant_named(name: str) -> Variant:
+    """Return a row by its name."""
+    if name not in VARIANTS:
+        raise SettingsError(f"unknown row {name!r}; rows are {', '.join(VARIANTS)}")
+    return VARIANTS[name]

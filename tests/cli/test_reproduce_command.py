@@ -1,0 +1,67 @@
+"""Reproducing from the command line."""
+
+import json
+
+FEW = ("--trials", "1", "--steps", "20", "--methods", "local,fedavg,fedavg+ft", "--out", "r")
+
+
+def test_reproduce_stop_resume_and_train_again(run, tmp_path):
+    code, out, err = run("reproduce", "table7", *FEW, "--time-limit", "0")
+    assert (code, err) == (0, "")
+    assert "converged: 3 cells are left; go on with --resume" in out
+    code, out, _ = run("reproduce", "table7", *FEW)
+    assert code == 0
+    assert "synthetic-strong, fedavg, converged: 1 trial: mean" in out
+    assert "converged: all cells are done" in out
+    assert (
+        (tmp_path / "r/table7.csv").read_text().startswith("participant,method,budget,mean,std,n")
+    )
+    code, _, err = run("reproduce", "table7", *FEW)
+    assert code == 2
+    assert "r holds 3 of these 3 cells already; use --resume to go on" in err
+    before = (tmp_path / "r/table7.csv").read_bytes()
+    assert run("reproduce", "table7", *FEW, "--resume")[0] == 0
+    assert (tmp_path / "r/table7.csv").read_bytes() == before
+    path = next(
+        path
+        for path in (tmp_path / "r/cells").iterdir()
+        if '"fedavg+ft"' in path.read_text(encoding="utf-8")
+    )
+    command = json.loads(path.read_text())["about"]["command"].replace("DIR", "r")
+    code, out, _ = run(*command.split()[1:])
+    assert code == 0
+    assert "synthetic-strong, competition published, trial 0, fedavg+ft, converged" in out
+    assert "the same numbers" in out
+    record = json.loads(path.read_text())
+    record["test"]["v1"] = 9.0
+    path.write_text(json.dumps(record))
+    code, out, _ = run(*command.split()[1:])
+    assert code == 1
+    assert "other numbers" in out
+
+
+def test_list_and_what_is_not_known(run):
+    code, out, _ = run("reproduce", "--list", "--budget", "both")
+    assert code == 0
+    assert "Table 1: CIFAR-10 by competition" in out
+    assert "0 of 970" in out
+    for arguments, message in (
+        (("table9",), "unknown table 'table9'; tables are table1"),
+        (("table6", "--budget", "huge"), "unknown budget 'huge'"),
+        (("table6", "--methods", "fedsgd"), "table6 has no row 'fedsgd'"),
+        (("table1", "--only", "alpha=0.7"), "table1 has alpha 0.05, 0.1, 0.2, 0.3, 0.4"),
+        (("--cell", "0000"), "reproduction has no such cell: 0000"),
+        (("table1", "--trials", "1"), "FEDEGOISTS_DATA"),
+    ):
+        code, _, err = run("reproduce", *arguments)
+        assert code == 2
+        assert message in err
+
+
+def test_figures(run, tmp_path):
+    code, out, _ = run("reproduce", "figures", "--out", "r")
+    assert code == 0
+    assert "12 figures" in out
+    assert "not drawn: labels-cifar10-pathological.png" in out  # there is no data
+    names = {path.name for path in (tmp_path / "r/figures").iterdir()}
+    assert "coalitions-eicu-final.svg" in names

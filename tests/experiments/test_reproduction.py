@@ -1,0 +1,337 @@
+"""The smallest cell of every table, end to end; resuming; rerunning; and the statistics by hand."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedegoists.experiments import training
+from fedegoists.experiments.reproduction import (
+    TABLES,
+    Plan,
+    Settings,
+    Store,
+    left_of,
+    lines_of,
+    passes,
+    reproduce,
+    rerun,
+    write_tables,
+)
+from fedegoists.experiments.reproduction.budgets import budget
+from fedegoists.experiments.reproduction.cells import Cell, Result, cell_from, cells_of
+from fedegoists.experiments.reproduction.choice import FACTORS, chosen_factors, trial_cells
+from fedegoists.experiments.reproduction.results import (
+    differences,
+    interval,
+    published_value,
+    worst_cases,
+)
+from fedegoists.experiments.reproduction.scenes import Scene, competition_of
+from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS
+from fedegoists.learning.datasets import load
+from fedegoists.learning.datasets.cifar import siloed
+from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
+from fedegoists.methods import EgoMix
+from tests.learning.datasets.test_eicu import some, write
+
+QUICK = Plan(trials=1, steps=2)
+FEW = ("local", "egomix", "fedavg", "fedavg+ft")
+
+
+def small(table, methods=FEW, scenes=1, benefit=None):
+    """The first scenes of a table, with some of its rows; learning nothing takes less time."""
+    rows = tuple(
+        replace(variant, benefit=benefit or variant.benefit)
+        for variant in table.variants
+        if variant.name in methods
+    )
+    return replace(table, scenes=table.scenes[:scenes], variants=rows or table.variants)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A folder with made-up hospitals, and made-up images wherever CIFAR is asked for."""
+    write(tmp_path, [stay for hospital in range(1, 5) for stay in some(hospital)])
+
+    def made_up(name, *, data_dir=None, seed=0, **options):
+        if not name.startswith("cifar"):
+            return load(name, data_dir=data_dir, seed=seed, **options)
+        release = CIFAR100 if name == "cifar100" else CIFAR10
+        each = (20, 4) if release.classes == 10 else (10, 2)
+        labels = np.concatenate([np.repeat(np.arange(release.classes), n) for n in each])
+        rng = np.random.default_rng(1)
+        pixels = rng.integers(0, 256, (len(labels), 32, 32, 3), dtype=np.uint8)
+        images = Images(pixels, labels, each[0] * release.classes)
+        return siloed(release, images, seed=seed, participants=4, **options)
+
+    monkeypatch.setattr(training, "load", made_up)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in TABLES if not TABLES[name].derived])
+def test_the_smallest_cells_of_every_table(name, data):
+    table = small(TABLES[name])
+    settings = Settings(data / "out", data_dir=data)
+    if name not in ("table4", "table6", "table7"):
+        # A network for each of four participants, a hundred times as large as its model, is slow.
+        rows = tuple(v for v in table.variants if v.method != "fedegoists")
+        table = replace(table, variants=rows or TABLES[name].variants[:2])
+    assert reproduce([table], QUICK, settings) == []
+    lines = lines_of(table, QUICK, Store(data / "out"))
+    assert {line.method for line in lines} == {variant.name for variant in table.variants}
+    assert all(np.isfinite(line.mean) for line in lines)
+    write_tables([table], QUICK, data / "out")
+    text = (data / f"out/{name}.csv").read_text(encoding="utf-8")
+    assert tuple(text.splitlines()[0].split(",")) == (*table.keys, "budget", "mean", "std", "n")
+    page = (data / f"out/{name}.md").read_text(encoding="utf-8")
+    assert "## Where it comes from" in page
+    assert f"fedegoists reproduce {name} --trials 1" in page
+
+
+@pytest.mark.slow
+def test_rows_beyond_the_paper_differ_in_what_they_say(tmp_path):
+    """On data with small networks, with everybody benefiting everybody."""
+    names = ("fedegoists", "fedegoists, direct gradients", "fedegoists, best coalitions")
+    more = ("fedegoists, measured benefit", "egomix, no competition")
+    rows = tuple(
+        variant if variant.benefit == "measured" else replace(variant, benefit="everybody")
+        for variant in (VARIANTS[name] for name in (*names, *more))
+    )
+    table = replace(TABLES["table7"], variants=rows)
+    plan = Plan(trials=1, steps=20)
+    assert reproduce([table], plan, Settings(tmp_path)) == []
+    store = Store(tmp_path)
+    found = {cell.variant.name: store.get(cell) for _, cell in cells_of(table, plan)}
+    assert found["fedegoists"].test != found["fedegoists, direct gradients"].test
+    sizes = {name: max(map(len, one.about["coalitions"])) for name, one in found.items()}
+    # v1 and v2 compete with v3 and v4, and v5 and v6 with v7 and v8.
+    assert sizes["fedegoists"] == sizes["fedegoists, best coalitions"] == 4
+    assert sizes["egomix, no competition"] == 8
+    assert found["egomix, no competition"].spent["sample_passes"] == 2 * 20 * 64
+
+
+def test_a_stopped_pass_goes_on_to_the_same_numbers(tmp_path):
+    table = small(TABLES["table7"], ("fedavg", "fedavg+ft"), benefit="everybody")
+    plan = Plan(trials=2, steps=60)
+    assert reproduce([table], plan, Settings(tmp_path / "whole")) == []
+    calls = 0
+
+    def now_and_then():
+        nonlocal calls
+        calls += 1
+        return calls % 3 == 0
+
+    settings = Settings(tmp_path / "parts", stop=now_and_then)
+    left, times = reproduce([table], plan, settings), 1
+    assert left  # it was stopped in the middle
+    assert list((tmp_path / "parts/checkpoint").rglob("*.safetensors"))
+    while left:
+        left, times = reproduce([table], plan, settings), times + 1
+        assert times < 30
+    whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
+    for _, cell in cells_of(table, plan):
+        assert whole.get(cell).test == parts.get(cell).test
+        assert whole.get(cell).spent == parts.get(cell).spent
+    assert not list((tmp_path / "parts/checkpoint").rglob("*.safetensors"))
+
+
+def test_one_cell_trained_again_gives_the_recorded_value(tmp_path):
+    table = small(TABLES["table6"], ("egomix", "fedavg", "fedavg+ft"))
+    settings = Settings(tmp_path)
+    reproduce([table], Plan(trials=2, steps=20), settings)
+    for _, cell in cells_of(table, Plan(trials=2, steps=20))[1::4]:
+        record = Store(tmp_path).load(cell.digest)
+        assert record["about"]["command"].startswith(f"fedegoists reproduce --cell {cell.digest}")
+        assert cell_from(record["settings"]) == cell
+        again = rerun(cell.digest, settings)
+        assert again.again == record["test"]
+        assert again.largest_difference == 0
+    changed = {**record, "test": {**record["test"], "v1": 700.0}}
+    Store(tmp_path).path(cell).write_text(json.dumps(changed))
+    assert rerun(cell.digest, settings).largest_difference > 500
+
+
+def test_stacked_or_one_by_one_it_is_the_same(tmp_path):
+    """A trial's name, not its company, decides its batches."""
+    table = small(TABLES["table7"], ("local", "fedavg"), benefit="everybody")
+    plan = Plan(trials=2, steps=20)
+    reproduce([table], plan, Settings(tmp_path / "one", stack=8))
+    reproduce([table], plan, Settings(tmp_path / "all", stack=500))
+    one, everything = Store(tmp_path / "one"), Store(tmp_path / "all")
+    for _, cell in cells_of(table, plan):
+        assert len(one.get(cell).about["pass"]) == 1
+        assert len(everything.get(cell).about["pass"]) == 2
+        np.testing.assert_allclose(
+            list(one.get(cell).test.values()), list(everything.get(cell).test.values()), rtol=1e-4
+        )
+
+
+# Planning --------------------------------------------------------------------------------------
+
+
+def test_local_runs_once_for_all_competition():
+    cells = cells_of(TABLES["table1"], Plan())
+    local = {cell for _, cell in cells if cell.variant.name == "local"}
+    assert len(local) == 2 * 5
+    assert len({cell for _, cell in cells if cell.variant.name == "fedavg"}) == 2 * 5 * 5
+    work = passes.passes(list(dict.fromkeys(cell for _, cell in cells)), stack=250)
+    # Each split: all of a method in one pass, but FedEgoists in one for each trial.
+    assert len(work) == 2 * (2 + 1 + 8 + 5)
+    assert all(len({cell.label for cell in one.cells}) <= 25 for one in work)
+    # The same data with the same method under another competition is in the same pass.
+    fedavg = next(one for one in work if one.bases[0].variant.name == "fedavg")
+    assert {cell.variant.name for cell in fedavg.cells} == {"fedavg", "fedavg+ft"}
+    assert len(fedavg.bases) == 25
+
+
+def test_tables_share_cells():
+    """Table 5 at β = 0.5 and the tables beyond the paper need nothing that Table 1 has."""
+    first = {cell for _, cell in cells_of(TABLES["table1"], Plan())}
+    fifth = {c for key, c in cells_of(TABLES["table5"], Plan()) if key["beta"] == 0.5}
+    assert {c for c in fifth if c.scene.data == "cifar10"} <= first
+    beyond = {c for _, c in cells_of(TABLES["coalitions"], Plan())}
+    assert len(beyond - first) == 2 * 2 * 5  # best coalitions: two splits, two methods, five trials
+
+
+def test_competition_is_the_same_for_all_methods_and_grows_with_its_probability():
+    data = load("synthetic-weak", seed=3)
+    few, many = (
+        set(competition_of(Scene("synthetic-weak", (), p), 3, data).pairs) for p in ("0.1", "0.4")
+    )
+    assert few < many
+    assert set(competition_of(Scene("synthetic-weak", (), "published"), 3, data).pairs) == set(
+        data.competition_pairs
+    )
+
+
+def test_budgets():
+    data = load("synthetic-weak")
+    own = budget("converged", data)
+    twice = budget("converged", data, passes=2, factor=0.5)
+    assert (twice.rounds, twice.train.total_steps) == (2 * own.rounds, 2 * own.train.total_steps)
+    assert twice.evaluate_every == own.evaluate_every
+    assert twice.train.learning_rate == own.train.learning_rate / 2
+    for name in ("published", "converged"):
+        # As long alone as Local, as long together as any other method, then tuned as any other.
+        once, best = budget(name, data), VARIANTS["egomix"]
+        method = EgoMix(budget(name, data, passes=best.passes).train, **dict(best.settings))
+        phases = [method.phase(k)[0] for k in range(round(best.passes * once.rounds))]
+        assert phases.count("alone") == phases.count("mixing") == once.rounds
+        assert phases.count("tuning") == once.tune_rounds
+    short = budget("published", data)
+    assert (short.train.batch_size, short.rounds * short.train.steps) == (256, 1000)
+    assert short.train.augment is False
+
+
+# Choosing and counting -------------------------------------------------------------------------
+
+
+def result(test, validation=None, metric="accuracy"):
+    spent = dict.fromkeys(("sample_passes", "bytes_sent", "bytes_received"), 1.0)
+    about = {"pass": ["x"], "pass_seconds": 1.0, "samples_per_second": 5, "commit": "abc",
+             "device": "CPU", "torch": "2", "finished": "2000-01-01"}  # fmt: skip
+    values = {"v0": test - 0.1, "v1": test + 0.1}
+    return Result(metric, values, {"v0": validation or test}, {"v0": 1, "v1": 1}, spent, about)
+
+
+def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
+    table = small(TABLES["table1"], ("local", "fedavg", "fedavg+ft"), scenes=5)
+    cells = [cell for _, cell in cells_of(table, Plan())]
+    store = Store(tmp_path)
+    assert set(chosen_factors(cells, store).values()) == {1.0}  # nothing is known yet
+    candidates = trial_cells(cells)
+    assert len(candidates) == 2 * len(FACTORS)
+    assert {cell.scene.competition for cell in candidates} == {"", "0.2"}
+    for cell in candidates:
+        # The best on validation data is the worst on test data.
+        best = 2.0 if cell.variant.name == "local" else 0.5
+        store.put(cell, result(test=cell.factor * (best - 1), validation=-abs(cell.factor - best)))
+    factors = chosen_factors(cells, store)
+    assert {factors[c] for c in cells if c.variant.method == "local"} == {2.0}
+    assert {factors[c] for c in cells if c.variant.method == "fedavg"} == {0.5}
+    assert len(left_of([table], Plan(), store, choose=True)) == len(set(cells)) - 1 - 1
+
+
+def test_a_table_at_chosen_learning_rates(tmp_path):
+    table = small(TABLES["table7"], ("local",))
+    plan = Plan(trials=2, steps=4)
+    assert reproduce([table], plan, Settings(tmp_path), choose=True) == []
+    store = Store(tmp_path)
+    cells = [cell for _, cell in cells_of(table, plan)]
+    (factor,) = set(chosen_factors(cells, store).values())
+    tried = {f: store.get(replace(cells[0], factor=f)).mean_validation for f in FACTORS}
+    assert tried[factor] == min(tried.values())  # an error
+    # Three rates on the first trial; the chosen one on the second, too.
+    assert len(list((tmp_path / "cells").iterdir())) == len(FACTORS) + 1
+    write_tables([table], plan, tmp_path, choose=True)
+    assert "Learning rates were chosen" in (tmp_path / "table7.md").read_text(encoding="utf-8")
+
+
+def test_means_differences_and_published_numbers(tmp_path):
+    table = small(TABLES["table1"], ("local", "fedegoists"))
+    store = Store(tmp_path)
+    values = {"local": [0.80, 0.82, 0.84], "fedegoists": [0.81, 0.85, 0.86]}
+    for _, cell in cells_of(table, Plan(trials=3)):
+        store.put(cell, result(values[cell.variant.name][cell.trial]))
+    lines = lines_of(table, Plan(trials=3), Store(tmp_path))
+    local = next(line for line in lines if line.method == "local")
+    assert local.mean == pytest.approx(82)
+    assert local.std == pytest.approx(2)
+    assert published_value(table, local) == 80.47
+    (gap,) = (d for d in differences(lines) if d.against == "fedegoists")
+    # Differences −1, −3, −2: mean −2, standard error 1/√3, t = 4.303 with two degrees of freedom.
+    assert gap.mean == pytest.approx(-2)
+    assert gap.high == pytest.approx(-2 + 4.3027 / 3**0.5, abs=1e-3)
+    assert interval([1.0])[0] == 1.0
+    assert np.isnan(interval([1.0])[1])
+    write_tables([table], Plan(trials=3), tmp_path)
+    page = (tmp_path / "table1.md").read_text(encoding="utf-8")
+    assert "| local | 82.0 ± 2.0 (80.5, +1.5) |" in page
+    assert "- fedegoists minus local: +2.0, 95 % interval -0.5 to +4.5 (3 trials)." in page
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
+    numbers = {"budget": "converged", "mean": "82.0000", "std": "2.0000", "n": "3"}
+    assert rows[0] == {"alpha": "0.05", "distribution": "pathological", "method": "local"} | numbers
+
+
+def test_the_worst_case_is_that_of_the_trial_that_suits_baselines_best(tmp_path):
+    store = Store(tmp_path)
+    table = small(TABLES["table1"], tuple(variant.name for variant in PAPER))
+    for _, cell in cells_of(table, Plan(trials=2)):
+        name = cell.variant.name
+        value = {"fedegoists": (0.9, 0.6)[cell.trial], "pfedhn": (0.7, 0.8)[cell.trial]}.get(
+            name, 0.99 if "+ft" in name or name in ("egomix", "local-twice") else 0.5
+        )
+        store.put(cell, result(value))
+    cases = {case.method: case for case in worst_cases(Plan(trials=2), store)}
+    # Baselines are best in the second trial, by pFedHN; tuned ones and our own do not count.
+    assert (cases["fedegoists"].baseline, cases["fedegoists"].trial) == ("pfedhn", 1)
+    assert cases["fedegoists"].value == pytest.approx(0.8 - 0.6)
+    assert cases["egomix"].value == pytest.approx(0.8 - 0.99)
+    write_tables([TABLES["table3"]], Plan(trials=2), tmp_path)
+    assert "| cifar10 | 0.05 | pathological | converged | +0.2000 | +0.0110 |" in (
+        tmp_path / "table3.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_published_numbers_are_all_there():
+    """Every line of the published tables is one of ours: the same methods, scenes and numbers."""
+    from fedegoists.experiments.reproduction.results import Line, _published
+
+    for name in ("table1", "table2", "table5"):
+        table = TABLES[name]
+        lines = [Line(tuple(k.items()), v.name, "", {}, ()) for k, _ in table.scenes for v in PAPER]
+        found = [published_value(table, line) for line in lines]
+        assert sum(value is not None for value in found) == len(_published(name)) > 50
+
+
+def test_a_cells_name_depends_on_everything_but_where_it_runs():
+    cell = cells_of(TABLES["table1"], Plan())[0][1]
+    changes = [{"trial": 1}, {"budget": "published"}, {"steps": 7}, {"factor": 2.0}]
+    others = [replace(cell, **change) for change in changes]
+    assert len({one.digest for one in (cell, *others)}) == 5
+    assert isinstance(cell, Cell)

@@ -1,0 +1,169 @@
+"""EgoMix by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation import TrainSettings
+from fedegoists.federation.operations import learning_rates
+from fedegoists.methods import EgoMix, FedAvg, Local, run
+from tests.methods.hand import START, assert_close, descended, lines, played, starts
+from tests.methods.test_pfedgraph import cosine
+
+ENDLESS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.0)
+GROUPS = [["a", "b", "c"], ["d"]]
+EDGES = (("b", "a", 0.2), ("c", "a", 0.4), ("a", "b", 0.3), ("b", "c", 0.1), ("d", "a", 9.0))
+SIZES = (6, 3, 4, 5)
+
+
+def trained(silos, models, rates):
+    return np.array(
+        [
+            descended(lambda w, k=k: silos.gradient(k, w), models[k], rates)
+            for k in range(len(models))
+        ]
+    )
+
+
+def normalised(matrix):
+    return matrix / matrix.sum(1, keepdims=True)
+
+
+def test_two_rounds_of_mixing_by_hand():
+    """Row i mixes i and who benefits i, by samples; an edge from another coalition counts not."""
+    silos = lines(SIZES)
+    shares = normalised(
+        np.array([[6, 3, 4, 0], [6, 3, 0, 0], [0, 3, 4, 0], [0, 0, 0, 5]], dtype=float)
+    )
+    models = [np.array([START] * 4)]
+    for _ in range(2):
+        models.append(shares @ trained(silos, models[-1], [0.1] * 3))
+    for federation in silos.federations():
+        method = EgoMix(ENDLESS, benefit=EDGES, weighting="samples")
+        states, reports = played(method, federation, GROUPS, 2)
+        for state, expected in zip(states, models, strict=True):
+            assert_close(state.parameters, expected)
+        assert reports[1].sample_passes == {"a": 18, "b": 9, "c": 12, "d": 15}
+        assert reports[1].bytes_sent == reports[1].bytes_received == dict.fromkeys("abc", 12)
+
+
+@pytest.mark.parametrize("weighting", ["benefit", "updates", "labels"])
+def test_weights_of_the_mixtures(weighting):
+    silos = lines(SIZES, positives=(6, 1, 2, 5))
+    after = trained(silos, [START] * 4, [0.1] * 3)
+    updates = after - START
+    counts = np.array([[0, 6], [2, 1], [2, 2], [0, 5]], dtype=float)
+    edges = np.zeros((4, 4))
+    for j, i, weight in EDGES:
+        if "d" not in (i, j):
+            edges["abcd".index(i), "abcd".index(j)] = weight
+    if weighting == "benefit":
+        affinity = edges / np.maximum(edges.max(1, keepdims=True), 1e-12)
+    else:
+        vectors = updates if weighting == "updates" else counts
+        alike = np.array([[max(cosine(u, v), 0) for v in vectors] for u in vectors])
+        affinity = (edges > 0) * alike**2
+    if weighting == "benefit":
+        affinity = affinity**2
+    np.fill_diagonal(affinity, 1.0)
+    expected = normalised(affinity * np.array(SIZES)) @ after
+    for federation in silos.federations():
+        method = EgoMix(ENDLESS, benefit=EDGES, weighting=weighting, sharpness=2.0)
+        states, _ = played(method, federation, GROUPS, 1)
+        assert_close(states[1].parameters, expected)
+
+
+def test_three_phases_by_hand():
+    """Two rounds alone, two of mixing from the start again, one of tuning at half the rate."""
+    settings = TrainSettings(
+        steps=3, batch_size=64, learning_rate=0.1, momentum=0.0, total_steps=15
+    )
+    silos = lines(SIZES)
+    shares = normalised(np.array([[6, 3, 4], [6, 3, 4], [6, 3, 4]], dtype=float))
+
+    def rates(rate, rounds, number):
+        phase = TrainSettings(steps=3, learning_rate=rate, total_steps=3 * rounds)
+        return learning_rates(phase, 3 * number)
+
+    models = [np.array([START] * 4)]
+    for number in range(2):
+        models.append(trained(silos, models[-1], rates(0.1, 2, number)))
+    # The last one has nobody to mix with: it keeps what it has, and rests.
+    lonely = models[2][3]
+    now = np.array([START] * 4)
+    for number in range(2):
+        now = trained(silos, now, rates(0.1, 2, number))
+        now = np.vstack([shares @ now[:3], lonely])
+        models.append(now)
+    tuned = trained(silos, now, rates(0.05, 1, 0))
+    models.append(np.vstack([tuned[:3], lonely]))
+    for federation in silos.federations():
+        method = EgoMix(settings, weighting="samples", alone=0.4, tune=0.2)
+        assert [method.phase(k)[0] for k in range(5)] == ["alone"] * 2 + ["mixing"] * 2 + ["tuning"]
+        states, reports = played(method, federation, GROUPS, 5)
+        for state, expected in zip(states, models, strict=True):
+            assert_close(state.parameters, expected)
+        assert [set(report.sample_passes) for report in reports] == [set("abcd")] * 2 + [
+            set("abc")
+        ] * 3
+        assert [bool(report.bytes_sent) for report in reports] == [False] * 2 + [True] * 2 + [False]
+
+
+def test_the_first_phase_is_local_and_validation_chooses_among_all():
+    """A harmful partner: what is kept is exactly what Local keeps with half of the steps."""
+    half = TrainSettings(steps=4, batch_size=64, learning_rate=0.05, total_steps=40)
+    whole = TrainSettings(steps=4, batch_size=64, learning_rate=0.05, total_steps=80)
+    silos = lines((40, 40), slopes=[[1.0, 2.0], [-1.0, -2.0]])
+    for personal in ((), ("output.bias",)):
+        for federation in silos.federations():
+            own = run(Local(half), federation, [["a"], ["b"]], starts(2), rounds=10, seed=3)
+            mixed = run(
+                EgoMix(whole, personal, tune=0.0),
+                federation,
+                [["a", "b"]],
+                starts(2),
+                rounds=20,
+                seed=3,
+            )
+            kept = mixed.best
+            if personal:
+                kept = torch.stack(
+                    [
+                        federation.personal_model(name, row, personal, "egomix/best")
+                        for name, row in zip("ab", kept, strict=True)
+                    ]
+                )
+            torch.testing.assert_close(kept, own.best)
+            assert max(mixed.best_round) <= 10
+            assert mixed.spent["sample_passes"]["a"] == 2 * own.spent["sample_passes"]["a"]
+
+
+def test_with_everybody_and_samples_it_is_fedavg():
+    for federation in lines(SIZES).federations():
+        mixed, _ = played(EgoMix(ENDLESS, weighting="samples"), federation, GROUPS, 3)
+        plain, _ = played(FedAvg(ENDLESS), federation, GROUPS, 3)
+        torch.testing.assert_close(mixed[3].parameters, plain[3].parameters)
+
+
+def test_nothing_travels_against_an_edge():
+    """The first is helped by the second and helps nobody: changing it changes only itself."""
+    one = lines((6, 3, 4), seed=1)
+    inputs = one.data.samples.inputs[0].copy()
+    inputs[one.data.silos[0].train] *= -1.5
+    method = EgoMix(ENDLESS, benefit=(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0)))
+    results = []
+    for changed in (False, True):
+        silos = lines((6, 3, 4), seed=1)
+        if changed:
+            object.__setattr__(silos.data.samples, "inputs", (inputs,))
+        federation = next(silos.federations())
+        results.append(played(method, federation, [["a", "b", "c"]], 3)[0][3].parameters)
+    assert torch.equal(results[0][1:], results[1][1:])
+    assert not torch.equal(results[0][0], results[1][0])
+
+
+def test_the_benefit_graph_names_participants():
+    federation = next(lines().federations())
+    with pytest.raises(SettingsError, match="names 'z'"):
+        EgoMix(ENDLESS, benefit=(("z", "a", 1.0),)).start(federation, [["a", "b"]], starts(2), 0)
