@@ -120,8 +120,7 @@ class Consortium:
         self.data = self.engine.data
         self.competition = self._competition()
         self.store = StageStore(Path(settings.output.folder))
-        # The same numbers may be another task, for a network of another shape.
-        self._digest = [self.engine.digest, self.data.task, model_options(self.data)]
+        self._digest = self.engine.digest
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
@@ -138,6 +137,10 @@ class Consortium:
             whole = CompetitionGraph(pairs, everybody)
         return whole.restricted_to(names)
 
+    def _of_the_data(self) -> list[Any]:
+        """Return what every stage depends on: the same numbers may be another task."""
+        return [self._digest, self.data.task, model_options(self.data)]
+
     def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
         """Learn who benefits whom, or read it."""
         section = self.settings.benefit
@@ -153,7 +156,8 @@ class Consortium:
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
         apart = self.competition.pairs if settings.estimator == "transfer" else ()
-        key = self.store.key("benefit", [*self._digest, defaults.model, asdict(settings), apart])
+        inputs = [*self._of_the_data(), defaults.model, asdict(settings), apart]
+        key = self.store.key("benefit", inputs)
         known = self.store.read("benefit", key)
         if known is None:
             federation = self.engine.federation(defaults.model)
@@ -221,7 +225,7 @@ class Consortium:
             base = name.removesuffix("+ft")
             method = method_of(base, self.wanted, trials, decisions)
             inputs = [
-                *self._digest,
+                *self._of_the_data(),
                 asdict(trials.defaults),
                 repr(method),
                 None if base == "local" else groups,
