@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from fedegoists.cli import app
 from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium import pipeline as pipeline_module
+from fedegoists.consortium.customers import BANKS
 from fedegoists.consortium.examples import EXAMPLES, init
 from fedegoists.consortium.pipeline import STAGES
-from fedegoists.errors import FedEgoistsError, FileError
+from fedegoists.consortium.runs import read_run
+from fedegoists.errors import FedEgoistsError, FileError, SettingsError
 from fedegoists.learning.models import build_model
 
 QUICK = ["training.steps=40", "training.seeds=2", "benefit.repeats=2", "benefit.threshold=0.05"]
@@ -47,6 +50,8 @@ def test_a_run_leaves_everything_behind(finished):
     for name in ("config.toml", "weights.csv", "benefit.csv", "report.html", "models/Alder"):
         path = next(run.folder.glob(f"{name}*"))
         assert path.stat().st_mode & 0o077 == 0, name
+    for path in (folder / "runs" / ".stages").rglob("*.*"):
+        assert path.stat().st_mode & 0o077 == 0, path
     # What was resolved is a consortium.toml again, for the same run.
     again = Consortium.read(run.folder / "config.toml")
     assert again.settings == run.settings
@@ -81,6 +86,70 @@ def test_only_what_depends_on_a_change_is_done_again(finished, monkeypatch):
     # Local does not depend on the decision, so no stage did anything but begin.
     assert [what for _, what, *_ in trained if what] == []
     assert (result.folder / "benefit.csv").read_bytes() == (run.folder / "benefit.csv").read_bytes()
+
+
+def test_another_task_with_the_same_numbers_is_learned_and_trained_anew(finished, tmp_path):
+    folder, _ = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    schema = tmp_path / "banks" / "schema.toml"
+    schema.write_text(schema.read_text().replace('"binary"', '"classification"'))
+    begun = []
+    changes = [*QUICK, 'training.methods=["local"]']
+    again = Consortium.read(tmp_path / "consortium.toml", changes)
+    result = again.run("classes", progress=lambda stage, what, *_: begun.append((stage, what)))
+    assert {stage for stage, what in begun if what} == {"benefit", "training"}
+    assert result.trials.federation.task.metric == "accuracy"
+
+
+@pytest.mark.parametrize("name", ["../x", ".stages", "a/b", "-x", "", "x" * 81, "x\n"])
+def test_a_run_stays_in_its_folder(finished, name):
+    folder, _ = finished
+    before = sorted(folder.parent.iterdir()), sorted((folder / "runs").iterdir())
+    with pytest.raises(SettingsError, match="a run's name has up to 80 letters"):
+        Consortium.read(folder / "consortium.toml", QUICK).run(name)
+    assert (sorted(folder.parent.iterdir()), sorted((folder / "runs").iterdir())) == before
+
+
+def test_what_was_resolved_leads_to_the_same_run(finished):
+    folder, _ = finished
+    changes = [*QUICK, 'training.methods=["local"]']
+    run = Consortium.read(folder / "consortium.toml", changes).run("named")
+    again = Consortium.read(run.folder / "config.toml").run()
+    assert again.folder == run.folder == folder / "runs" / "named"
+
+
+def test_nothing_of_an_earlier_run_of_the_same_name_is_left(finished, tmp_path):
+    folder, _ = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    earlier = tmp_path / "runs" / "banks"
+    (tmp_path / "banks" / "Fir.csv").unlink()
+    changes = [*QUICK, 'training.methods=["local"]']
+    consortium = Consortium.read(tmp_path / "consortium.toml", changes)
+
+    def stop(stage, *_):
+        if stage == "benefit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        consortium.run(progress=stop)
+    # Where the settings are already the new ones, no results of others stand beside them.
+    assert not [
+        name for name in (*FILES, "weights.csv", "report.html") if (earlier / name).exists()
+    ]
+    assert read_run(earlier).means == {}
+    consortium.run(resume=True)
+    for part in ("models", "members"):
+        assert {path.stem for path in (earlier / part).iterdir()} == set(BANKS) - {"Fir"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
+def test_a_damaged_marker_counts_as_interrupted(text, tmp_path):
+    init(tmp_path, "banks")
+    marker = tmp_path / "runs" / "banks" / "run.json"
+    marker.parent.mkdir(parents=True)
+    marker.write_text(text)
+    with pytest.raises(FileError, match="was interrupted; add --resume"):
+        Consortium.read(tmp_path / "consortium.toml").run()
 
 
 KILLED = """
@@ -245,6 +314,7 @@ def test_runs_are_listed_and_compared(finished):
     }
     assert rows["benefit.threshold"] == ["0.05", "0.5"]
     assert "training.seeds" not in rows  # the same in both
+    assert "name" not in rows  # the columns say it
     assert rows["coalitions"][1] == "nobody together"
     assert rows["total benefit"] == [f"{run.formation.welfare:.4g}", "0"]
     assert rows["local, mean auc"][0] == rows["local, mean auc"][1] != ""

@@ -74,14 +74,20 @@ def test_paths_are_relative_to_the_file(written, tmp_path, monkeypatch):
     [
         ("seeds = 2", "seeds = 0", "line 15: training.seeds is 0: input should be greater than"),
         ("seeds = 2", 'seeds = "many"', "line 15: training.seeds is 'many': input should be a"),
-        ("seeds = 2", "sedes = 2", "line 13: unknown key 'training.sedes'; keys of training are m"),
-        ("[benefit]", "[benefits]", "unknown key 'benefits'; keys at the top are name, data, com"),
+        ("seeds = 2", "sedes = 2", "line 15: unknown key 'training.sedes'; keys of training are m"),
+        ("[benefit]", "[benefits]", "line 10: unknown key 'benefits'; keys at the top are name,"),
         ('source = "heart"', "", "line 3: data.source is missing"),
         ("threshold = 0.1", 'estimator = "guess"', "line 11: benefit.estimator is 'guess': input"),
         ("threshold = 0.1", 'estimator = "file"', 'line 10: benefit: estimator = "file" and file'),
         ('name = "hospitals"', 'name = "../x"', "line 1: name is '../x': string should match"),
         ("[benefit]", "published = true\n[benefit]", "line 7: competition: give only one of pairs"),
-        ("mu = 0.1", "mu = [1]", "training.settings"),
+        ("mu = 0.1", "mu = [1]", "line 18: training.settings"),
+        ("threshold = 0.1", "threshold = inf", "line 11: benefit.threshold is inf: input should"),
+        (
+            'pairs = [["cleveland", "va"]]',
+            'pairs = [\n    ["cleveland", "va"],\n    ["hungary", "va"]\n]\nfile = 3',
+            "line 12: competition.file is 3: input should be a valid string",
+        ),
         ("[data]", "[data", "not a TOML file"),
     ],
 )
@@ -105,6 +111,26 @@ def test_a_mistake_is_named_with_file_line_key_and_what_is_allowed(written, old,
 def test_a_mistake_on_the_command_line_is_said_to_be_there(written, change, message):
     with pytest.raises(SettingsError, match=message.replace(".", r"\.")):
         read_settings(written(GOOD), [change])
+
+
+def test_a_mistake_in_the_file_is_not_said_to_be_on_the_command_line(written):
+    path = written("nmae = 1\n" + GOOD)
+    with pytest.raises(SettingsError, match=r"consortium\.toml, line 1: unknown key 'nmae'"):
+        read_settings(path, ["training.seeds=5"])
+    path = written(GOOD.replace("methods =", "metods ="))
+    with pytest.raises(SettingsError, match=r"line 14: unknown key 'training\.metods'"):
+        read_settings(path, ["training.seeds=5"])
+    with pytest.raises(SettingsError, match=r"^--set colours\.sky: unknown key 'colours'"):
+        read_settings(written(GOOD), ["training.seeds=5", "colours.sky=blue"])
+
+
+def test_any_name_can_be_written_and_read_again(written):
+    pairs = r'[["Klinik 🏥 \"Nord\"", "銀\u007f"]]'
+    path = written(GOOD.replace('[["cleveland", "va"]]', pairs))
+    settings = read_settings(path)
+    assert settings.competition.pairs == (('Klinik 🏥 "Nord"', "銀\x7f"),)
+    again = ConsortiumSettings.model_validate(tomllib.loads(config_toml(settings)))
+    assert again == settings
 
 
 def test_allowed_values_are_listed(written):

@@ -39,7 +39,7 @@ def _table(lines: list[str], path: tuple[str, ...], content: dict[str, Any]) -> 
 
 def _key(key: str) -> str:
     plain = key.replace("-", "").replace("_", "").isalnum() and key.isascii()
-    return key if plain else json.dumps(key)
+    return key if plain else _text(key)
 
 
 def _value(value: Any) -> str:
@@ -47,5 +47,15 @@ def _value(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    # A JSON string is a TOML string, and so is a number.
-    return json.dumps(value)
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _text(text: str) -> str:
+    r"""Return a TOML string: one of JSON that names no letter by two halves of a code.
+
+    Examples
+    --------
+    >>> print(_text('Bank 🏦 "North"'))
+    "Bank 🏦 \"North\""
+    """
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,6 +11,9 @@ from fedegoists.methods import Outcome
 
 __all__ = ["Gain", "gains_over_local"]
 
+ROUNDING = 1e-9
+"""Gains that differ by less are the same."""
+
 
 @dataclass(frozen=True)
 class Gain:
@@ -24,7 +27,8 @@ class Gain:
         Means of the metric over seeds: with the method, and by Local.
     gain, low, high : float
         How much better than alone, positive is better, and its confidence interval: Student's t
-        over the seeds, paired. Not a number with a single seed.
+        over the seeds, paired. Not a number with a single seed, nor where all seeds have the same
+        gain other than zero, as may be by a few test samples: that says nothing of the spread.
     """
 
     method: str
@@ -84,7 +88,8 @@ def _interval(values: Sequence[float], confidence: float) -> tuple[float, float,
     from scipy.stats import t
 
     mean = statistics.fmean(values)
-    if len(values) < 2:
+    same = max(values) - min(values) < ROUNDING < abs(mean)
+    if len(values) < 2 or same:
         return mean, math.nan, math.nan
     error = statistics.stdev(values) / math.sqrt(len(values))
     reach = float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * error

@@ -1,10 +1,8 @@
 """From data to decision to models: the stages of a run, each kept by what it depends on."""
 
-import json
 import math
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,21 @@ from fedegoists.benefit import BenefitEstimate, learn
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.config import config_toml
 from fedegoists.consortium.engine import Engine, SimulatedEngine
+from fedegoists.consortium.folder import (
+    Clock,
+    Progress,
+    interrupted,
+    remove_results,
+    state,
+)
 from fedegoists.consortium.gains import Gain, gains_over_local
 from fedegoists.consortium.models import chosen_models
 from fedegoists.consortium.names import file_names
-from fedegoists.consortium.settings import ConsortiumSettings, read_settings
+from fedegoists.consortium.settings import ConsortiumSettings, checked_name, read_settings
 from fedegoists.consortium.stages import StageStore
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.experiments.decisions import Decisions
-from fedegoists.experiments.defaults import defaults_for, learn_settings
+from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
 from fedegoists.experiments.summary import metrics_csv, summary_csv
 from fedegoists.experiments.training import (
     Trials,
@@ -31,7 +36,7 @@ from fedegoists.experiments.training import (
     train_methods,
 )
 from fedegoists.federation.simulated import checked_device
-from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
@@ -40,12 +45,6 @@ from fedegoists.methods import Outcome
 __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
 
 STAGES = ("data", "benefit", "formation", "training", "report")
-
-Progress = Callable[[str, str, int, int, str], None]
-"""Called with the stage, what is being done, how much is done, how much there is, and a remark.
-
-When a stage begins, nothing is being done yet: the last four are empty or zero.
-"""
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,10 @@ class Consortium:
             whole = CompetitionGraph(pairs, everybody)
         return whole.restricted_to(names)
 
+    def _of_the_data(self) -> list[Any]:
+        """Return what every stage depends on: the same numbers may be another task."""
+        return [self._digest, self.data.task, model_options(self.data)]
+
     def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
         """Learn who benefits whom, or read it."""
         section = self.settings.benefit
@@ -153,7 +156,8 @@ class Consortium:
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
         apart = self.competition.pairs if settings.estimator == "transfer" else ()
-        key = self.store.key("benefit", [self._digest, defaults.model, asdict(settings), apart])
+        inputs = [*self._of_the_data(), defaults.model, asdict(settings), apart]
+        key = self.store.key("benefit", inputs)
         known = self.store.read("benefit", key)
         if known is None:
             federation = self.engine.federation(defaults.model)
@@ -221,7 +225,7 @@ class Consortium:
             base = name.removesuffix("+ft")
             method = method_of(base, self.wanted, trials, decisions)
             inputs = [
-                self._digest,
+                *self._of_the_data(),
                 asdict(trials.defaults),
                 repr(method),
                 None if base == "local" else groups,
@@ -264,17 +268,20 @@ class Consortium:
         """
         from fedegoists.consortium.report import write_report
 
-        name = name or self.settings.name
+        name = self.settings.name if name is None else checked_name(name)
+        # Whoever runs what was resolved again means this run, not the one the file names.
+        settings = self.settings.model_copy(update={"name": name})
         folder = self.store.folder / name
         marker = folder / "run.json"
-        if marker.exists() and not resume and json.loads(read_text(marker))["state"] == "running":
+        if marker.exists() and not resume and interrupted(marker):
             raise FileError(
                 f"{folder} was interrupted; add --resume to go on, or use another --name"
             )
-        write_bytes(marker, _state("running", STAGES[0], {}))
+        write_bytes(marker, state("running", STAGES[0], {}))
         # It says who competes with whom, which is nobody else's business.
-        write_bytes(folder / "config.toml", config_toml(self.settings).encode(), private=True)
-        clock = _Clock(folder, marker, progress or (lambda *_: None))
+        write_bytes(folder / "config.toml", config_toml(settings).encode(), private=True)
+        remove_results(folder)
+        clock = Clock(folder, marker, progress or (lambda *_: None))
         with clock.stage("data"):
             clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
             for absent in self.engine.absent:
@@ -323,7 +330,7 @@ class Consortium:
             )
             result = ConsortiumRun(
                 folder,
-                self.settings,
+                settings,
                 self.data,
                 benefit,
                 formation,
@@ -333,49 +340,8 @@ class Consortium:
                 clock.seconds,
             )
             write_report(result)
-        write_bytes(marker, _state("finished", "", clock.seconds))
+        write_bytes(marker, state("finished", "", clock.seconds))
         return result
-
-
-class _Clock:
-    """Times the stages and writes the log."""
-
-    def __init__(self, folder: Path, marker: Path, progress: Progress) -> None:
-        self.seconds: dict[str, float] = {}
-        self.marker = marker
-        self.progress = progress
-        self._path = folder / "log.txt"
-
-    def log(self, text: str) -> None:
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        except OSError as error:
-            raise FileError(f"{self._path}: cannot be written ({error.strerror})") from None
-
-    def stage(self, name: str) -> "_Stage":
-        return _Stage(self, name)
-
-
-class _Stage:
-    def __init__(self, clock: _Clock, name: str) -> None:
-        self.clock, self.name = clock, name
-
-    def __enter__(self) -> None:
-        self.began = time.perf_counter()
-        self.clock.log(f"{self.name}: begins")
-        write_bytes(self.clock.marker, _state("running", self.name, self.clock.seconds))
-        self.clock.progress(self.name, "", 0, 0, "")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        seconds = time.perf_counter() - self.began
-        ended = "ended" if kind is None else f"stopped by {kind.__name__}"
-        self.clock.log(f"{self.name}: {ended} after {seconds:.1f} s")
-        self.clock.seconds[self.name] = seconds
-
-
-def _state(state: str, stage: str, seconds: Mapping[str, float]) -> bytes:
-    return (json.dumps({"state": state, "stage": stage, "seconds": dict(seconds)}) + "\n").encode()
 
 
 def _plain(estimate: BenefitEstimate) -> dict[str, Any]:

@@ -116,14 +116,16 @@ def read_run(folder: Path) -> RunRecord:
 def differing_settings(runs: Sequence[RunRecord]) -> dict[str, list[Any]]:
     """Return settings that are not the same in all runs, each with the value in every run.
 
+    Their names, by which runs are told apart, are left out.
+
     Examples
     --------
     >>> first = RunRecord("a", "finished", settings={"training.seeds": 3, "name": "x"})
-    >>> second = RunRecord("b", "finished", settings={"training.seeds": 5, "name": "x"})
+    >>> second = RunRecord("b", "finished", settings={"training.seeds": 5, "name": "y"})
     >>> differing_settings([first, second])
     {'training.seeds': [3, 5]}
     """
-    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    keys = dict.fromkeys(key for run in runs for key in run.settings if key != "name")
     values = {key: [run.settings.get(key) for run in runs] for key in keys}
     return {key: own for key, own in values.items() if any(one != own[0] for one in own)}
 

@@ -24,14 +24,18 @@ __all__ = [
     "FormationSection",
     "OutputSection",
     "TrainingSection",
+    "checked_name",
     "read_settings",
 ]
 
+KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+HEADER = re.compile(rf"\s*\[{{1,2}}\s*({KEY}(?:\s*\.\s*{KEY})*)\s*\]{{1,2}}\s*(?:#.*)?")
+"""A table's own line, which a line of a list over several lines is not."""
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,79}$"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataSection(_Section):
@@ -173,6 +177,16 @@ def read_settings(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> 
     return _with_paths(settings, path.parent)
 
 
+def checked_name(name: str) -> str:
+    """Return the name of a run, which is that of a folder too, if it can be one."""
+    if not re.fullmatch(NAME, name):
+        raise SettingsError(
+            f"--name {name!r}: a run's name has up to 80 letters, digits, spaces and . _ -, "
+            "and begins with a letter or a digit"
+        )
+    return name
+
+
 def _changed(content: dict[str, Any], change: str) -> tuple[str, ...]:
     """Put one change into the content of the file; return which key it was."""
     target, equals, value = change.partition("=")
@@ -197,15 +211,17 @@ def _explained(
 ) -> str:
     """Return the first thing that is wrong: where, what was given, and what is allowed."""
     first = error.errors()[0]
+    whole = tuple(part for part in first["loc"] if isinstance(part, str))
     # Which member of a union was tried, and its like, are no keys of the file.
-    keys = tuple(part for part in first["loc"] if isinstance(part, str))
+    keys = whole
     while keys and not _known(keys):
         keys = keys[:-1]
     key = ".".join(keys)
-    if any(one[: len(keys)] == keys for one in changed):
-        where = f"--set {key}"
+    blamed = [one for one in changed if all(a == b for a, b in zip(one, whole, strict=False))]
+    if whole and blamed:
+        where = f"--set {'.'.join(blamed[-1] if len(blamed[-1]) > len(keys) else keys)}"
     else:
-        line = _line_of(keys, text)
+        line = _line_of(whole, text)
         where = f"{path}" + (f", line {line}" if line else "")
     given = first.get("input")
     message = str(first["msg"]).removeprefix("Value error, ")
@@ -242,7 +258,7 @@ def _line_of(keys: Sequence[str], text: str) -> int | None:
     table: tuple[str, ...] = ()
     best: int | None = None
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line)
+        header = HEADER.fullmatch(line)
         if header:
             table = tuple(part.strip().strip("\"'") for part in header[1].split("."))
             if table == tuple(keys[: len(table)]):

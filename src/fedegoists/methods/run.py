@@ -251,7 +251,8 @@ def _save(
         # A file cannot hold two names for one tensor.
         distinct[key] = here.clone() if here.data_ptr() in seen else here
         seen.add(here.data_ptr())
-    write_bytes(path, save(distinct, {"fedegoists": json.dumps(about)}))
+    # It has everybody's models, and what silos keep to themselves.
+    write_bytes(path, save(distinct, {"fedegoists": json.dumps(about)}), private=True)
 
 
 def _loaded(

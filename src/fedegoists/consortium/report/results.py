@@ -22,7 +22,7 @@ CONFIDENCE = "95 %"
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "mse": "mean squared error"}
 """Metrics as a reader calls them."""
 
-SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼", "one seed, not sure": "○"}
+SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼", "not sure": "○"}
 VERDICTS = tuple(SIGNS)
 
 
@@ -65,10 +65,10 @@ def verdict(gain: Gain) -> str:
     >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=-0.05, high=0.25))
     'no clear difference'
     >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=math.nan, high=math.nan))
-    'one seed, not sure'
+    'not sure'
     """
     if not math.isfinite(gain.low):
-        return "one seed, not sure"
+        return "not sure"
     if gain.low > 0:
         return "better"
     return "worse" if gain.high < 0 else "no clear difference"

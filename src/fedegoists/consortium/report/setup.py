@@ -29,6 +29,7 @@ def settings_text(settings: ConsortiumSettings, folder: Path) -> str:
         "competition": {"file": near(settings.competition.file)},
         "benefit": {"file": near(settings.benefit.file)},
         "output": {"folder": near(settings.output.folder)},
+        "deploy": {"schema_file": near(settings.deploy.schema_file)},
     }
     return config_toml(
         settings.model_copy(

@@ -82,7 +82,10 @@ def load(
             raise SettingsError("one's own silos have no options; the schema.toml describes them")
         return load_own(name, seed=seed)
     if not isinstance(name, str) or name not in _LOADERS:
-        raise SettingsError(f"unknown data set {shown(name)}; {_hint(name, _LOADERS, 'data sets')}")
+        raise SettingsError(
+            f"unknown data set {shown(name)}; {_hint(name, _LOADERS, 'data sets')}; "
+            "there is no folder of this name either"
+        )
     info, loader = _LOADERS[name]
     known = {option.name for option in info.options}
     for option in options:
