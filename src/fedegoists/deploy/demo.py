@@ -74,13 +74,15 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
     at("a server and three silos start, each a process with its own certificate and data")
     with deployment:
         at("all silos are connected with mutual TLS; the run begins")
-        killed: list[str] = []
+        averaged: list[int] = []
 
         def progress(stage: str, what: str, done: int, total: int, remark: str) -> None:
-            if done == total:
+            if total and done == total:
                 at(f"{stage}: {what} done {remark}")
-            if what == "fedavg" and done == total // 4 and not killed:
-                killed.append("Meadow")
+            if what != "fedavg":
+                return
+            averaged.append(done)
+            if len(averaged) == SWITCHED_OFF_AFTER:
                 at("Meadow's machine is switched off and on again: the others go on")
                 pid = deployment.processes["Meadow"].pid
                 if pid is not None:
@@ -89,6 +91,10 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
         run = run_deployed(settings, deployment.kit, progress=progress, tell=at)
         at("the run is finished; all processes end")
     return run
+
+
+SWITCHED_OFF_AFTER = 5
+"""Rounds of FedAvg."""
 
 
 def _table(number: int) -> bytes:
