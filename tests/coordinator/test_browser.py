@@ -76,8 +76,9 @@ class Person:
             self.complaints.append(message.text)
 
     def _miss(self, request):
-        if not request.url.endswith("/events"):  # which a page leaves when it is loaded anew
-            self.complaints.append(f"failed {request.url}")
+        # What is still loading when a page is left is given up, such as an icon or a run's events.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed {request.url}: {request.failure}")
 
     def signs_in(self, secret):
         self.page.goto("/login")
