@@ -26,7 +26,9 @@ from fedegoists.federation.operations import (
     loss_of,
 )
 from fedegoists.federation.privacy import check_privacy, clipped_gradient, gaussian_noise
+from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.learning.stacked_cnn import StackedCNN
 from fedegoists.learning.task import Task
 
 __all__ = ["StackedSilos", "TrainedRows"]
@@ -53,6 +55,8 @@ class StackedSilos:
         Whether to compute activations with 16 bits.
     graphs : bool
         Whether to replay CUDA graphs on a GPU.
+    kernels : bool
+        Whether to use kernels made for a network on a GPU, where there are any, instead of `vmap`.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class StackedSilos:
         *,
         bf16: bool = False,
         graphs: bool = True,
+        kernels: bool = True,
     ) -> None:
         self._model, self._schema, self._task, self._silos = model, schema, task, silos
         self._graphs = graphs and silos[0].targets.device.type == "cuda"
@@ -75,6 +80,12 @@ class StackedSilos:
         loss = loss_of(model, schema, task, bf16=bf16)
         self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
         self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
+        device = silos[0].targets.device
+        self._cnn: StackedCNN | None = None
+        if kernels and isinstance(model, CifarCNN) and StackedCNN.suits(model, device):
+            self._cnn = StackedCNN(model, schema, bf16=bf16)
+        # Kernels need a quarter of the memory.
+        self._per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
         self._captured: dict[object, _Captured] = {}
 
     def train(
@@ -121,10 +132,9 @@ class StackedSilos:
     def _step(self, state: dict[str, Tensor], settings: TrainSettings) -> None:
         """Take one step of every silo, in place."""
         parameters, momentum, step = state["parameters"], state["momentum"], state["step"]
-        inputs, targets = self._silos[0].batch(state["plan"].index_select(0, step)[0])
-        if "draws" in state:
-            inputs = _augmented(inputs, state["draws"].index_select(0, step)[0])
-        gradients, losses = self._gradients(parameters, inputs, targets, state.get("weights"))
+        plan = state["plan"].index_select(0, step)[0]
+        draws = state["draws"].index_select(0, step)[0] if "draws" in state else None
+        gradients, losses = self._gradients(parameters, plan, draws, state.get("weights"))
         if settings.weight_decay:
             gradients = gradients + settings.weight_decay * parameters
         if "anchor" in state:
@@ -181,7 +191,7 @@ class StackedSilos:
                 draws[k, : len(batch)] = augmentation_draws(batch.shape, stream_seed(seed, step))
             state["draws"] = draws.to(device)[rows]
         kind = ("loss_and_gradient", clip)
-        most = max(1, PER_PASS // plan.shape[-1])
+        most = max(1, self._per_pass // plan.shape[-1])
         passes = [
             self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
             for part in _divided(state, most)
@@ -199,22 +209,24 @@ class StackedSilos:
         return list(torch.split(state["losses"], counts)), gradients
 
     def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
-        inputs, targets = self._silos[0].batch(state["plan"])
-        if "draws" in state:
-            inputs = _augmented(inputs, state["draws"])
-        given = (state["parameters"], inputs, targets, state.get("weights"))
+        given = (state["parameters"], state["plan"], state.get("draws"), state.get("weights"))
         gradients, losses = self._gradients(*given) if clip is None else self._clipped(*given, clip)
         state["gradients"].copy_(gradients)
         state["losses"].copy_(losses)
 
+    def _batch(self, plan: Tensor, draws: Tensor | None) -> tuple[tuple[Tensor, ...], Tensor]:
+        inputs, targets = self._silos[0].batch(plan)
+        return (inputs if draws is None else _augmented(inputs, draws)), targets
+
     def _gradients(
-        self,
-        parameters: Tensor,
-        inputs: tuple[Tensor, ...],
-        targets: Tensor,
-        weights: Tensor | None,
+        self, parameters: Tensor, plan: Tensor, draws: Tensor | None, weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         pair: tuple[Tensor, Tensor]
+        if self._cnn is not None:
+            silo = self._silos[0]
+            images = self._cnn.images(silo.inputs[0], plan, draws)
+            return self._cnn.gradients(parameters, images, silo.targets[plan], weights)
+        inputs, targets = self._batch(plan, draws)
         if weights is None:
             pair = self._even(parameters, inputs, targets)
         else:
@@ -224,15 +236,29 @@ class StackedSilos:
     def _clipped(
         self,
         parameters: Tensor,
-        inputs: tuple[Tensor, ...],
-        targets: Tensor,
+        plan: Tensor,
+        draws: Tensor | None,
         weights: Tensor | None,
         clip: float,
     ) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._batch(plan, draws)
         function = clipped_gradient(loss_of(self._model, self._schema, self._task), clip)
         given = (parameters, inputs, targets) + (() if weights is None else (weights,))
         pair: tuple[Tensor, Tensor] = vmap(function, in_dims=(0,) * len(given))(*given)
         return pair
+
+    def _outputs(self, parameters: Tensor, positions: Tensor) -> Tensor:
+        """Return the outputs of each model for the samples at its own positions."""
+        if self._cnn is not None:
+            images = self._cnn.images(self._silos[0].inputs[0], positions)
+            return self._cnn.outputs(parameters, images)
+
+        def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+            out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
+            return out
+
+        outputs: Tensor = vmap(outputs_of)(parameters, self._silos[0].batch(positions)[0])
+        return outputs
 
     @torch.no_grad()
     def evaluate(
@@ -245,11 +271,6 @@ class StackedSilos:
         seeds: Sequence[int] = (),
     ) -> list[list[tuple[float, float, int]]]:
         """Return mean loss, metric and number of samples at each row of every silo's matrix."""
-
-        def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-            out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
-            return out
-
         chosen = self._positions[split]
         if share is not None:
             chosen = [
@@ -263,10 +284,9 @@ class StackedSilos:
         silo_of = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
         silo_of = silo_of.to(together.device)
         models = []
-        for rows in torch.split(torch.arange(len(together)), PER_PASS // EVALUATED):
+        for rows in torch.split(torch.arange(len(together)), self._per_pass // EVALUATED):
             columns = torch.split(positions[silo_of[rows]], EVALUATED, 1)
-            inputs = (self._silos[0].batch(some)[0] for some in columns)
-            models.append(torch.cat([vmap(outputs_of)(together[rows], x) for x in inputs], 1))
+            models.append(torch.cat([self._outputs(together[rows], some) for some in columns], 1))
         # The rest is little work in many small steps, which a GPU would be slow at.
         outputs = torch.cat(models).cpu()
         targets = self._silos[0].targets[positions].cpu()
