@@ -152,6 +152,11 @@ class SimulatedFederation:
             for reply in [replies[name]]
         }
 
+    def stream_name(self, participant: str) -> str:
+        """Return the name by which numbers are drawn for a participant."""
+        label, slash, name = participant.partition("/")
+        return f"{self._drawn_as.get(label, label)}{slash}{name}"
+
     def memory(self, owner: str) -> dict[str, Tensor]:
         """Return what the silos keep to themselves in a method's slots."""
         return {
@@ -178,9 +183,7 @@ class SimulatedFederation:
         return self._memories[participant].fill(parameters, payload)
 
     def _seed(self, payload: Payload, participant: str) -> int:
-        label, slash, name = participant.partition("/")
-        drawn_as = self._drawn_as.get(label, label)
-        return stream_seed(payload.get("seed", 0), f"{drawn_as}{slash}{name}")
+        return stream_seed(payload.get("seed", 0), self.stream_name(participant))
 
     def _prepared(self, operation: str, participant: str, payload: Payload) -> Payload:
         """Check a payload's tensors and put the silo's personal parameters in their places."""

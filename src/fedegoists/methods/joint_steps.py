@@ -59,7 +59,10 @@ class JointSteps:
                 else Hypernetworks.drawn(
                     [len(group) for group in members],
                     starts,
-                    [stream_seed(seed, "hypernetwork", name) for name in self.names],
+                    [
+                        stream_seed(seed, "hypernetwork", federation.stream_name(name))
+                        for name in self.names
+                    ],
                     hidden=method.hidden,
                     layers=method.layers,
                 )
