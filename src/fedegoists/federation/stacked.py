@@ -72,6 +72,11 @@ class StackedSilos:
             split: [silo.splits[split].cpu().numpy() for silo in silos]
             for split in ("train", "validation", "test")
         }
+        known: dict[bytes, int] = {}
+        self._same = [
+            known.setdefault(b"".join(own.tobytes() for own in splits), k)
+            for k, splits in enumerate(zip(*self._positions.values(), strict=True))
+        ]
         loss = loss_of(model, schema, task, bf16=bf16)
         self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
         self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
@@ -89,26 +94,31 @@ class StackedSilos:
         """Train every silo from its row."""
         device = parameters.device
         terms = terms or [LocalTerms()] * len(self._silos)
+        inner = terms[0].inner_steps
+        # The same silo in other coalitions draws the same.
+        first, which = self._distinct(seeds)
         plans = [
-            own[batch_plan(len(own), settings.batch_size, settings.steps, seed, term.inner_steps)]
-            for own, seed, term in zip(self._positions["train"], seeds, terms, strict=True)
+            own[batch_plan(len(own), settings.batch_size, settings.steps, seeds[k], inner)]
+            for k in first
+            for own in [self._positions["train"][k]]
         ]
         plan, weights = _padded(plans)
+        rows = which.to(device)
         state = {
             "parameters": parameters.clone(),
             "momentum": torch.zeros_like(parameters),
-            "losses": torch.zeros(len(plans), device=device),
-            "plan": plan.transpose(0, 1).contiguous().to(device),
+            "losses": torch.zeros(len(seeds), device=device),
+            "plan": plan.to(device).index_select(0, rows).transpose(0, 1).contiguous(),
             "rates": torch.tensor(learning_rates(settings, first_step), device=device),
             "step": torch.zeros(1, dtype=torch.int64, device=device),
         }
         if weights is not None:
-            state["weights"] = weights.to(device)
+            state["weights"] = weights.to(device).index_select(0, rows)
         if settings.augment:
-            draws = torch.zeros(*state["plan"].shape, 3, dtype=torch.int64)
-            for k, (rows, seed) in enumerate(zip(plans, seeds, strict=True)):
-                draws[:, k, : rows.shape[1]] = augmentation_draws(rows.shape, seed)
-            state["draws"] = draws.to(device)
+            draws = torch.zeros(*plan.shape, 3, dtype=torch.uint8)
+            for drawn, k, own in zip(draws, first, plans, strict=True):
+                drawn[:, : own.shape[1]] = augmentation_draws(own.shape, seeds[k])
+            state["draws"] = draws.to(device).index_select(0, rows).transpose(0, 1).contiguous()
         _add_terms(state, terms, settings.steps)
         key = ("train", settings.steps, settings.momentum, settings.weight_decay)
         state = self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
@@ -117,6 +127,15 @@ class StackedSilos:
             state["anchor"] if "anchor_rates" in state else None,
             state["losses"] / settings.steps,
         )
+
+    def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
+        """Return silos that differ in samples or seed, and which of these each silo is like."""
+        found: dict[tuple[int, int], int] = {}
+        which = [
+            found.setdefault(key, len(found)) for key in zip(self._same, seeds, strict=True)
+        ]
+        first = dict(zip(reversed(which), reversed(range(len(which))), strict=True))
+        return [first[number] for number in range(len(found))], torch.tensor(which)
 
     def _step(self, state: dict[str, Tensor], settings: TrainSettings) -> None:
         """Take one step of every silo, in place."""
