@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +82,7 @@ class StackedSilos:
         self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
         self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
         self._captured: dict[object, _Captured] = {}
+        self._splits: dict[str, tuple[Tensor, list[int]]] = {}
 
     def train(
         self,
@@ -131,9 +133,7 @@ class StackedSilos:
     def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
         """Return silos that differ in samples or seed, and which of these each silo is like."""
         found: dict[tuple[int, int], int] = {}
-        which = [
-            found.setdefault(key, len(found)) for key in zip(self._same, seeds, strict=True)
-        ]
+        which = [found.setdefault(key, len(found)) for key in zip(self._same, seeds, strict=True)]
         first = dict(zip(reversed(which), reversed(range(len(which))), strict=True))
         return [first[number] for number in range(len(found))], torch.tensor(which)
 
@@ -269,16 +269,18 @@ class StackedSilos:
             out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
             return out
 
-        chosen = self._positions[split]
-        if share is not None:
-            chosen = [
-                own[batch_at(len(own), share_of(len(own), share, None), step, seed)]
-                for own, seed in zip(chosen, seeds, strict=True)
-            ]
         counts = [len(rows) for rows in parameters]
         together = torch.cat(list(parameters))
-        plan, _ = _padded([own[None] for own in chosen])
-        positions = plan[:, 0].to(together.device)
+        if share is None:
+            positions, sizes = self._whole(split, together.device)
+        else:
+            positions, sizes = _beside(
+                [
+                    own[batch_at(len(own), share_of(len(own), share, None), step, seed)]
+                    for own, seed in zip(self._positions[split], seeds, strict=True)
+                ],
+                together.device,
+            )
         silo_of = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
         silo_of = silo_of.to(together.device)
         models = []
@@ -286,19 +288,28 @@ class StackedSilos:
             columns = torch.split(positions[silo_of[rows]], EVALUATED, 1)
             inputs = (self._silos[0].batch(some)[0] for some in columns)
             models.append(torch.cat([vmap(outputs_of)(together[rows], x) for x in inputs], 1))
-        # The rest is little work in many small steps, which a GPU would be slow at.
-        outputs = torch.cat(models).cpu()
-        targets = self._silos[0].targets[positions].cpu()
-        results = []
-        for own, rows, target in zip(chosen, torch.split(outputs, counts), targets, strict=True):
-            size, target = len(own), target[: len(own)]
-            results.append(
-                [
-                    (self._task.loss(row, target).item(), self._task.score(row, target), size)
-                    for row in rows[:, :size]
-                ]
-            )
-        return results
+        outputs, targets = torch.cat(models), self._silos[0].targets[positions]
+        own_sizes = [sizes[k] for k, count in enumerate(counts) for _ in range(count)]
+        if self._task.name == "classification":
+            scored = _accuracies(self._task, outputs, targets[silo_of], own_sizes)
+        else:
+            # This is little work in many small steps, which a GPU would be slow at.
+            outputs, targets = outputs.cpu(), targets.cpu()[silo_of.cpu()]
+            scored = [
+                (self._task.loss(row, target).item(), self._task.score(row, target))
+                for size, rows, wide in zip(own_sizes, outputs, targets, strict=True)
+                for row, target in [(rows[:size], wide[:size])]
+            ]
+        numbers = iter(
+            (loss, score, size) for (loss, score), size in zip(scored, own_sizes, strict=True)
+        )
+        return [list(islice(numbers, count)) for count in counts]
+
+    def _whole(self, split: str, device: torch.device) -> tuple[Tensor, list[int]]:
+        """Return the positions of a split, one row for each silo, and the silos' sizes."""
+        if split not in self._splits:
+            self._splits[split] = _beside(self._positions[split], device)
+        return self._splits[split]
 
     def _repeated(
         self,
@@ -422,3 +433,24 @@ def _padded(plans: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, Tensor | No
         positions[k, :, : widths[k]] = plan
         weights[k, : widths[k]] = 1 / widths[k]
     return torch.from_numpy(positions), weights
+
+
+def _beside(
+    chosen: Sequence[npt.NDArray[np.int64]], device: torch.device
+) -> tuple[Tensor, list[int]]:
+    """Return every silo's positions as a row, and how many of them are its own."""
+    plan, _ = _padded([own[None] for own in chosen])
+    return plan[:, 0].to(device), [len(own) for own in chosen]
+
+
+def _accuracies(
+    task: Task, outputs: Tensor, targets: Tensor, sizes: Sequence[int]
+) -> list[tuple[float, float]]:
+    """Return mean loss and accuracy for each row of models, all of them at once."""
+    many = torch.tensor(sizes, device=outputs.device)[:, None]
+    own = torch.arange(targets.shape[1], device=outputs.device) < many
+    losses = task.losses(outputs.flatten(0, 1), targets.flatten()).reshape(targets.shape)
+    right = (outputs.argmax(-1) == targets) & own
+    sums = torch.stack([torch.where(own, losses, 0.0).double().sum(1), right.double().sum(1)])
+    loss, score = (sums / many[:, 0]).tolist()
+    return list(zip(loss, score, strict=True))
