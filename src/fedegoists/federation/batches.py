@@ -1,6 +1,7 @@
 """Which samples a step uses: a function of a seed, the same wherever a silo lives."""
 
 import hashlib
+from collections.abc import Hashable
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,8 @@ from torch import Tensor
 __all__ = ["augmentation_draws", "batch_at", "batch_plan", "share_of", "stream_seed"]
 
 
-def stream_seed(*parts: object) -> int:
+@lru_cache(maxsize=4096, typed=True)
+def stream_seed(*parts: Hashable) -> int:
     """Return a seed from words and numbers; the same everywhere, unlike Python's hash."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")

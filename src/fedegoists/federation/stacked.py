@@ -174,17 +174,19 @@ class StackedSilos:
         clip: float | None = None,
         noise: float = 0.0,
         seeds: Sequence[int],
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return losses and gradients of each silo at each row of its own matrix of parameters."""
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses and gradients at each row of each silo's matrix, one after the other."""
         check_privacy(clip, noise)
-        counts = [len(rows) for rows in parameters]
+        counts = [rows.shape[0] for rows in parameters]
+        first, which = self._distinct(seeds)
         batches = [
-            own[batch_at(len(own), share_of(len(own), share, batch_size), step, seed)]
-            for own, seed in zip(self._positions[split], seeds, strict=True)
+            own[batch_at(len(own), share_of(len(own), share, batch_size), step, seeds[k])]
+            for k in first
+            for own in [self._positions[split][k]]
         ]
         plan, weights = _padded([batch[None] for batch in batches])
         device = parameters[0].device
-        rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(device)
+        rows = which.repeat_interleave(torch.tensor(counts)).to(device)
         together = torch.cat(list(parameters))
         state = {
             "parameters": together,
@@ -195,9 +197,10 @@ class StackedSilos:
         if weights is not None:
             state["weights"] = weights.to(device)[rows]
         if augment:
-            draws = torch.zeros(*plan[:, 0].shape, 3, dtype=torch.int64)
-            for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
-                draws[k, : len(batch)] = augmentation_draws(batch.shape, stream_seed(seed, step))
+            draws = torch.zeros(*plan[:, 0].shape, 3, dtype=torch.uint8)
+            for drawn, batch, k in zip(draws, batches, first, strict=True):
+                own_seed = stream_seed(seeds[k], step)
+                drawn[: len(batch)] = augmentation_draws(batch.shape, own_seed)
             state["draws"] = draws.to(device)[rows]
         kind = ("loss_and_gradient", clip)
         most = max(1, PER_PASS // plan.shape[-1])
@@ -209,13 +212,17 @@ class StackedSilos:
             state = {name: torch.cat([done[name] for done in passes]) for name in state}
         else:
             state = passes[0]
-        gradients = list(torch.split(state["gradients"], counts))
+        gradients = state["gradients"]
         if clip is not None and noise:
-            for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
-                deviation = noise * clip / len(batch)
-                drawn = gaussian_noise(gradients[k].shape, deviation, seed, step)
-                gradients[k] = gradients[k] + drawn.to(gradients[k])
-        return list(torch.split(state["losses"], counts)), gradients
+            sizes = [len(batches[k]) for k in which.tolist()]
+            drawn_noise = [
+                gaussian_noise(
+                    torch.Size((count, gradients.shape[1])), noise * clip / size, seed, step
+                )
+                for count, size, seed in zip(counts, sizes, seeds, strict=True)
+            ]
+            gradients = gradients + torch.cat(drawn_noise).to(gradients)
+        return state["losses"], gradients
 
     def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
         inputs, targets = self._silos[0].batch(state["plan"])
