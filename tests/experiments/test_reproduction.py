@@ -24,6 +24,7 @@ from fedegoists.experiments.reproduction import (
 from fedegoists.experiments.reproduction.budgets import budget
 from fedegoists.experiments.reproduction.cells import Cell, Result, cell_from, cells_of
 from fedegoists.experiments.reproduction.choice import FACTORS, chosen_factors, trial_cells
+from fedegoists.experiments.reproduction.graphs import Benefits
 from fedegoists.experiments.reproduction.results import (
     differences,
     interval,
@@ -169,6 +170,32 @@ def test_stacked_or_one_by_one_it_is_the_same(tmp_path):
         np.testing.assert_allclose(
             list(one.get(cell).test.values()), list(everything.get(cell).test.values()), rtol=1e-4
         )
+
+
+@pytest.mark.parametrize("name", ["local", "fedavg+ft", "egomix", "fedegoists", "pfedhn", "fedora"])
+def test_a_cell_gives_the_same_by_itself_and_beside_other_competition(tmp_path, name):
+    """What several levels of competition have in common is trained once, for all of them."""
+    variant = replace(VARIANTS[name], benefit="everybody")
+    cells = [
+        Cell(Scene("synthetic-weak", (), rivals), trial, variant, "converged", 40)
+        for trial in (0, 1)
+        for rivals in ("0.05", "0.2", "0.3")
+    ]
+    settings, benefits = Settings(tmp_path), Benefits(tmp_path)
+    together = passes.train_pass(passes.Pass(tuple(cells)), settings, benefits, {})
+    passes.forget(passes.Pass(tuple(cells)), tmp_path)
+    assert {one.about["pass_silos"] for one in together.values()} < set(range(6 * 8))
+    for cell in cells[2::2]:
+        alone = passes.train_pass(passes.Pass((cell,)), settings, benefits, {})[cell]
+        assert alone.about["pass_silos"] == 8
+        assert alone.about["coalitions"] == together[cell].about["coalitions"]
+        assert max(map(len, alone.about["coalitions"])) > (name != "local")
+        for part in ("test", "validation"):
+            one, other = getattr(alone, part), getattr(together[cell], part)
+            assert list(one) == list(other) == [f"v{k}" for k in range(1, 9)]
+            np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=1e-4)
+        assert alone.rounds == together[cell].rounds
+        assert alone.spent == together[cell].spent
 
 
 # Planning --------------------------------------------------------------------------------------

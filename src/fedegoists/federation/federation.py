@@ -76,6 +76,12 @@ class Federation(Protocol):
         `Failure`.
         """
 
+    def stream_name(self, participant: str) -> str:
+        """Return the name by which numbers are drawn for a participant: usually its own.
+
+        The same silo of the same trial, compared in several coalitions, draws the same in all.
+        """
+
     def memory(self, owner: str) -> dict[str, Tensor]:
         """Return what silos in this process keep in a method's slots, for its checkpoint."""
 
@@ -97,6 +103,7 @@ class WithTimeout:
         self._federation, self._seconds = federation, seconds
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
+        self.stream_name = federation.stream_name
         self.memory, self.restore = federation.memory, federation.restore
         self.personal_model = federation.personal_model
 

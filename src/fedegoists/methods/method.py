@@ -342,38 +342,52 @@ def train_silos(
     rows = state.parameters if rows is None else rows
     settings = method.settings if settings is None else settings
     position = {name: k for k, name in enumerate(participants)}
+    asked: dict[str, Any] = {
+        "settings": settings,
+        "seed": f"{seed}/{state.round}",
+        "first_step": state.round * settings.steps if first_step is None else first_step,
+        **personal_part(method),
+    }
+    starts = rows.unbind()
     payloads: dict[str, dict[str, Any]] = {
-        name: {
-            "parameters": rows[position[name]],
-            "settings": settings,
-            "seed": f"{seed}/{state.round}",
-            "first_step": state.round * settings.steps if first_step is None else first_step,
-            **personal_part(method),
-        }
-        for name in names
+        name: {"parameters": starts[position[name]], **asked} for name in names
     }
     if terms is not None:
         for name in names:
             payloads[name]["terms"] = terms[name]
     replies = federation.call("train", payloads)
-    withheld = federation.schema.mask(method.personal).to(rows.device)
-    before, rows = rows, rows.clone()
-    anchors = before
+    trained: dict[int, Tensor] = {}
+    moved: dict[int, Tensor] = {}
     losses, passes, samples, failures = {}, {}, {}, []
     for name in names:
         reply = replies.get(name, Failure(name, "timeout"))
         if isinstance(reply, Failure):
             failures.append(reply)
             continue
-        k = position[name]
-        rows[k] = torch.where(withheld, before[k], reply["parameters"])
+        trained[position[name]] = reply["parameters"]
         if "anchor" in reply:
-            anchors = before.clone() if anchors is before else anchors
-            anchors[k] = torch.where(withheld, before[k], reply["anchor"])
+            moved[position[name]] = reply["anchor"]
         losses[name] = reply["loss"]
         passes[name] = reply["sample_passes"]
         samples[name] = float(reply["samples"])
-    return Trained(rows, anchors, samples, RoundReport(losses, tuple(failures), passes))
+    withheld = federation.schema.mask(method.personal) if method.personal else None
+    return Trained(
+        _replaced(rows, trained, withheld),
+        _replaced(rows, moved, withheld),
+        samples,
+        RoundReport(losses, tuple(failures), passes),
+    )
+
+
+def _replaced(rows: Tensor, others: Mapping[int, Tensor], withheld: Tensor | None) -> Tensor:
+    """Return rows with others in some places, but for the numbers that silos withhold."""
+    if not others:
+        return rows
+    where = torch.tensor(list(others), device=rows.device)
+    values = torch.stack(list(others.values())).to(rows)
+    if withheld is not None:
+        values = torch.where(withheld.to(rows.device), rows[where], values)
+    return rows.index_copy(0, where, values)
 
 
 def personal_part(method: Method) -> dict[str, Any]:

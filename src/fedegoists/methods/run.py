@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedegoists.errors import FedEgoistsError, FileError
@@ -196,12 +197,14 @@ def _evaluate(method: Method, federation: Federation, outcome: Outcome, *, choos
     sign = 1 if federation.task.higher_is_better else -1
     state = outcome.state
     chosen = []
+    models = state.parameters.unbind()
     for split in ("validation", "test"):
+        asked = {"split": split, **personal_part(method)}
         replies = federation.call(
             "evaluate",
             {
-                name: {"parameters": state.parameters[k], "split": split, **personal_part(method)}
-                for k, name in enumerate(federation.participants)
+                name: {"parameters": model, **asked}
+                for name, model in zip(federation.participants, models, strict=True)
             },
         )
         for k, name in enumerate(federation.participants):
@@ -220,9 +223,12 @@ def _evaluate(method: Method, federation: Federation, outcome: Outcome, *, choos
                 if (score, -reply["loss"]) > outcome.best_score[k]:
                     outcome.best_score[k] = (score, -reply["loss"])
                     outcome.best_round[k] = state.round
-                    outcome.best[k] = state.parameters[k]
-                    chosen.append(name)
-    lost = _keep(method, federation, best_slot(method), method.name, chosen)
+                    chosen.append(k)
+    if chosen:
+        where = torch.tensor(chosen, device=outcome.best.device)
+        outcome.best[where] = state.parameters[where]
+    names = [federation.participants[k] for k in chosen]
+    lost = _keep(method, federation, best_slot(method), method.name, names)
     outcome.failures += [(state.round, failure) for failure in lost]
 
 

@@ -226,6 +226,10 @@ class FlareFederation:
             if isinstance(answer, Failure):
                 self._link.tell(f"{replace(answer, participant=name)}; asked to {operation}")
 
+    def stream_name(self, participant: str) -> str:
+        """Return the participant's own name."""
+        return participant
+
     def personal_model(
         self,
         participant: str,  # noqa: ARG002 - as in the simulation
