@@ -1,5 +1,6 @@
 """All silos in this process, one at a time or stacked on one device."""
 
+import hashlib
 import math
 import queue
 import threading
@@ -7,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -90,6 +92,12 @@ class SimulatedFederation:
         self._memories = {name: SiloMemory(self._schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
         self._drawn_as = dict(drawn_as or {})
+        self._samples = {
+            name: b"".join(hashlib.sha256(rows.cpu().numpy().tobytes()).digest() for rows in splits)
+            for name, silo in (self._silos.items() if self._drawn_as else ())
+            for splits in [silo.splits.values()]
+        }
+        self._led: dict[str, str] = {}
         unknown = self._behaviours.keys() - self._silos.keys()
         if unknown:
             raise SettingsError(f"{min(unknown)!r} is not in this federation")
@@ -143,7 +151,7 @@ class SimulatedFederation:
             if not alone:
                 # The networks stacked on a CPU are small: threads would only wait for one another.
                 with _threads(1 if self._device.type == "cpu" else torch.get_num_threads()):
-                    replies |= self._call_stacked(operation, group)
+                    replies |= self._call_leaders(operation, group)
             else:
                 replies |= {name: self._call_one(operation, name, group[name]) for name in group}
         replies |= self._misbehaved(operation, replies, payloads, timeout)
@@ -331,6 +339,51 @@ class SimulatedFederation:
         if parameters.ndim == 1:
             return {"loss": losses[0], "gradient": gradients[0], "samples": samples}
         return {"loss": losses, "gradient": gradients, "samples": samples}
+
+    def _call_leaders(
+        self, operation: str, payloads: Mapping[str, Payload]
+    ) -> dict[str, Reply | Failure]:
+        """Ask silos that would compute the very same only once, and give each the answer."""
+        leaders = self._leaders(operation, payloads)
+        asked = {name: payload for name, payload in payloads.items() if name not in leaders}
+        replies = self._call_stacked(operation, asked)
+        for name, leader in leaders.items():
+            reply = replies[leader]
+            if isinstance(reply, Failure):
+                replies[name] = replace(reply, participant=name)
+            else:
+                # Only a silo that answers in its own way could change a tensor.
+                replies[name] = deepcopy(reply) if self._behaviours else dict(reply)
+        return replies
+
+    def _leaders(self, operation: str, payloads: Mapping[str, Payload]) -> dict[str, str]:
+        """Return who computes the same as another: the same samples, draws and parameters.
+
+        Training that is shared for the first time is left as it is: parameters may be equal only
+        once, at the start, and another number of silos is another computation to prepare.
+        """
+        first = next(iter(payloads.values()))
+        alike = operation in ("train", "evaluate") and first.get("terms") is None
+        if not self._drawn_as or not alike or first["parameters"].ndim != 1:
+            return {}
+        known: dict[tuple[str, bytes], str] = {}
+        leaders = {
+            name: leader
+            for name in payloads
+            for leader in [known.setdefault((self.stream_name(name), self._samples[name]), name)]
+            if leader != name and payloads[name]["parameters"].ndim == 1
+        }
+        if leaders:
+            own, other = (
+                torch.stack([payloads[name]["parameters"] for name in some]).view(torch.int32)
+                for some in (leaders.keys(), leaders.values())
+            )
+            same = (own == other).all(1).tolist()
+            leaders = dict(pair for pair, yes in zip(leaders.items(), same, strict=True) if yes)
+        if operation == "train":
+            before, self._led = self._led, leaders
+            return leaders if leaders == before else {}
+        return leaders
 
     def _call_stacked(
         self, operation: str, payloads: Mapping[str, Payload]
