@@ -124,7 +124,10 @@ REPLIES: dict[str, tuple[str, ...]] = {
 }
 """What must be in a reply to each operation."""
 
-OPTIONAL: dict[str, tuple[str, ...]] = {"train": ("anchor",), "describe": ("labels", "direction")}
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "train": ("anchor", "momentum"),
+    "describe": ("labels", "direction"),
+}
 """What may be in it besides; anything else is dropped."""
 
 LARGEST = 1e12
@@ -148,7 +151,7 @@ def accepted(
                 return Failure(participant, "error", f"no {key} in the reply to {operation}")
             continue
         value = reply[key]
-        if key in ("parameters", "gradient", "anchor"):
+        if key in ("parameters", "gradient", "anchor", "momentum"):
             wrong = _wrong_vector(value, shape)
         elif key == "loss":
             wrong = _wrong_losses(value, shape)

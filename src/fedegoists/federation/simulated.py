@@ -243,11 +243,11 @@ class SimulatedFederation:
         if terms is not None:
             checked = {
                 key: self._checked(getattr(terms, key))
-                for key in ("anchor", "towards", "correction")
+                for key in ("anchor", "towards", "correction", "momentum")
                 if getattr(terms, key) is not None
             }
             # What pulls at personal parameters is where they start.
-            for key in checked.keys() - {"correction"}:
+            for key in checked.keys() - {"correction", "momentum"}:
                 checked[key] = memory.fill(checked[key], payload)
             prepared["terms"] = replace(terms, **checked)
         return prepared
@@ -284,9 +284,7 @@ class SimulatedFederation:
                 first_step=payload.get("first_step", 0),
                 terms=payload.get("terms"),
             )
-            return _train_reply(
-                trained.parameters, trained.anchor, trained.loss, silo, payload["settings"]
-            )
+            return _train_reply(trained, silo, payload["settings"])
         if operation == "evaluate":
             rows = parameters.reshape(-1, self._schema.size)
             return _evaluate_reply(
@@ -438,9 +436,12 @@ class SimulatedFederation:
         finite = (trained.parameters.abs() < LARGEST).all(1).tolist()
         return {
             name: _train_reply(
-                trained.parameters[k],
-                None if trained.anchor is None else trained.anchor[k],
-                loss,
+                operations.Trained(
+                    trained.parameters[k],
+                    None if trained.anchor is None else trained.anchor[k],
+                    loss,
+                    None if trained.momentum is None else trained.momentum[k],
+                ),
                 silos[k],
                 first["settings"],
             )
@@ -534,18 +535,18 @@ def _evaluate_reply(results: list[tuple[float, float, int]], payload: Payload) -
     return {"loss": losses, "score": scores, "samples": samples[0]}
 
 
-def _train_reply(
-    trained: Tensor, anchor: Tensor | None, loss: float, silo: Silo, settings: TrainSettings
-) -> Reply:
+def _train_reply(trained: operations.Trained, silo: Silo, settings: TrainSettings) -> Reply:
     size = len(silo.splits["train"])
     reply: Reply = {
-        "parameters": trained,
-        "loss": loss,
+        "parameters": trained.parameters,
+        "loss": trained.loss,
         "samples": size,
         "sample_passes": settings.steps * min(settings.batch_size, size),
     }
-    if anchor is not None:
-        reply["anchor"] = anchor
+    if trained.anchor is not None:
+        reply["anchor"] = trained.anchor
+    if trained.momentum is not None:
+        reply["momentum"] = trained.momentum
     return reply
 
 

@@ -37,11 +37,12 @@ __all__ = ["StackedSilos", "TrainedRows"]
 
 @dataclass(frozen=True)
 class TrainedRows:
-    """What training leaves, with one row, anchor and mean loss for each silo."""
+    """What training leaves, with one row, anchor, momentum and mean loss for each silo."""
 
     parameters: Tensor
     anchor: Tensor | None
     losses: Tensor
+    momentum: Tensor | None = None
 
 
 class StackedSilos:
@@ -139,6 +140,7 @@ class StackedSilos:
             state["parameters"],
             state["anchor"] if "anchor_rates" in state else None,
             state["losses"] / settings.steps,
+            None if terms[0].momentum is None else state["momentum"],
         )
 
     def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
@@ -420,6 +422,8 @@ def _add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int
     if first.correction is not None:
         corrections = [t.correction for t in terms if t.correction is not None]
         state["correction"] = torch.stack(corrections).to(like)
+    if first.momentum is not None:
+        state["momentum"] = torch.stack([t.momentum for t in terms if t.momentum is not None])
 
 
 def _augmented(inputs: tuple[Tensor, ...], draws: Tensor) -> tuple[Tensor, ...]:

@@ -297,6 +297,8 @@ class Trained:
         One model per participant of the federation; who failed or was not asked keeps its row.
     anchors : Tensor
         The anchors of the local terms, in the same way, where they moved.
+    momentum : Tensor, optional
+        Everybody's momentum at the end, where one was given; zeros for who did not answer.
     samples : dict
         The number of training samples of everybody who answered.
     report : RoundReport
@@ -307,6 +309,7 @@ class Trained:
     anchors: Tensor
     samples: dict[str, float]
     report: RoundReport
+    momentum: Tensor | None = None
 
 
 def train_silos(
@@ -319,6 +322,7 @@ def train_silos(
     rows: Tensor | None = None,
     settings: TrainSettings | None = None,
     terms: Mapping[str, LocalTerms] | None = None,
+    momentum: Tensor | None = None,
     first_step: int | None = None,
 ) -> Trained:
     """Have silos train for a round, each from its row.
@@ -333,6 +337,8 @@ def train_silos(
         Those of the method if left out.
     terms : mapping of str to LocalTerms
         What is added to each silo's loss.
+    momentum : Tensor, optional
+        Everybody's momentum to start with, instead of terms; without, it starts at zero.
     first_step : int
         Which step of the learning rate's schedule the round begins with; the steps of all rounds
         before it if left out.
@@ -352,12 +358,16 @@ def train_silos(
     payloads: dict[str, dict[str, Any]] = {
         name: {"parameters": starts[position[name]], **asked} for name in names
     }
+    if momentum is not None:
+        speeds = momentum.unbind()
+        terms = {name: LocalTerms(momentum=speeds[position[name]]) for name in names}
     if terms is not None:
         for name in names:
             payloads[name]["terms"] = terms[name]
     replies = federation.call("train", payloads)
     trained: dict[int, Tensor] = {}
     moved: dict[int, Tensor] = {}
+    faster: dict[int, Tensor] = {}
     losses, passes, samples, failures = {}, {}, {}, []
     for name in names:
         reply = replies.get(name, Failure(name, "timeout"))
@@ -367,6 +377,8 @@ def train_silos(
         trained[position[name]] = reply["parameters"]
         if "anchor" in reply:
             moved[position[name]] = reply["anchor"]
+        if "momentum" in reply:
+            faster[position[name]] = reply["momentum"]
         losses[name] = reply["loss"]
         passes[name] = reply["sample_passes"]
         samples[name] = float(reply["samples"])
@@ -376,6 +388,7 @@ def train_silos(
         _replaced(rows, moved, withheld),
         samples,
         RoundReport(losses, tuple(failures), passes),
+        None if momentum is None else _replaced(torch.zeros_like(rows), faster, withheld),
     )
 
 

@@ -30,6 +30,10 @@ HEAVY = ("fedegoists",)
 """Methods with a network for each participant, a hundred times as large as its model."""
 
 
+SAVE_EVERY = 60.0
+"""Seconds between checkpoints of a pass: most passes are done before."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """Where and how passes run; nothing of it changes what is computed, up to rounding.
@@ -142,7 +146,11 @@ def train_pass(
     wanted = Wanted((variant.method,), {variant.method: dict(variant.settings)})
     method = method_of(variant.method, wanted, trials, decisions)
     folder = settings.out / "checkpoint" / work.digest
-    common: dict[str, Any] = {"observers": settings.observers, "stop": settings.stop}
+    common: dict[str, Any] = {
+        "observers": settings.observers,
+        "stop": settings.stop,
+        "save_every": SAVE_EVERY,
+    }
     outcome = run(
         method,
         trials.federation,
