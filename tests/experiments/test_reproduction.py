@@ -208,7 +208,7 @@ def test_local_runs_once_for_all_competition():
     assert len({cell for _, cell in cells if cell.variant.name == "fedavg"}) == 2 * 5 * 5
     work = passes.passes(list(dict.fromkeys(cell for _, cell in cells)), stack=250)
     # Each split: all of a method in one pass, but FedEgoists in one for each trial.
-    assert len(work) == 2 * (2 + 1 + 8 + 5)
+    assert len(work) == 2 * (3 + 2 + 8 + 5)  # Local three times, EgoMix twice
     assert all(len({cell.label for cell in one.cells}) <= 25 for one in work)
     # The same data with the same method under another competition is in the same pass.
     fedavg = next(one for one in work if one.bases[0].variant.name == "fedavg")
