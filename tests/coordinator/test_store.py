@@ -246,10 +246,18 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
 
 def test_what_if_is_answered_from_the_decision(store):
     consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
-    formation = deciding.formation_of(forms(store, consortium_id))
-    result = deciding.quick_what_if(formation, add=[("South", "East")])
-    assert not {"South", "East"} <= set(result.after.coalition_of("South"))
-    assert (result.after.welfare, result.welfare_change) == (3, -6)
+    forms(store, consortium_id)
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        trial = deciding.trial_of(session, consortium, 1)
+        assert deciding.trial_of(session, consortium, 1) is trial
+        with pytest.raises(NotFoundError):
+            deciding.trial_of(session, consortium, 2)
+    result = deciding.quick_what_if(trial, add=[("South", "East")])
+    assert not any({"South", "East"} <= set(group) for group in result.coalitions)
+    assert (result.welfare, result.welfare_change) == (3, -6)
+    left = deciding.quick_what_if(trial, leaves=["East"])
+    assert (left.coalitions, left.welfare) == ((("North", "South"),), 3)
 
 
 # The audit log --------------------------------------------------------------------------------

@@ -246,12 +246,13 @@ def what_if(
     _: AManager,
 ) -> WhatIfAnswer:
     """Say what a change would bring; nothing is kept of it."""
-    _found, record = _record(service, consortium_id, number)
-    formation = deciding.formation_of(record)
-    result = deciding.quick_what_if(formation, body.add, body.remove, body.leaves)
+    with service.store.read() as session:
+        found = consortia.consortium_with(session, consortium_id)
+        trial = deciding.trial_of(session, found, number)
+    result = deciding.quick_what_if(trial, body.add, body.remove, body.leaves)
     return WhatIfAnswer(
-        coalitions=[list(group) for group in result.after.coalitions],
-        welfare=result.after.welfare,
+        coalitions=[list(group) for group in result.coalitions],
+        welfare=result.welfare,
         welfare_change=result.welfare_change,
         moved=list(result.moved),
         changes={name: change for name, change in result.utility_changes.items() if change},
