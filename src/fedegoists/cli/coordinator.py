@@ -62,6 +62,13 @@ def serve_command(
     requests_per_minute: Annotated[
         int, typer.Option(min=1, help="From each token or session.")
     ] = 600,
+    kit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The coordinator's kit that `deploy init` wrote, for runs over FLARE.",
+        ),
+    ] = None,
 ) -> None:
     """Run the coordinator: a trusted third party with a web page and an interface."""
     try:
@@ -79,6 +86,7 @@ def serve_command(
         client_ca,
         behind_proxy,
         Limits(requests_per_minute=requests_per_minute),
+        kit,
     )
     serve(settings, typer.echo)
 

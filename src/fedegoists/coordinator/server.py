@@ -16,12 +16,13 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedegoists.coordinator.desk.access import first_manager
+from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import TLS_EXTENSION
 from fedegoists.coordinator.service.state import Limits, Service
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.database import sqlite_url
-from fedegoists.errors import FileError, SettingsError
+from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 
 __all__ = ["DATABASE", "ServerSettings", "open_store", "serve"]
 
@@ -45,6 +46,8 @@ class ServerSettings:
         Who signs client certificates; with HTTPS only.
     behind_proxy : bool
         Believe what a proxy on this machine says about addresses and HTTPS.
+    kit : Path or None
+        The coordinator's kit of a deployment, for runs over FLARE.
     """
 
     data: Path
@@ -56,6 +59,7 @@ class ServerSettings:
     client_ca: Path | None = None
     behind_proxy: bool = False
     limits: Limits = field(default_factory=Limits)
+    kit: Path | None = None
 
 
 def open_store(data: Path, database: str | None) -> Store:
@@ -87,6 +91,7 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
     for path in (settings.certificate, settings.key, settings.client_ca):
         if path is not None and not path.is_file():
             raise FileError(f"{path}: no such file")
+    reach = _reach(settings.kit)
     os.umask(0o077)  # whatever is written here is nobody else's business
     store = open_store(settings.data, settings.database)
     try:
@@ -97,10 +102,24 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
             invitation = first_manager(store)
             if invitation is not None:
                 say(f"The manager's one-time login, at {address}/login: {invitation}")
-            service = Service.over(store, settings.data.resolve(), settings.limits)
+            service = Service.over(store, settings.data.resolve(), settings.limits, reach)
             _Server(_config(settings, service), service).run()
     finally:
         store.close()
+
+
+def _reach(kit: Path | None) -> Reach:
+    """Return which silos there are; what is missing for runs over FLARE is said now."""
+    if kit is None:
+        return HERE_ONLY
+    try:
+        from fedegoists.federation.flare.kits import read_deployment, require
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"runs over FLARE need {error.name}: pip install 'fedegoists[train,flare]'"
+        ) from None
+    require()
+    return Reach(kit.resolve(), tuple(read_deployment(kit).sites))
 
 
 def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:

@@ -139,9 +139,7 @@ def described(source: str, about: Mapping[str, About]) -> SiloedData:
     )
 
 
-def _sites_of(
-    sites: Mapping[str, str], participants: Sequence[str] | None
-) -> Mapping[str, str]:
+def _sites_of(sites: Mapping[str, str], participants: Sequence[str] | None) -> Mapping[str, str]:
     if participants is None:
         return sites
     missing = [name for name in participants if name not in sites]

@@ -262,6 +262,12 @@ def what_if(
 # The coordinator itself -------------------------------------------------------------------------
 
 
+@router.get("/engines")
+def engines(service: TheService, _: AManager) -> list[str]:
+    """List the engines that runs can be started with."""
+    return service.reach.engines
+
+
 @router.get("/audit-log")
 def audit_log(service: TheService, _: AManager, after: int = 0) -> list[LogEntry]:
     """Show the audit log, some entries at a time."""

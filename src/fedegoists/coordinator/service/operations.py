@@ -37,7 +37,7 @@ def metrics(service: TheService, _: AMonitor) -> Response:
         states = session.execute(
             select(RunRecord.state, func.count()).group_by(RunRecord.state)
         ).all()
-    for state in ("queued", "running", "finished", "failed", "cancelled"):
+    for state in ("queued", "running", "waiting", "finished", "failed", "cancelled"):
         service.metrics.runs.labels(state).set(dict(states).get(state, 0))
     service.metrics.clock_behind.set(service.store.seconds_behind())
     return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")

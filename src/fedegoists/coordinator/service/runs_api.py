@@ -33,7 +33,14 @@ def start_run(
     with service.store.write() as session:
         found = consortia.consortium_with(session, consortium_id)
         run = records.enqueue(
-            service.store, session, asker.actor, found, body.kind, body.engine, body.plan
+            service.store,
+            session,
+            asker.actor,
+            found,
+            body.kind,
+            body.engine,
+            body.plan,
+            service.reach,
         )
     service.queue.wake()
     return RunView.of(run)
