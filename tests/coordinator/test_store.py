@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -126,14 +127,64 @@ def test_a_deadline_freezes_reports_and_no_clock_undoes_it(store, clock):
 
 def test_a_clock_that_goes_back_is_noticed_and_the_log_stays_in_order(store, clock):
     consortium_id, _ = found(store, NAMES)
-    clock.move(hours=-3)
+    clock.move(seconds=-30)  # as when it is set by a server: time waits for it
     report(store, consortium_id, "South", "East")
-    assert store.seconds_behind() == 3 * 3600
-    check = checked(store)
-    assert check.ok
     with store.read() as session:
         times = [entry.at for entry in entries(session)]
     assert times == sorted(times)
+    clock.move(hours=-3)
+    assert store.seconds_behind() == 3 * 3600 + 30
+    report(store, consortium_id, "East", "North")
+    with store.read() as session:
+        *_, before, told, last = entries(session)
+    assert (told.action, told.at) == ("clock went back", before.at)
+    assert json.loads(told.details) == {"clock": last.at}
+    assert last.at == "2026-01-01T08:59:30.000000Z"
+    assert store.seconds_behind() == 0
+    assert checked(store).ok
+
+
+def test_time_goes_on_after_a_clock_that_was_far_ahead(store, clock):
+    consortium_id, _ = found(store, NAMES)
+    clock.move(days=36_500)
+    report(store, consortium_id, "South", "East")
+    clock.move(days=-36_500)
+    with store.write() as session:
+        principal, _ = access.accept_invitation(
+            store, session, access.invite_account(store, session, "m", "manager", "Ann")
+        )
+        opened = access.open_session(store, session, principal)
+        consortium = consortia.consortium_with(session, consortium_id)
+        at = "2026-01-01T13:00:00.000000Z"
+        consortia.set_deadline(store, session, "manager m", consortium, at)
+    report(store, consortium_id, "East", "North")
+    with store.read() as session:
+        assert access.authenticate(store, session, opened, ("session",)) is not None
+    clock.move(hours=13)
+    with pytest.raises(ConflictError, match="deadline has passed"):
+        report(store, consortium_id, "East", "South")
+    with store.read() as session:
+        assert access.authenticate(store, session, opened, ("session",)) is None
+    assert checked(store).ok
+
+
+def test_only_an_entry_that_says_so_lets_the_log_go_back(sqlite_store, tmp_path, clock):
+    consortium_id, _ = found(sqlite_store, NAMES)
+    clock.move(hours=-3)
+    report(sqlite_store, consortium_id, "South", "East")
+    assert checked(sqlite_store).ok
+    with sqlite_store.read() as session:
+        *_, told, last = entries(session)
+    told.details = '{"clock":"2026-01-01T10:00:00.000000Z"}'
+    told.digest = digest_of(told)
+    last.previous = told.digest
+    tampered(
+        tmp_path / "coordinator.db",
+        f"UPDATE audit_log SET details='{told.details}', digest='{told.digest}' WHERE id={told.id}",
+        f"UPDATE audit_log SET previous='{told.digest}', digest='{digest_of(last)}' "
+        f"WHERE id={last.id}",
+    )
+    assert checked(sqlite_store).problems == (f"entry {last.id} is earlier than the one before it",)
 
 
 def test_an_invitation_works_once_and_only_hashes_are_kept(store):
@@ -308,12 +359,28 @@ def tampered(path, *statements):
         ("UPDATE consortia SET state = 'collecting'", "consortium Banks: the tables say"),
         ("UPDATE consortia SET deadline = '2027'", "consortium Banks: the tables say"),
         ("UPDATE members SET state = 'invited' WHERE name = 'East'", "member Banks, East"),
+        ("UPDATE formations SET reports = '{}'", "formation Banks, 1: the tables say"),
+        ("UPDATE accounts SET role = 'manager' WHERE label = 'East'", "account manager, East"),
+        ("UPDATE accounts SET ended = '2026' WHERE label = 'East'", "account member, East"),
+        (
+            "INSERT INTO accounts (role, label, created) VALUES ('manager', 'Eve', '2026')",
+            "account manager, Eve: in the tables, but not in the log",
+        ),
+        ("UPDATE runs SET state = 'finished'", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET plan = '{}'", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET kind = 'benefit'", "run Banks, 1: the tables say"),
+        ("DELETE FROM runs", "run Banks, 1: in the log, but not in the tables"),
     ],
 )
 def test_whatever_is_altered_shows(sqlite_store, tmp_path, statement, problem):
     consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
     report(sqlite_store, consortium_id, "South", "East")
     forms(sqlite_store, consortium_id)
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        plan = RunPlan(source="banks")
+        run = (sqlite_store, session, "manager m", consortium, "training", "simulation", plan)
+        records.enqueue(*run)
     assert checked(sqlite_store).ok
     tampered(tmp_path / "coordinator.db", statement)
     check = checked(sqlite_store)
@@ -361,6 +428,37 @@ def test_a_backup_is_restored_into_either_database(store, target, tmp_path, requ
     assert checked(other, check.head).ok
     with pytest.raises(StoreError, match="not empty"):
         restore(archive, other)
+    other.close()
+
+
+def test_a_backup_while_a_run_writes_files(sqlite_store, tmp_path):
+    """Files that grow, are replaced or vanish meanwhile do not make it fail."""
+    found(sqlite_store, NAMES)
+    folder = tmp_path / "runs" / "consortium-1" / "run-1"
+    folder.mkdir(parents=True)
+    done = threading.Event()
+
+    def write():
+        for k in itertools.count():
+            if done.is_set():
+                return
+            (folder / f".new-{k % 7}").write_bytes(b"x" * (k % 50_000))
+            (folder / f".new-{k % 7}").replace(folder / f"checkpoint-{k % 5}")
+            with (folder / "log.txt").open("a") as log:
+                log.write("a line\n" * 50)
+            (folder / f"checkpoint-{(k + 3) % 5}").unlink(missing_ok=True)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for k in range(15):
+            back_up(sqlite_store, tmp_path / f"{k}.tar.gz", tmp_path / "runs")
+    finally:
+        done.set()
+        writer.join()
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=sqlite_store.clock)
+    restore(tmp_path / "14.tar.gz", other, tmp_path / "new" / "runs")
+    assert (tmp_path / "new" / "runs" / "consortium-1" / "run-1" / "log.txt").is_file()
     other.close()
 
 

@@ -26,10 +26,10 @@ from tests.flare.test_faults import kill
 
 pytestmark = pytest.mark.slow
 
-PLAN = {"methods": ["local", "fedegoists"], "seeds": 1, "steps": 60}
+PLAN = {"methods": ["local", "fedegoists"], "seeds": 1, "steps": 200}
 
 
-def until(client, address, head, wanted, seconds=90.0):
+def until(client, address, head, wanted, seconds=300.0):
     """Look at a run until it is as wanted; return all the states it was seen in."""
     seen, end = [], time.monotonic() + seconds
     while True:

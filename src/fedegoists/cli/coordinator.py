@@ -1,6 +1,5 @@
 """The commands about the coordinator: serve, backup, restore, audit-log, manager-login."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,12 +168,11 @@ def verify_log_command(
 def show_log_command(data: DataOption = DEFAULT_DATA, database: DatabaseOption = None) -> None:
     """Print all entries, one JSON object a line."""
     with _opened(data, database) as store:
-        from fedegoists.coordinator.store.audit_log import entries
+        from fedegoists.coordinator.store.audit_log import entries, entry_line
 
         with store.read() as session:
             for entry in entries(session):
-                columns = entry.__table__.columns.keys()
-                typer.echo(json.dumps({name: getattr(entry, name) for name in columns}))
+                typer.echo(entry_line(entry))
 
 
 def _tell(problems: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ from fedegoists.coordinator.desk.reporting import active_reports, competition_of
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.replay import text_digest
+from fedegoists.coordinator.store.replay import reports_digest, text_digest
 from fedegoists.coordinator.store.tables import (
     BenefitEstimate,
     ConsortiumRecord,
@@ -212,6 +212,7 @@ class Decider:
                 "number": number,
                 "commitment": record.commitment,
                 "certificate": record.certificate_digest,
+                "reports": reports_digest(record.secret, record.reports),
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)

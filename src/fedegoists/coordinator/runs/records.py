@@ -21,6 +21,7 @@ from fedegoists.coordinator.runs.engines import HERE_ONLY, Kind, Reach, Task, ch
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
+from fedegoists.coordinator.store.replay import ENDED, text_digest
 from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, RunRecord
 from fedegoists.coordinator.store.times import from_moment
 from fedegoists.graphs import BenefitGraph
@@ -37,8 +38,6 @@ __all__ = [
     "task_for",
     "unfinished",
 ]
-
-ENDED = ("finished", "failed", "cancelled")
 
 
 def enqueue(
@@ -79,7 +78,13 @@ def enqueue(
     )
     session.add(run)
     session.flush()
-    details = {"consortium": consortium.name, "number": run.number, "kind": kind, "engine": engine}
+    details = {
+        "consortium": consortium.name,
+        "number": run.number,
+        "kind": kind,
+        "engine": engine,
+        "plan": text_digest(run.plan),
+    }
     append(store, session, by, Action.RUN_QUEUED, details)
     return run
 

@@ -49,7 +49,7 @@ def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
             with tarfile.open(fileobj=raw, mode="w:gz") as archive:
                 check = _write(session, archive)
                 if runs is not None and runs.is_dir():
-                    archive.add(runs, "runs")
+                    _add_files(archive, runs)
             raw.flush()
             os.fsync(raw.fileno())
         new.replace(path)
@@ -84,6 +84,17 @@ def _write(session: Session, archive: tarfile.TarFile) -> LogCheck:
 def _lines(session: Session, table: Table) -> Iterator[bytes]:
     for row in session.execute(select(table).order_by(*table.primary_key)).mappings():
         yield (json.dumps(dict(row), ensure_ascii=False) + "\n").encode()
+
+
+def _add_files(archive: tarfile.TarFile, runs: Path) -> None:
+    """Add the files of runs, each as it is at one moment: a run may be writing others meanwhile."""
+    for folder, _, names in os.walk(runs):
+        for path in (Path(folder, name) for name in sorted(names)):
+            try:
+                if path.is_file() and not path.is_symlink():
+                    _add(archive, f"runs/{path.relative_to(runs).as_posix()}", path.read_bytes())
+            except FileNotFoundError:
+                continue  # it is gone, as files are that a run writes under another name first
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
