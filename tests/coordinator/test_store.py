@@ -611,11 +611,12 @@ def test_an_unreachable_database_and_a_wrong_address_show_no_password():
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_writes_two_hundred_times(tmp_path):
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_killed_in_the_middle_of_writes_two_hundred_times(kind, tmp_path, request):
     """A process of its own forks writers and kills them with signal 9; see killed_writers.py."""
     script = Path(__file__).with_name("killed_writers.py")
     done = subprocess.run(
-        [sys.executable, script, f"sqlite:///{tmp_path / 'coordinator.db'}", "200"],
+        [sys.executable, script, database_url(kind, tmp_path, request), "200"],
         capture_output=True,
         text=True,
         check=False,
