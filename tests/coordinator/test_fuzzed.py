@@ -128,6 +128,10 @@ def test_whatever_is_sent_in_whatever_role(schema, served):
     answered = Counter()
 
     def check(case):
+        # Who asks is what the roles say, not what is generated.
+        for name in ("Authorization", "Cookie", "X-CSRF-Token"):
+            case.headers.pop(name, None)
+        case.cookies.clear()
         for who, headers in roles.items():
             response = case.call(headers=headers)
             assert response.status_code < 500, (who, case.path, response.text)

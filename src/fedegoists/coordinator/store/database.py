@@ -147,6 +147,11 @@ class Store:
             )
         if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return DamagedStoreError(self._damaged(str(original)))
+        if state in ("XX001", "XX002"):
+            return DamagedStoreError(
+                f"PostgreSQL finds its data damaged ({str(original).splitlines()[0]}); nothing of "
+                "this was kept. Restore a backup into a new database: fedegoists restore BACKUP"
+            )
         if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
             return UnavailableStoreError(
                 f"the database file cannot be read or written ({original}); nothing of this was "
