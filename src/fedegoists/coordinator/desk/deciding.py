@@ -216,6 +216,7 @@ class Decider:
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)
+        _keep_trial(record.certificate_digest, Trial(formation))  # the manager will ask what if
         return record
 
     def _inputs(self, session: Session, consortium_id: int) -> _Inputs:
@@ -326,16 +327,26 @@ def trial_of(session: Session, consortium: ConsortiumRecord, number: int) -> Tri
         )
     )
     found = None if digest is None else _TRIALS.get(digest)
-    if found is None:  # only now is the whole text read, which may be megabytes
-        record = formation_record(session, consortium, number)
-        found = Trial(formation_of(record))
-        _TRIALS[record.certificate_digest] = found
-        while len(_TRIALS) > KEPT_TRIALS:
-            _TRIALS.pop(next(iter(_TRIALS)), None)
+    if found is not None:
+        return found
+    record = formation_record(session, consortium, number)
+    with _ONE_BY_ONE:  # whoever else asked for it meanwhile finds it there
+        found = _TRIALS.get(record.certificate_digest)
+        if found is None:
+            found = Trial(formation_of(record))
+            _keep_trial(record.certificate_digest, found)
     return found
 
 
+def _keep_trial(digest: str, trial: Trial) -> None:
+    _TRIALS[digest] = trial
+    while len(_TRIALS) > KEPT_TRIALS:
+        _TRIALS.pop(next(iter(_TRIALS)), None)
+
+
 _TRIALS: dict[str, Trial] = {}
+"""By the hash of their certificate, so that its text, which may be megabytes, is read once."""
+
 KEPT_TRIALS = 16
 
 _ONE_BY_ONE = Lock()
