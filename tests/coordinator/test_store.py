@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 from pathlib import Path
@@ -481,6 +482,28 @@ def test_a_backup_brings_back_no_session_and_no_invitation(sqlite_store, tmp_pat
         for secret, kind in ((invitation, "invitation"), (opened, "session")):
             assert access.authenticate(other, session, secret, (kind,)) is None
         assert access.authenticate(other, session, tokens["East"], ("token",)) is not None
+    other.close()
+
+
+def test_a_backup_writes_nowhere_else(sqlite_store, tmp_path, clock):
+    found(sqlite_store, NAMES)
+    back_up(sqlite_store, tmp_path / "good.tar.gz")
+    with (
+        tarfile.open(tmp_path / "good.tar.gz") as good,
+        tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as bad,
+    ):
+        for member in good:
+            bad.addfile(member, good.extractfile(member))
+        link = tarfile.TarInfo("runs/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        bad.addfile(link)
+        bad.addfile(tarfile.TarInfo("runs/../../outside"))
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    with pytest.raises(FileError, match="outside the folder"):
+        restore(tmp_path / "bad.tar.gz", other, tmp_path / "new" / "runs")
+    assert not (tmp_path / "new" / "runs" / "link").exists()
+    assert not (tmp_path / "outside").exists()
+    assert checked(other).count == 0
     other.close()
 
 

@@ -47,7 +47,7 @@ def _over(work: Work[Result], task: Task, progress: Progress) -> Result:
             "start it with the kit, then start a new run, which goes on with what is trained"
         )
     kit = task.kit
-    settings = settings_of(task, DataSection(source=task.name))
+    settings = settings_of(task, DataSection(source="members"))
     shown = _Shown(progress)
 
     def opened(known: Mapping[str, About]) -> FlareEngine:

@@ -7,7 +7,7 @@ import os
 import secrets
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from sqlalchemy import Table, func, insert, select, text, update
@@ -20,6 +20,7 @@ from fedegoists.coordinator.store.migrate import latest, revision_of
 from fedegoists.coordinator.store.replay import check_log
 from fedegoists.coordinator.store.tables import Base, Credential
 from fedegoists.errors import FileError
+from fedegoists.files import write_bytes
 
 __all__ = ["back_up", "restore"]
 
@@ -138,13 +139,25 @@ def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
                     .values(ended=store.now(session))
                 )
                 if runs is not None:
-                    wanted = [m for m in archive if m.name == "runs" or m.name.startswith("runs/")]
-                    archive.extractall(runs.parent, wanted, filter="data")
+                    _extract_files(archive, runs)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except (tarfile.TarError, EOFError, OSError) as error:
         raise FileError(f"{path}: cannot be read as a backup ({error})") from None
     return check
+
+
+def _extract_files(archive: tarfile.TarFile, runs: Path) -> None:
+    """Write the files of runs; nothing else, and nowhere else, whatever the archive says."""
+    for member in archive:
+        first, *rest = PurePosixPath(member.name).parts or ("",)
+        if first != "runs" or not rest or not member.isfile():
+            continue
+        if ".." in rest:
+            raise tarfile.TarError(f"{member.name!r} would be outside the folder")
+        file = archive.extractfile(member)
+        assert file is not None
+        write_bytes(runs.joinpath(*rest), file.read(), private=True)
 
 
 def _read(path: Path, archive: tarfile.TarFile) -> dict[str, Any]:
