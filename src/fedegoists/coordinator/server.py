@@ -2,12 +2,14 @@
 
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,10 +25,12 @@ from fedegoists.coordinator.service.state import Limits, Service
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.database import sqlite_url
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
+from fedegoists.files import read_text
 
 __all__ = ["DATABASE", "ServerSettings", "open_store", "serve"]
 
 DATABASE = "coordinator.db"
+KIT_FILE = "deploy.json"
 SECONDS_TO_STOP = 5
 
 
@@ -112,14 +116,19 @@ def _reach(kit: Path | None) -> Reach:
     """Return which silos there are; what is missing for runs over FLARE is said now."""
     if kit is None:
         return HERE_ONLY
+    for package in ("torch", "nvflare"):
+        if find_spec(package) is None:
+            raise MissingDependencyError(
+                f"runs over FLARE need {package}: pip install 'fedegoists[train,flare]'"
+            )
+    # Read here: the package of kits would load all that training needs, and keep it in memory.
     try:
-        from fedegoists.federation.flare.kits import read_deployment, require
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"runs over FLARE need {error.name}: pip install 'fedegoists[train,flare]'"
+        sites = json.loads(read_text(kit / KIT_FILE))["sites"]
+        return Reach(kit.resolve(), tuple(map(str, sites)))
+    except (FileError, ValueError, KeyError, TypeError):
+        raise FileError(
+            f"{kit}: not a coordinator's kit; `fedegoists deploy init` makes one"
         ) from None
-    require()
-    return Reach(kit.resolve(), tuple(read_deployment(kit).sites))
 
 
 def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:

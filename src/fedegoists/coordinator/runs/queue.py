@@ -71,6 +71,9 @@ class RunQueue:
 
     def _do(self, run: RunRecord) -> None:
         log.info("run %s begins or goes on", run.id)
+        if run.started is not None:  # nobody works on it until its process has come up
+            again = (self.store, run.id, "waiting", run.done, run.total, "is gone on with")
+            records.note_progress(*again, waiting=True)
         kit = None if self.reach.kit is None else str(self.reach.kit)
         wanted = {"database": self.store.url, "run": run.id, "data": str(self.data), "kit": kit}
         # The address of a database may hold a password, which other users could read on a
