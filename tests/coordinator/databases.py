@@ -70,6 +70,12 @@ def postgres_server() -> Iterator[Callable[[], str]]:
                 connection.execute(f"CREATE DATABASE {database}")
             return f"{address}/{database}"
 
+        def restart() -> None:
+            call("pg_ctl", "-D", cluster, "-m", "fast", "-w", "-l", f"{cluster}.log", "restart")
+
+        new_database.restart = restart  # type: ignore[attr-defined]
+        new_database.cluster = Path(cluster)  # type: ignore[attr-defined]
+        new_database.owner = as_user.get("user", os.getuid())  # type: ignore[attr-defined]
         try:
             yield new_database
         finally:

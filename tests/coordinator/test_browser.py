@@ -3,6 +3,7 @@
 Set FEDEGOISTS_SCREENSHOTS to a folder to keep pictures of the pages at two widths.
 """
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -206,6 +207,19 @@ def test_the_story(browser, service):
     assert page.locator("h1").count() == 1
     page.go_back()
     page.get_by_role("heading", name="Five banks").wait_for()  # still signed in
+
+    # What was done is written down; check it, and take it away.
+    page.get_by_role("link", name="Audit log").click()
+    page.get_by_role("button", name="Check now").click()
+    page.get_by_text("Nothing was altered.").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download all entries").click()
+    last = json.loads(download.value.path().read_text().splitlines()[-1])
+    assert last["digest"] == page.locator("#head").inner_text()
+    assert "run ended" in page.inner_text("main")
+    pictured(page, "audit-log")
+    assert contrast_of(page)[0] >= 4.5, contrast_of(page)
+    page.goto("/consortia/1")
 
     own = members["Dogwood"].page
     own.reload()

@@ -1,13 +1,18 @@
 """Whatever is sent to any operation: no crash, and nothing of another consortium or member."""
 
+import os
+from collections import Counter
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from fedegoists.coordinator.desk import deciding
+from fedegoists.coordinator.desk import access, deciding
 from fedegoists.coordinator.desk.consortia import close_reports, consortium_with
+from fedegoists.coordinator.service.identity import COOKIE, TLS_EXTENSION
 from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store.replay import check_log
 from tests.coordinator.consortia import found, report
 from tests.coordinator.served import bearer, inside
 
@@ -33,6 +38,26 @@ class Served:
                 close_reports(self.store, session, "manager m", consortium)
             deciding.Decider(self.store).form("manager m", consortium_id, deciding.Wish())
 
+    def session(self, token):
+        """A browser's session, with what shows that a request came from our own page."""
+        with self.store.write() as session:
+            principal = access.authenticate(self.store, session, token, ("token",))
+            opened = access.open_session(self.store, session, principal)
+        return {"Cookie": f"{COOKIE}={opened}", "X-CSRF-Token": access.csrf_token(opened)}
+
+    def certificate(self, token):
+        """The SHA-256 of a client certificate that is registered for a member."""
+        with self.store.write() as session:
+            principal = access.authenticate(self.store, session, token, ("token",))
+            access.add_certificate(self.store, session, principal, "ab" * 32)
+        return "ab" * 32
+
+    def as_it_was(self, token):
+        """Whether the member is still there, and the log whole, after all that was sent."""
+        with self.store.read() as session:
+            known = access.authenticate(self.store, session, token, ("token",))
+            return known is not None and check_log(session).ok
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
@@ -45,65 +70,84 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="module")
 def schema(served):
     async def without_runs(scope, receive, send):
-        """The application, but starting and stopping it does nothing: every call would."""
+        """The application, but starting and stopping it does nothing: every call would.
+
+        As the server does, it tells which client certificate the connection has shown.
+        """
         while scope["type"] == "lifespan":
             message = await receive()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
-        await served.client.app(scope, receive, send)
+        headers = dict(scope["headers"])
+        shown = headers.pop(b"x-test-certificate", None)
+        if shown is not None:
+            scope["extensions"] = {TLS_EXTENSION: shown.decode()}
+        await served.client.app({**scope, "headers": list(headers.items())}, receive, send)
 
     return schemathesis.openapi.from_asgi("/openapi.json", without_runs)
 
 
+EXAMPLES = int(os.environ.get("FEDEGOISTS_EXAMPLES", "12"))
+"""Requests to each operation, each sent in every role; more for a longer search."""
+
 bounded = settings(
-    max_examples=5,
+    max_examples=EXAMPLES,
     deadline=None,
-    derandomize=True,
+    derandomize="FEDEGOISTS_EXAMPLES" not in os.environ,
     database=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
 
 
-def for_every_operation(schema, check):
-    """Call a check with requests of all kinds to all operations."""
+def as_member(case, response, who):
+    """A member gets nothing of another consortium, nor of those in other coalitions."""
+    for name in (*FOREIGN, "Strangers"):
+        assert name not in response.text, (who, case.path)
+    # These list the names of all members, and nothing more of those in other coalitions.
+    if case.path not in ("/api/me", "/api/me/certificate"):
+        sent = str(case.body) + str(case.path_parameters) + str(case.query)
+        assert "West" not in response.text or "West" in sent, (who, case.path)
+    if not case.path.startswith(("/api/me", "/api/invitations", "/health")):
+        assert response.status_code in (403, 405, 422), (who, case.path)
+
+
+@pytest.mark.slow
+def test_whatever_is_sent_in_whatever_role(schema, served):
+    """No role gets an answer of 500 or more, nor anything that is not for it."""
+    member = served.tokens["North"]
+    roles = {
+        "anonymous": {},
+        "wrong token": bearer("fe-token-wrong"),
+        "member": bearer(member),
+        "member's session": served.session(member),
+        "member's certificate": {"X-Test-Certificate": served.certificate(member)},
+        "manager": bearer(served.manager),
+    }
+    answered = Counter()
+
+    def check(case):
+        # Who asks is what the roles say, not what is generated.
+        for name in ("Authorization", "Cookie", "X-CSRF-Token"):
+            case.headers.pop(name, None)
+        case.cookies.clear()
+        for who, headers in roles.items():
+            response = case.call(headers=headers)
+            assert response.status_code < 500, (who, case.path, response.text)
+            answered[who] += response.status_code < 300
+            if who.startswith("member"):
+                as_member(case, response, who)
+            elif who == "manager":
+                case.validate_response(response, checks=[response_schema_conformance])
+            elif case.path != "/health":
+                assert response.status_code in (401, 403, 405, 422), (who, case.path)
+        served.client.cookies.clear()
+
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 25
     for operation in operations:
         given(case=operation.as_strategy())(bounded(lambda case: check(case)))()
-
-
-def test_a_member_gets_no_crash_and_nothing_of_others(schema, served):
-    def check(case):
-        response = case.call(headers=bearer(served.tokens["North"]))
-        assert response.status_code < 500, response.text
-        for name in (*FOREIGN, "Strangers"):
-            assert name not in response.text
-        # These list the names of all members, and nothing more of those in other coalitions.
-        if case.path not in ("/api/me", "/api/me/certificate"):
-            sent = str(case.body) + str(case.path_parameters) + str(case.query)
-            assert "West" not in response.text or "West" in sent
-        if not case.path.startswith(("/api/me", "/api/invitations", "/health")):
-            assert response.status_code in (403, 405, 422), case.path
-
-    for_every_operation(schema, check)
-
-
-def test_a_manager_gets_no_crash(schema, served):
-    def check(case):
-        response = case.call(headers=bearer(served.manager))
-        assert response.status_code < 500, response.text
-        case.validate_response(response, checks=[response_schema_conformance])
-
-    for_every_operation(schema, check)
-
-
-def test_nobody_unknown_gets_anything(schema, served):
-    def check(case):
-        response = case.call()
-        assert response.status_code < 500, response.text
-        if case.path != "/health":
-            assert response.status_code in (401, 403, 405, 422), case.path
-
-    for_every_operation(schema, check)
+    # Each was let in, so that refusing everybody would not pass.
+    assert all(answered[who] > 20 for who in roles if who.startswith("m")), answered
+    assert served.as_it_was(member)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from fedegoists.coordinator.desk import consortia, deciding
 from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.engines import Reach
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.runs.worker import work_on
 from fedegoists.coordinator.store import Store
@@ -134,6 +135,35 @@ def test_the_commands_check_back_up_and_restore(tmp_path, run):
     assert out.startswith("fe-invitation-")
     code, _, err = run("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))
     assert (code, "not empty" in err) == (2, True)
+
+
+def test_a_kit_that_is_none_is_refused_at_the_start(tmp_path, run):
+    pytest.importorskip("nvflare", reason="the extra flare is not installed")
+    code, _, err = run("serve", "--data", str(tmp_path / "data"), "--kit", str(tmp_path))
+    assert (code, "not a coordinator's kit" in err) == (2, True)
+
+
+def test_a_run_over_flare_without_the_kit_says_so(sqlite_store, tmp_path):
+    pytest.importorskip("nvflare", reason="the extra flare is not installed")
+    consortium_id, _ = found(sqlite_store, BANKS[:2])
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(sqlite_store, session, "manager m", consortium)
+        queued = records.enqueue(
+            sqlite_store,
+            session,
+            "manager m",
+            consortium,
+            "benefit",
+            "flare",
+            RunPlan(),
+            Reach(tmp_path, BANKS),
+        )
+    work_on(sqlite_store, queued.id, tmp_path)  # as if it was started again without --kit
+    with sqlite_store.read() as session:
+        failed = session.get(RunRecord, queued.id)
+    assert failed.state == "failed"
+    assert "start it with the kit" in failed.error
 
 
 def openssl(folder: Path, *arguments: str) -> None:

@@ -1,8 +1,11 @@
 """Roles, limits and protection of the service, on both databases."""
 
+import asyncio
+import json
 import logging
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,10 +13,11 @@ from sqlalchemy import text
 
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.errors import FullStoreError
+from fedegoists.coordinator.runs.engines import Reach
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import COOKIE
 from fedegoists.coordinator.service.state import Limits, Service
-from tests.coordinator.served import bearer, inside, invite_and_join
+from tests.coordinator.served import MANY, bearer, inside, invite_and_join
 
 NAMES = ["North", "South", "East"]
 EDGES = [
@@ -247,6 +251,7 @@ def test_too_many_and_too_large_requests_are_refused(sqlite_store, tmp_path):
     limits = Limits(requests_per_minute=60, failures_per_minute=3, body_bytes=1000)
     with inside(sqlite_store, tmp_path, limits) as (client, manager):
         head = bearer(manager)
+        assert client.get("/api/consortia", headers=head).status_code == 200  # now it is known
         large = client.post("/api/consortia", content=b"x" * 2000, headers=head)
         assert large.status_code == 413
 
@@ -264,7 +269,7 @@ def test_too_many_and_too_large_requests_are_refused(sqlite_store, tmp_path):
             seen.append(client.get("/api/consortia", headers=bearer(manager)).status_code)
         assert seen[-1] == 429
         assert len(seen) <= 12 + time.monotonic() - began
-    with inside_again(sqlite_store, tmp_path, limits) as client:
+    with inside_again(sqlite_store, tmp_path, Limits(failures_per_minute=3)) as client:
         wrong = [client.get("/api/me", headers=bearer(f"w{k}")).status_code for k in range(5)]
         assert wrong[:3] == [401] * 3
         assert wrong[-1] == 429
@@ -369,7 +374,9 @@ def test_a_full_disk_and_a_lost_database_are_said_plainly(sqlite_store, tmp_path
             (tmp_path / name).unlink(missing_ok=True)
         lost = client.get("/api/consortia", headers=bearer(manager))
         assert lost.status_code == 503
-        assert "does not answer" in lost.json()["detail"]
+        assert "its log says more" in lost.json()["detail"]
+        assert "coordinator.db" not in lost.text
+        assert str(tmp_path) not in lost.text
         assert client.get("/health").status_code == 503
         (tmp_path / "coordinator.db").rmdir()
         (tmp_path / "gone.db").rename(tmp_path / "coordinator.db")
@@ -381,6 +388,136 @@ def test_a_full_disk_and_a_lost_database_are_said_plainly(sqlite_store, tmp_path
         monkeypatch.setattr("fedegoists.coordinator.desk.consortia.create", full)
         made = client.post("/api/consortia", json={"name": "New"}, headers=bearer(manager))
         assert made.status_code == 507
+
+
+def test_an_unexpected_error_is_dressed_and_counted_like_any_answer(served, monkeypatch, caplog):
+    client, manager = served
+
+    def broken(*_, **__):
+        raise RuntimeError("a secret path")
+
+    monkeypatch.setattr("fedegoists.coordinator.desk.consortia.create", broken)
+    for path, more in (("/api/consortia", {"json": {"name": "A"}, "headers": bearer(manager)}),):
+        answer = client.post(path, **more)
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["cache-control"] == "no-store"
+    metrics = client.get("/metrics", headers=bearer(manager)).text
+    assert 'route="/api/consortia",status="500"} 1.0' in metrics
+    assert "a secret path" in caplog.text  # for whoever runs it
+
+
+def test_invented_sessions_share_the_limit_of_strangers(sqlite_store, tmp_path):
+    limits = Limits(requests_per_minute=600, failures_per_minute=10**6)  # 20 strangers at once
+    with inside(sqlite_store, tmp_path, limits) as (client, manager):
+        for path in ("/login", "/api/me"):
+            seen = [
+                client.get(path, headers={"Cookie": f"{COOKIE}=w{k}"}).status_code
+                for k in range(40)
+            ]
+            assert seen[-1] == 429, path
+        # Whoever is known is not kept out by that, once it was seen.
+    with inside_again(sqlite_store, tmp_path, limits) as client:
+        head = bearer(manager)
+        assert client.get("/api/consortia", headers=head).status_code == 200
+        while client.get("/login").status_code == 200:
+            pass
+        assert client.get("/api/consortia", headers=head).status_code == 200
+
+
+def test_no_more_follow_runs_than_may(sqlite_store, tmp_path):
+    """They ask at the same moment, so that all would see room before any is counted."""
+    limits = replace(MANY, streams=3)
+    with inside(sqlite_store, tmp_path, limits) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        api = f"/api/consortia/{consortium}/runs"
+        plan = {"plan": {"source": "banks"}}
+        assert client.post(api, json=plan, headers=bearer(manager)).status_code == 201
+        service = client.app.state.service
+
+        async def follow(statuses, gate):
+            async def receive():
+                await gate.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message):
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+                    if len(statuses) == 8:
+                        gate.set()
+
+            head = [(b"authorization", f"Bearer {manager}".encode())]
+            scope = {
+                "type": "http", "method": "GET", "path": f"{api}/1/events", "headers": head,
+                "query_string": b"", "raw_path": b"", "root_path": "", "scheme": "http",
+                "http_version": "1.1", "client": ("127.0.0.1", 1), "server": ("testserver", 80),
+            }  # fmt: skip
+            await client.app(scope, receive, send)
+
+        async def all_at_once():
+            statuses, gate = [], asyncio.Event()
+            await asyncio.gather(*(follow(statuses, gate) for _ in range(8)))
+            return statuses
+
+        statuses = client.portal.call(all_at_once)
+        assert sorted(statuses) == [200] * 3 + [503] * 5
+        assert service.streams == 0
+
+
+def test_the_log_can_be_read_checked_and_taken_away(served):
+    client, manager = served
+    founded(client, manager)
+    signed_in(client, manager)
+    page = client.get("/audit-log").text
+    assert "member joined" in page
+    assert "Nothing was altered" not in page
+    checked = client.get("/audit-log?check=true").text
+    assert "Nothing was altered" in checked
+    verdict = client.get("/api/audit-log/check").json()
+    assert verdict["ok"]
+    assert verdict["head"] in checked
+    assert client.get(f"/api/audit-log/check?head={verdict['head']}").json()["ok"]
+    other = client.get("/api/audit-log/check", params={"head": "0f" * 32}).json()
+    assert (other["ok"], "cut off or written anew" in other["problems"][0]) == (False, True)
+    assert "Something was altered" in client.get(f"/audit-log?check=true&head={'0f' * 32}").text
+    lines = client.get("/api/audit-log/file").text.splitlines()
+    assert len(lines) == verdict["entries"]
+    assert json.loads(lines[-1])["digest"] == verdict["head"]
+    assert "Earlier entries" not in page
+    assert "entries 1 to 3" in client.get("/audit-log?before=4").text.lower()
+
+
+def test_a_run_over_flare_needs_a_deployment(served):
+    client, manager = served
+    consortium, _ = founded(client, manager)
+    decided(client, manager, consortium)
+    assert client.get("/api/engines", headers=bearer(manager)).json() == ["simulation"]
+    wanted = {"engine": "flare", "plan": {}}
+    api = f"/api/consortia/{consortium}/runs"
+    refused = client.post(api, json=wanted, headers=bearer(manager))
+    assert refused.status_code == 409
+    assert "--kit" in refused.json()["detail"]
+    csrf = signed_in(client, manager)
+    assert 'name="engine"' not in client.get(f"/consortia/{consortium}").text
+    form = {"csrf": csrf, "kind": "training", "engine": "flare"}
+    refused = client.post(f"/consortia/{consortium}/runs", data=form)
+    assert (refused.status_code, "--kit" in refused.text) == (409, True)
+
+
+def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
+    app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+    client = TestClient(app, follow_redirects=False)
+    csrf = signed_in(client, manager)
+    assert 'value="flare"' in client.get(f"/consortia/{consortium}").text
+    form = {"csrf": csrf, "kind": "training", "engine": "flare"}
+    assert client.post(f"/consortia/{consortium}/runs", data=form).status_code == 303
+    runs = client.get(f"/api/consortia/{consortium}/runs").json()
+    assert [(run["engine"], run["state"]) for run in runs] == [("flare", "queued")]
 
 
 def test_a_clock_behind_the_log_shows_in_health(sqlite_store, tmp_path, clock):

@@ -4,10 +4,14 @@ import itertools
 import json
 import os
 import re
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+import tarfile
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -38,6 +42,9 @@ from tests.coordinator.databases import database_url
 
 NAMES = ["North", "South", "East"]
 WEIGHTS = [[0, 2, 1], [1, 0, 2], [2, 1, 0]]
+
+POSTGRES_KILLS = int(os.environ.get("FEDEGOISTS_KILLS", "60"))
+"""With 200, as for SQLite, it takes longer than every change should wait for."""
 
 
 def forms(store, consortium_id, **wish):
@@ -126,14 +133,64 @@ def test_a_deadline_freezes_reports_and_no_clock_undoes_it(store, clock):
 
 def test_a_clock_that_goes_back_is_noticed_and_the_log_stays_in_order(store, clock):
     consortium_id, _ = found(store, NAMES)
-    clock.move(hours=-3)
+    clock.move(seconds=-30)  # as when it is set by a server: time waits for it
     report(store, consortium_id, "South", "East")
-    assert store.seconds_behind() == 3 * 3600
-    check = checked(store)
-    assert check.ok
     with store.read() as session:
         times = [entry.at for entry in entries(session)]
     assert times == sorted(times)
+    clock.move(hours=-3)
+    assert store.seconds_behind() == 3 * 3600 + 30
+    report(store, consortium_id, "East", "North")
+    with store.read() as session:
+        *_, before, told, last = entries(session)
+    assert (told.action, told.at) == ("clock went back", before.at)
+    assert json.loads(told.details) == {"clock": last.at}
+    assert last.at == "2026-01-01T08:59:30.000000Z"
+    assert store.seconds_behind() == 0
+    assert checked(store).ok
+
+
+def test_time_goes_on_after_a_clock_that_was_far_ahead(store, clock):
+    consortium_id, _ = found(store, NAMES)
+    clock.move(days=36_500)
+    report(store, consortium_id, "South", "East")
+    clock.move(days=-36_500)
+    with store.write() as session:
+        principal, _ = access.accept_invitation(
+            store, session, access.invite_account(store, session, "m", "manager", "Ann")
+        )
+        opened = access.open_session(store, session, principal)
+        consortium = consortia.consortium_with(session, consortium_id)
+        at = "2026-01-01T13:00:00.000000Z"
+        consortia.set_deadline(store, session, "manager m", consortium, at)
+    report(store, consortium_id, "East", "North")
+    with store.read() as session:
+        assert access.authenticate(store, session, opened, ("session",)) is not None
+    clock.move(hours=13)
+    with pytest.raises(ConflictError, match="deadline has passed"):
+        report(store, consortium_id, "East", "South")
+    with store.read() as session:
+        assert access.authenticate(store, session, opened, ("session",)) is None
+    assert checked(store).ok
+
+
+def test_only_an_entry_that_says_so_lets_the_log_go_back(sqlite_store, tmp_path, clock):
+    consortium_id, _ = found(sqlite_store, NAMES)
+    clock.move(hours=-3)
+    report(sqlite_store, consortium_id, "South", "East")
+    assert checked(sqlite_store).ok
+    with sqlite_store.read() as session:
+        *_, told, last = entries(session)
+    told.details = '{"clock":"2026-01-01T10:00:00.000000Z"}'
+    told.digest = digest_of(told)
+    last.previous = told.digest
+    tampered(
+        tmp_path / "coordinator.db",
+        f"UPDATE audit_log SET details='{told.details}', digest='{told.digest}' WHERE id={told.id}",
+        f"UPDATE audit_log SET previous='{told.digest}', digest='{digest_of(last)}' "
+        f"WHERE id={last.id}",
+    )
+    assert checked(sqlite_store).problems == (f"entry {last.id} is earlier than the one before it",)
 
 
 def test_an_invitation_works_once_and_only_hashes_are_kept(store):
@@ -246,10 +303,18 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
 
 def test_what_if_is_answered_from_the_decision(store):
     consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
-    formation = deciding.formation_of(forms(store, consortium_id))
-    result = deciding.quick_what_if(formation, add=[("South", "East")])
-    assert not {"South", "East"} <= set(result.after.coalition_of("South"))
-    assert (result.after.welfare, result.welfare_change) == (3, -6)
+    forms(store, consortium_id)
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        trial = deciding.trial_of(session, consortium, 1)
+        assert deciding.trial_of(session, consortium, 1) is trial
+        with pytest.raises(NotFoundError):
+            deciding.trial_of(session, consortium, 2)
+    result = deciding.quick_what_if(trial, add=[("South", "East")])
+    assert not any({"South", "East"} <= set(group) for group in result.coalitions)
+    assert (result.welfare, result.welfare_change) == (3, -6)
+    left = deciding.quick_what_if(trial, leaves=["East"])
+    assert (left.coalitions, left.welfare) == ((("North", "South"),), 3)
 
 
 # The audit log --------------------------------------------------------------------------------
@@ -300,12 +365,28 @@ def tampered(path, *statements):
         ("UPDATE consortia SET state = 'collecting'", "consortium Banks: the tables say"),
         ("UPDATE consortia SET deadline = '2027'", "consortium Banks: the tables say"),
         ("UPDATE members SET state = 'invited' WHERE name = 'East'", "member Banks, East"),
+        ("UPDATE formations SET reports = '{}'", "formation Banks, 1: the tables say"),
+        ("UPDATE accounts SET role = 'manager' WHERE label = 'East'", "account manager, East"),
+        ("UPDATE accounts SET ended = '2026' WHERE label = 'East'", "account member, East"),
+        (
+            "INSERT INTO accounts (role, label, created) VALUES ('manager', 'Eve', '2026')",
+            "account manager, Eve: in the tables, but not in the log",
+        ),
+        ("UPDATE runs SET state = 'finished'", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET plan = '{}'", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET kind = 'benefit'", "run Banks, 1: the tables say"),
+        ("DELETE FROM runs", "run Banks, 1: in the log, but not in the tables"),
     ],
 )
 def test_whatever_is_altered_shows(sqlite_store, tmp_path, statement, problem):
     consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
     report(sqlite_store, consortium_id, "South", "East")
     forms(sqlite_store, consortium_id)
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        plan = RunPlan(source="banks")
+        run = (sqlite_store, session, "manager m", consortium, "training", "simulation", plan)
+        records.enqueue(*run)
     assert checked(sqlite_store).ok
     tampered(tmp_path / "coordinator.db", statement)
     check = checked(sqlite_store)
@@ -356,6 +437,37 @@ def test_a_backup_is_restored_into_either_database(store, target, tmp_path, requ
     other.close()
 
 
+def test_a_backup_while_a_run_writes_files(sqlite_store, tmp_path):
+    """Files that grow, are replaced or vanish meanwhile do not make it fail."""
+    found(sqlite_store, NAMES)
+    folder = tmp_path / "runs" / "consortium-1" / "run-1"
+    folder.mkdir(parents=True)
+    done = threading.Event()
+
+    def write():
+        for k in itertools.count():
+            if done.is_set():
+                return
+            (folder / f".new-{k % 7}").write_bytes(b"x" * (k % 50_000))
+            (folder / f".new-{k % 7}").replace(folder / f"checkpoint-{k % 5}")
+            with (folder / "log.txt").open("a") as log:
+                log.write("a line\n" * 50)
+            (folder / f"checkpoint-{(k + 3) % 5}").unlink(missing_ok=True)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for k in range(15):
+            back_up(sqlite_store, tmp_path / f"{k}.tar.gz", tmp_path / "runs")
+    finally:
+        done.set()
+        writer.join()
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=sqlite_store.clock)
+    restore(tmp_path / "14.tar.gz", other, tmp_path / "new" / "runs")
+    assert (tmp_path / "new" / "runs" / "consortium-1" / "run-1" / "log.txt").is_file()
+    other.close()
+
+
 def test_a_backup_brings_back_no_session_and_no_invitation(sqlite_store, tmp_path, clock):
     """They may have ended since it was made: a session by signing out, an invitation by use."""
     _, tokens = found(sqlite_store, NAMES)
@@ -370,6 +482,28 @@ def test_a_backup_brings_back_no_session_and_no_invitation(sqlite_store, tmp_pat
         for secret, kind in ((invitation, "invitation"), (opened, "session")):
             assert access.authenticate(other, session, secret, (kind,)) is None
         assert access.authenticate(other, session, tokens["East"], ("token",)) is not None
+    other.close()
+
+
+def test_a_backup_writes_nowhere_else(sqlite_store, tmp_path, clock):
+    found(sqlite_store, NAMES)
+    back_up(sqlite_store, tmp_path / "good.tar.gz")
+    with (
+        tarfile.open(tmp_path / "good.tar.gz") as good,
+        tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as bad,
+    ):
+        for member in good:
+            bad.addfile(member, good.extractfile(member))
+        link = tarfile.TarInfo("runs/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        bad.addfile(link)
+        bad.addfile(tarfile.TarInfo("runs/../../outside"))
+    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    with pytest.raises(FileError, match="outside the folder"):
+        restore(tmp_path / "bad.tar.gz", other, tmp_path / "new" / "runs")
+    assert not (tmp_path / "new" / "runs" / "link").exists()
+    assert not (tmp_path / "outside").exists()
+    assert checked(other).count == 0
     other.close()
 
 
@@ -492,6 +626,65 @@ def test_a_full_disk(tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+def test_a_full_disk_under_postgresql(new_postgres_database):
+    """A database in a table space of sixteen megabytes, where one can be mounted."""
+    import psycopg
+
+    address = new_postgres_database()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        disk = Path(folder) / "disk"
+        disk.mkdir()
+        options = f"size=16m,mode=0700,uid={new_postgres_database.owner}"
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], capture_output=True, check=False
+        )
+        if mounted.returncode:
+            pytest.skip("a small file system cannot be mounted here")
+        try:
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+                connection.execute("CREATE DATABASE small TABLESPACE small")
+            store = Store(address.rsplit("/", 1)[0] + "/small")
+            free = shutil.disk_usage(disk).free
+            (disk / "ballast").write_bytes(b"0" * (free - 250_000))
+            consortium_id, kept = fill_until_full(store)
+            assert reports_in(store, consortium_id) == kept
+            (disk / "ballast").unlink()
+            report(store, consortium_id, "m39", "m0")
+            assert checked(store).ok
+            store.close()
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute("DROP DATABASE small")
+                connection.execute("DROP TABLESPACE small")
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+def test_damage_under_postgresql_is_said_plainly(new_postgres_database):
+    import psycopg
+
+    address = new_postgres_database()
+    store = Store(address)
+    consortium_id, _ = found(store, [f"m{k}" for k in range(40)])
+    store.close()
+    with psycopg.connect(address, autocommit=True) as connection:
+        row = connection.execute("SELECT pg_relation_filepath('members')").fetchone()
+        connection.execute("CHECKPOINT")
+    path = new_postgres_database.cluster / row[0]
+    content = path.read_bytes()
+    path.write_bytes(b"\xff" * 64 + content[64:])
+    new_postgres_database.restart()  # so that nothing is read from memory
+    with pytest.raises(DamagedStoreError, match=r"damaged.*Restore a backup"):
+        report(store, consortium_id, "m1", "m2")
+    store.close()
+    path.write_bytes(content)
+    new_postgres_database.restart()
+    report(store, consortium_id, "m1", "m2")
+    assert checked(store).ok
+    store.close()
+
+
 def test_an_unreachable_database_and_a_wrong_address_show_no_password():
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError, match="does not answer") as caught:
@@ -505,11 +698,12 @@ def test_an_unreachable_database_and_a_wrong_address_show_no_password():
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_writes_two_hundred_times(tmp_path):
+@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 200), ("postgresql", POSTGRES_KILLS)])
+def test_killed_in_the_middle_of_writes_again_and_again(kind, kills, tmp_path, request):
     """A process of its own forks writers and kills them with signal 9; see killed_writers.py."""
     script = Path(__file__).with_name("killed_writers.py")
     done = subprocess.run(
-        [sys.executable, script, f"sqlite:///{tmp_path / 'coordinator.db'}", "200"],
+        [sys.executable, script, database_url(kind, tmp_path, request), str(kills)],
         capture_output=True,
         text=True,
         check=False,
@@ -517,7 +711,7 @@ def test_killed_in_the_middle_of_writes_two_hundred_times(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
-    assert told["kills"] == 200
+    assert told["kills"] == kills
     assert told["lost"] == 0
     assert told["problems"] == []
-    assert told["acknowledged"] > 200
+    assert told["acknowledged"] > kills

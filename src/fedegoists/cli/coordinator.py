@@ -1,6 +1,5 @@
 """The commands about the coordinator: serve, backup, restore, audit-log, manager-login."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +61,13 @@ def serve_command(
     requests_per_minute: Annotated[
         int, typer.Option(min=1, help="From each token or session.")
     ] = 600,
+    kit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The coordinator's kit that `deploy init` wrote, for runs over FLARE.",
+        ),
+    ] = None,
 ) -> None:
     """Run the coordinator: a trusted third party with a web page and an interface."""
     try:
@@ -79,6 +85,7 @@ def serve_command(
         client_ca,
         behind_proxy,
         Limits(requests_per_minute=requests_per_minute),
+        kit,
     )
     serve(settings, typer.echo)
 
@@ -161,12 +168,11 @@ def verify_log_command(
 def show_log_command(data: DataOption = DEFAULT_DATA, database: DatabaseOption = None) -> None:
     """Print all entries, one JSON object a line."""
     with _opened(data, database) as store:
-        from fedegoists.coordinator.store.audit_log import entries
+        from fedegoists.coordinator.store.audit_log import entries, entry_line
 
         with store.read() as session:
             for entry in entries(session):
-                columns = entry.__table__.columns.keys()
-                typer.echo(json.dumps({name: getattr(entry, name) for name in columns}))
+                typer.echo(entry_line(entry))
 
 
 def _tell(problems: tuple[str, ...]) -> None:

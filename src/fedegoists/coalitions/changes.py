@@ -1,19 +1,21 @@
 """What would change if the competition changed, or somebody joined or left."""
 
-import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
+from fedegoists.coalitions.contraction import rows_as_bitsets
 from fedegoists.coalitions.formation import Coalition, Formation
 from fedegoists.coalitions.forming import DEFAULT_TIME_LIMIT, form, form_best, form_stable
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of
 
-__all__ = ["Newcomer", "WhatIf", "moved_between", "what_if"]
+__all__ = ["Newcomer", "WhatIf", "moved_between", "what_if", "without_rivals"]
 
 
 @dataclass(frozen=True)
@@ -171,16 +173,22 @@ def moved_between(before: Sequence[Coalition], after: Sequence[Coalition]) -> tu
     """
     import networkx as nx
 
-    graph: nx.Graph[tuple[str, int]] = nx.Graph()
-    for (i, old), (j, new) in itertools.product(enumerate(before), enumerate(after)):
-        shared = len(set(old) & set(new))
-        if shared:
-            graph.add_edge(("old", i), ("new", j), weight=shared)
+    new_home = {name: j for j, group in enumerate(after) for name in group}
+    shared = Counter(
+        (i, new_home[name]) for i, group in enumerate(before) for name in group if name in new_home
+    )
+    # Coalitions that share members with one other only, as most do, need no search for partners.
     partner = {}
+    olds, news = Counter(i for i, _ in shared), Counter(j for _, j in shared)
+    graph: nx.Graph[tuple[str, int]] = nx.Graph()
+    for (i, j), weight in sorted(shared.items()):
+        if olds[i] == news[j] == 1:
+            partner[i] = j
+        else:
+            graph.add_edge(("old", i), ("new", j), weight=weight)
     for one, other in nx.max_weight_matching(graph):
         old_node, new_node = sorted((one, other), reverse=True)
         partner[old_node[1]] = new_node[1]
-    new_home = {name: j for j, group in enumerate(after) for name in group}
     return tuple(
         name
         for i, group in enumerate(before)
@@ -226,27 +234,44 @@ def _repaired(
     partition: list[list[int]], benefit: BenefitGraph, competition: CompetitionGraph
 ) -> list[list[int]]:
     """Return the partition with as many put on their own as both principles demand."""
-    edges = benefit.weights > 0
-    value = benefit.weights + benefit.weights.T
+    rivals = rows_as_bitsets(competition.matrix)
     result = [[k] for k in sorted(set(range(benefit.n)).difference(*partition))]
     for group in partition:
-        members = np.array(group)
-        while len(members) > 1:
-            inside = np.ix_(members, members)
-            rivals = competition.matrix[inside].sum(axis=1)
-            idle = ~(edges[inside].any(axis=0) & edges[inside].any(axis=1))
-            if rivals.any():
-                # Who competes with most of the others goes; of those, who matters least to the
-                # rest.
-                out = np.lexsort((value[inside].sum(axis=1), -rivals))[0]
-            elif idle.any():
-                out = int(idle.argmax())
-            else:
-                break
-            result.append([int(members[out])])
-            members = np.delete(members, out)
-        result.append(members.tolist())
+        result += without_rivals(group, benefit.weights, rivals)
     return sorted(result)
+
+
+def without_rivals(
+    group: Sequence[int], weights: npt.NDArray[np.float64], rivals: Sequence[int]
+) -> list[list[int]]:
+    """Return a coalition's parts, with as many on their own as both principles demand.
+
+    Parameters
+    ----------
+    rivals : sequence of int
+        By participant: with whom it competes, as a bitset.
+    """
+    result = []
+    members = np.array(group)
+    inside = weights[np.ix_(members, members)]
+    edges, value = inside > 0, inside + inside.T
+    competes = np.array([[rivals[a] >> b & 1 for b in group] for a in group], dtype=bool)
+    left = np.arange(len(members))
+    while len(left) > 1:
+        among = np.ix_(left, left)
+        opponents = competes[among].sum(axis=1)
+        idle = ~(edges[among].any(axis=0) & edges[among].any(axis=1))
+        if opponents.any():
+            # Who competes with most of the others goes; of those, who matters least to the rest.
+            out = int(np.lexsort((value[among].sum(axis=1), -opponents))[0])
+        elif idle.any():
+            out = int(idle.argmax())
+        else:
+            break
+        result.append([int(members[left[out]])])
+        left = np.delete(left, out)
+    result.append(members[left].tolist())
+    return result
 
 
 def _changed_benefit(benefit: BenefitGraph, joins: Sequence[Newcomer]) -> BenefitGraph:

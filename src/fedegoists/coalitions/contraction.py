@@ -112,6 +112,14 @@ class Contraction:
         self.nodes = (1 << benefit.n) - 1
         self.big = 0
 
+    def with_rivals(self, rivals: Sequence[int]) -> "Contraction":
+        """Return a copy with other competition, to be merged by itself."""
+        copy = Contraction.__new__(Contraction)
+        copy.successors, copy.predecessors = list(self.successors), list(self.predecessors)
+        copy.rivals, copy.members = list(rivals), list(self.members)
+        copy.nodes, copy.big = self.nodes, self.big
+        return copy
+
     def merge(self, group: int) -> int:
         """Unite the nodes of a group into one and return it (Algorithm 3 of the paper)."""
         keep = lowest(group)

@@ -150,7 +150,11 @@ class Formation:
 
     def name_of(self, participant: str | int) -> str:
         """Return a participant's name as the graphs have it; an unknown one is an error."""
-        return self.participants[index_of(participant, self.participants, "formation", self._place)]
+        return self.participants[self.position_of(participant)]
+
+    def position_of(self, participant: str | int, where: str = "formation") -> int:
+        """Return a participant's position; an error about an unknown one says where it stands."""
+        return index_of(participant, self.participants, where, self._place)
 
     @cached_property
     def _place(self) -> dict[str, int]:

@@ -2,12 +2,14 @@
 
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,16 +18,19 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedegoists.coordinator.desk.access import first_manager
+from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import TLS_EXTENSION
 from fedegoists.coordinator.service.state import Limits, Service
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.database import sqlite_url
-from fedegoists.errors import FileError, SettingsError
+from fedegoists.errors import FileError, MissingDependencyError, SettingsError
+from fedegoists.files import read_text
 
 __all__ = ["DATABASE", "ServerSettings", "open_store", "serve"]
 
 DATABASE = "coordinator.db"
+KIT_FILE = "deploy.json"
 SECONDS_TO_STOP = 5
 
 
@@ -45,6 +50,8 @@ class ServerSettings:
         Who signs client certificates; with HTTPS only.
     behind_proxy : bool
         Believe what a proxy on this machine says about addresses and HTTPS.
+    kit : Path or None
+        The coordinator's kit of a deployment, for runs over FLARE.
     """
 
     data: Path
@@ -56,6 +63,7 @@ class ServerSettings:
     client_ca: Path | None = None
     behind_proxy: bool = False
     limits: Limits = field(default_factory=Limits)
+    kit: Path | None = None
 
 
 def open_store(data: Path, database: str | None) -> Store:
@@ -87,6 +95,7 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
     for path in (settings.certificate, settings.key, settings.client_ca):
         if path is not None and not path.is_file():
             raise FileError(f"{path}: no such file")
+    reach = _reach(settings.kit)
     os.umask(0o077)  # whatever is written here is nobody else's business
     store = open_store(settings.data, settings.database)
     try:
@@ -97,10 +106,29 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
             invitation = first_manager(store)
             if invitation is not None:
                 say(f"The manager's one-time login, at {address}/login: {invitation}")
-            service = Service.over(store, settings.data.resolve(), settings.limits)
+            service = Service.over(store, settings.data.resolve(), settings.limits, reach)
             _Server(_config(settings, service), service).run()
     finally:
         store.close()
+
+
+def _reach(kit: Path | None) -> Reach:
+    """Return which silos there are; what is missing for runs over FLARE is said now."""
+    if kit is None:
+        return HERE_ONLY
+    for package in ("torch", "nvflare"):
+        if find_spec(package) is None:
+            raise MissingDependencyError(
+                f"runs over FLARE need {package}: pip install 'fedegoists[train,flare]'"
+            )
+    # Read here: the package of kits would load all that training needs, and keep it in memory.
+    try:
+        sites = json.loads(read_text(kit / KIT_FILE))["sites"]
+        return Reach(kit.resolve(), tuple(map(str, sites)))
+    except (FileError, ValueError, KeyError, TypeError):
+        raise FileError(
+            f"{kit}: not a coordinator's kit; `fedegoists deploy init` makes one"
+        ) from None
 
 
 def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:

@@ -2,9 +2,10 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from fedegoists.federation.flare.session import Operator, UnreachableError
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import model_options
 
-__all__ = ["FlareEngine", "run_deployed"]
+__all__ = ["FlareEngine", "over_silos", "run_deployed"]
 
 Tell = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 class FlareEngine:
@@ -34,6 +36,8 @@ class FlareEngine:
         The coordinator's kit.
     known : mapping of str to About, optional
         What silos said of themselves earlier in the same run: who is away now still takes part.
+    participants : sequence of str, optional
+        Who takes part, if not everybody who has a kit: no other silo is reached.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class FlareEngine:
         *,
         run: str = "run",
         known: Mapping[str, About] | None = None,
+        participants: Sequence[str] | None = None,
         record: Recorder | None = None,
         tell: Tell = lambda _: None,
     ) -> None:
@@ -51,7 +56,7 @@ class FlareEngine:
                 "competition.published needs the data set here; name the pairs instead"
             )
         self.operator = Operator(kit)
-        sites = self.operator.deployment.sites
+        sites = _sites_of(self.operator.deployment.sites, participants)
         self.link = Link(
             self.operator,
             tuple(sites.values()),
@@ -134,6 +139,15 @@ def described(source: str, about: Mapping[str, About]) -> SiloedData:
     )
 
 
+def _sites_of(sites: Mapping[str, str], participants: Sequence[str] | None) -> Mapping[str, str]:
+    if participants is None:
+        return sites
+    missing = [name for name in participants if name not in sites]
+    if missing:
+        raise SettingsError(f"{missing[0]!r} has no kit; those of {', '.join(sites)} were made")
+    return {name: sites[name] for name in participants}
+
+
 def run_deployed(
     settings: ConsortiumSettings,
     kit: Path,
@@ -154,16 +168,48 @@ def run_deployed(
     patience : float
         Seconds to wait for a lost server.
     """
+
+    def opened(known: Mapping[str, About]) -> FlareEngine:
+        run = name or settings.name
+        return FlareEngine(settings, kit, run=run, known=known, record=record, tell=tell)
+
+    def work(engine: FlareEngine, again: bool) -> ConsortiumRun:
+        return Consortium(settings, engine).run(name, resume=again, progress=progress)
+
+    return over_silos(opened, work, resume=resume, waits=tell, patience=patience)
+
+
+def over_silos(
+    opened: Callable[[Mapping[str, About]], FlareEngine],
+    work: Callable[[FlareEngine, bool], Result],
+    *,
+    resume: bool = False,
+    waits: Tell = lambda _: None,
+    patience: float = 600.0,
+) -> Result:
+    """Do something over silos; if the server is lost, wait for it and go on.
+
+    Parameters
+    ----------
+    opened : callable
+        Returns an engine; called with what silos said of themselves before the server was lost.
+    work : callable
+        Called with the engine, and whether it goes on with what was begun before.
+    resume : bool
+        Whether it was begun before already.
+    waits : callable
+        Told why one waits for the server.
+    patience : float
+        Seconds to wait for a lost server.
+    """
     lost = 0.0
     known: Mapping[str, About] = {}
     while True:
         engine = None
         try:
-            engine = FlareEngine(
-                settings, kit, run=name or settings.name, known=known, record=record, tell=tell
-            )
+            engine = opened(known)
             lost, known = 0.0, engine.about
-            return Consortium(settings, engine).run(name, resume=resume, progress=progress)
+            return work(engine, resume)
         except UnreachableError as error:
             now = time.monotonic()
             if engine is None and not resume:
@@ -171,7 +217,7 @@ def run_deployed(
             lost = lost or now
             if now - lost > patience:
                 raise
-            tell(f"{error}; waiting for the server, then going on from the last checkpoint")
+            waits(f"{error}; waiting for the server, then going on from the last checkpoint")
             resume = True
             time.sleep(2.0)
         finally:

@@ -31,6 +31,7 @@ CLAIMS = {
     "merge-stable": "No coalitions could unite so that nobody loses and somebody gains.",
     "welfare": "The total benefit inside the coalitions.",
     "upper bound": "No valid coalitions have a higher total benefit than this.",
+    "objective": "No valid coalitions are better by what was to be best, where it is proven.",
 }
 
 

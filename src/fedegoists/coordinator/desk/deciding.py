@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context
+from threading import Lock
 
 import networkx as nx  # noqa: F401, what-if needs it: loaded now, not while the first one waits
 from sqlalchemy import func, select
@@ -16,10 +17,10 @@ from fedegoists.coalitions import (
     Formation,
     Method,
     Objective,
-    WhatIf,
     form,
     what_if,
 )
+from fedegoists.coalitions.trial import Trial, Trialled
 from fedegoists.commitments import Commitment
 from fedegoists.commitments.commitment import new_secret
 from fedegoists.coordinator.desk.consortia import (
@@ -32,7 +33,7 @@ from fedegoists.coordinator.desk.reporting import active_reports, competition_of
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.replay import text_digest
+from fedegoists.coordinator.store.replay import reports_digest, text_digest
 from fedegoists.coordinator.store.tables import (
     BenefitEstimate,
     ConsortiumRecord,
@@ -53,6 +54,7 @@ __all__ = [
     "latest_formation",
     "quick_what_if",
     "record_benefit",
+    "trial_of",
 ]
 
 IN_THREAD = 14
@@ -210,9 +212,11 @@ class Decider:
                 "number": number,
                 "commitment": record.commitment,
                 "certificate": record.certificate_digest,
+                "reports": reports_digest(record.secret, record.reports),
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)
+        _keep_trial(record.certificate_digest, Trial(formation))  # the manager will ask what if
         return record
 
     def _inputs(self, session: Session, consortium_id: int) -> _Inputs:
@@ -315,15 +319,57 @@ def _commitment(context: str, digest: str, text: str, secret: str) -> Commitment
     return Commitment(context, _certificate(digest, text)[0], bytes.fromhex(secret))
 
 
+def trial_of(session: Session, consortium: ConsortiumRecord, number: int) -> Trial:
+    """Return a decision for trying out changes; the same one for as long as it is kept."""
+    digest = session.scalar(
+        select(FormationRecord.certificate_digest).where(
+            FormationRecord.consortium_id == consortium.id, FormationRecord.number == number
+        )
+    )
+    found = None if digest is None else _TRIALS.get(digest)
+    if found is not None:
+        return found
+    record = formation_record(session, consortium, number)
+    with _ONE_BY_ONE:  # whoever else asked for it meanwhile finds it there
+        found = _TRIALS.get(record.certificate_digest)
+        if found is None:
+            found = Trial(formation_of(record))
+            _keep_trial(record.certificate_digest, found)
+    return found
+
+
+def _keep_trial(digest: str, trial: Trial) -> None:
+    _TRIALS[digest] = trial
+    while len(_TRIALS) > KEPT_TRIALS:
+        _TRIALS.pop(next(iter(_TRIALS)), None)
+
+
+_TRIALS: dict[str, Trial] = {}
+"""By the hash of their certificate, so that its text, which may be megabytes, is read once."""
+
+KEPT_TRIALS = 16
+
+_ONE_BY_ONE = Lock()
+"""Answers are computed one after the other: at once, each would be ready only with the last."""
+
+
 def quick_what_if(
-    formation: Formation,
+    trial: Trial,
     add: Sequence[tuple[str, str]] = (),
     remove: Sequence[tuple[str, str]] = (),
     leaves: Sequence[str] = (),
-) -> WhatIf:
+) -> Trialled:
     """Return what a change would bring, in milliseconds.
 
     The coalitions are taken apart as far as the change demands and merged until nobody gains by
     merging; a search for the best partition, as a formation itself makes it, may move more.
     """
-    return what_if(replace(formation, method="stable"), add=add, remove=remove, leaves=leaves)
+    with _ONE_BY_ONE:
+        if not leaves:
+            return trial.changed(add, remove)
+        stable = replace(trial.formation, method="stable")
+        found = what_if(stable, add=add, remove=remove, leaves=leaves)
+    after = found.after
+    return Trialled(
+        after.coalitions, after.welfare, found.welfare_change, found.moved, found.utility_changes
+    )

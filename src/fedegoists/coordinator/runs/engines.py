@@ -1,26 +1,71 @@
 """Engines: ways to reach the silos, each known by a name and loaded when it is needed."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from fedegoists.coalitions import Formation
+from fedegoists.coordinator.errors import ConflictError
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = ["ENGINES", "FILES", "Engine", "Progress", "Task", "check_engine", "engine_named"]
+__all__ = [
+    "ENGINES",
+    "FILES",
+    "HERE_ONLY",
+    "Engine",
+    "Progress",
+    "Reach",
+    "Task",
+    "check_engine",
+    "engine_named",
+]
 
-ENGINES = {"simulation": "fedegoists.coordinator.runs.simulation"}
-"""The module of each engine. It has `learn` and `train`; see `Engine`."""
+ENGINES = {
+    "simulation": ("fedegoists.coordinator.runs.simulation", "train"),
+    "flare": ("fedegoists.coordinator.runs.flare", "train,flare"),
+}
+"""The module of each engine, with `learn` and `train`, see `Engine`; and which extras it needs."""
 
 FILES = "files.json"
 """In the folder of a run: under which name, without a suffix, each participant's files are."""
 
-Progress = Callable[[str, int, int, str], None]
-"""Called with what is being done, how much is done, how much there is, and a remark."""
+
+class Progress(Protocol):
+    """Called with what is being done, how much is done, how much there is, and a remark."""
+
+    def __call__(
+        self, stage: str, done: int, total: int, remark: str, *, waiting: bool = False
+    ) -> None:
+        """Note it; `waiting` says that nothing is being done, but for waiting."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which silos runs can reach, beside data on this machine.
+
+    Attributes
+    ----------
+    kit : Path or None
+        The coordinator's kit of a deployment over FLARE.
+    silos : collection of str
+        The participants that the deployment has kits for.
+    """
+
+    kit: Path | None = None
+    silos: Collection[str] = ()
+
+    @property
+    def engines(self) -> list[str]:
+        """The engines that runs can be started with."""
+        return [name for name in ENGINES if name != "flare" or self.kit is not None]
+
+
+HERE_ONLY = Reach()
+"""Without a deployment: only simulations."""
 
 Kind = Literal["benefit", "training"]
 
@@ -41,6 +86,10 @@ class Task:
         Runs of the consortium are in `folder`; this one in the folder `name` in it.
     silos : Path
         Where data of silos may be.
+    kit : Path or None
+        The coordinator's kit, by which silos are reached over FLARE.
+    begun : bool
+        Whether it was worked on before.
     """
 
     plan: RunPlan
@@ -50,6 +99,8 @@ class Task:
     folder: Path
     name: str
     silos: Path
+    kit: Path | None = None
+    begun: bool = False
 
 
 class Engine(Protocol):
@@ -66,18 +117,32 @@ class Engine(Protocol):
         """
 
 
-def check_engine(name: str) -> None:
-    """Refuse a name that no engine has."""
+def check_engine(name: str, plan: RunPlan, reach: Reach, participants: Collection[str]) -> None:
+    """Refuse an engine that there is not, or that does not fit what is wanted."""
     if name not in ENGINES:
-        raise SettingsError(f"unknown engine {name!r}; engines are {', '.join(ENGINES)}")
+        raise SettingsError(f"unknown engine {name!r}; engines are {', '.join(reach.engines)}")
+    if name not in reach.engines:
+        raise ConflictError(
+            "this coordinator has no deployment over FLARE: start it with --kit and the "
+            "coordinator's kit that `fedegoists deploy init` wrote"
+        )
+    plan.check_for(name)
+    missing = [one for one in participants if name == "flare" and one not in reach.silos]
+    if missing:
+        raise ConflictError(
+            f"the deployment has no kit of {missing[0]!r}; members are called there as here. "
+            "Make one with `fedegoists deploy init`, then start the coordinator again"
+        )
 
 
 def engine_named(name: str) -> Engine:
     """Return an engine, loaded."""
-    check_engine(name)
+    if name not in ENGINES:
+        raise SettingsError(f"unknown engine {name!r}; engines are {', '.join(ENGINES)}")
+    module, extras = ENGINES[name]
     try:
-        return cast("Engine", import_module(ENGINES[name]))
+        return cast("Engine", import_module(module))
     except ImportError as error:
         raise MissingDependencyError(
-            f"the engine {name!r} needs {error.name}: pip install 'fedegoists[train]'"
+            f"the engine {name!r} needs {error.name}: pip install 'fedegoists[{extras}]'"
         ) from None

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedegoists.coordinator.errors import ConflictError
 from fedegoists.errors import SettingsError
 
 __all__ = ["RunPlan"]
@@ -13,13 +14,14 @@ __all__ = ["RunPlan"]
 class RunPlan(BaseModel):
     """Where the data is, how to learn benefits and how to train.
 
-    `source` is a folder of that name in the coordinator's ``silos`` folder, with one file per
-    organisation, or else a data set that `fedegoists data list` shows.
+    For a simulation, `source` is a folder of that name in the coordinator's ``silos`` folder, with
+    one file per organisation, or else a data set that `fedegoists data list` shows. Over FLARE the
+    data is where the silos have it: `source` and what belongs to it are left out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
+    source: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
     options: dict[str, str | int | float | bool] = Field(default={}, max_length=20)
     data_seed: int = Field(default=0, ge=0, le=2**31)
     estimator: Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"] = "auto"
@@ -33,8 +35,19 @@ class RunPlan(BaseModel):
     steps: int | None = Field(default=None, ge=1, le=10_000_000)
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:[0-9]{1,2})?)$")
 
+    def check_for(self, engine: str) -> None:
+        """Refuse a plan that an engine could not follow, or only in part."""
+        if engine == "simulation":
+            if self.source is None:
+                raise ConflictError("say which data to train on: a folder among the silos")
+            return
+        for name in ("source", "options", "data_seed", "device"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ConflictError(f"over FLARE each silo has its own data: leave out {name!r}")
+
     def source_in(self, silos: Path) -> str:
         """Return the folder with the silos' files where there is one, or the data set's name."""
+        assert self.source is not None  # checked when it was asked for
         folder = silos / self.source
         if folder.is_dir():
             return str(folder.resolve())

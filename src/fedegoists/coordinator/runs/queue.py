@@ -12,6 +12,7 @@ from pathlib import Path
 from fedegoists.coordinator.desk.consortia import close_due
 from fedegoists.coordinator.errors import StoreError
 from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.tables import RunRecord
 
@@ -24,12 +25,15 @@ SECONDS_AFTER_TROUBLE = 5.0
 STARTS = 5
 """A worker that dies so often in a row without having come further is given up."""
 
+SECONDS_TO_LEAVE = 10.0
+"""So long a worker that was told to stop may close what it has open, before it is killed."""
+
 
 class RunQueue:
     """A thread that starts the next run when there is one, and goes on with interrupted ones."""
 
-    def __init__(self, store: Store, data: Path) -> None:
-        self.store, self.data = store, data
+    def __init__(self, store: Store, data: Path, reach: Reach = HERE_ONLY) -> None:
+        self.store, self.data, self.reach = store, data, reach
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
@@ -67,7 +71,11 @@ class RunQueue:
 
     def _do(self, run: RunRecord) -> None:
         log.info("run %s begins or goes on", run.id)
-        wanted = {"database": self.store.url, "run": run.id, "data": str(self.data)}
+        if run.started is not None:  # nobody works on it until its process has come up
+            again = (self.store, run.id, "waiting", run.done, run.total, "is gone on with")
+            records.note_progress(*again, waiting=True)
+        kit = None if self.reach.kit is None else str(self.reach.kit)
+        wanted = {"database": self.store.url, "run": run.id, "data": str(self.data), "kit": kit}
         # The address of a database may hold a password, which other users could read on a
         # command line, so it goes through the pipe.
         with subprocess.Popen(
@@ -94,7 +102,7 @@ class RunQueue:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(SECONDS_BETWEEN_LOOKS)
             if self._stop.is_set():
-                worker.terminate()
+                self._end(worker, patience=0.0)
             else:
                 try:
                     close_due(self.store)
@@ -106,9 +114,12 @@ class RunQueue:
                     log.error("the state of run %s is not known: %s", run.id, error)
 
     @staticmethod
-    def _end(worker: "subprocess.Popen[str]") -> None:
-        """Give a worker a moment to end by itself."""
-        try:
-            worker.wait(5)
-        except subprocess.TimeoutExpired:
-            worker.terminate()
+    def _end(worker: "subprocess.Popen[str]", patience: float = 5.0) -> None:
+        """Give a worker a moment to end by itself, then tell it to, then kill it."""
+        for seconds, act in ((patience, worker.terminate), (SECONDS_TO_LEAVE, worker.kill)):
+            try:
+                worker.wait(seconds)
+            except subprocess.TimeoutExpired:
+                act()
+            else:
+                return

@@ -17,10 +17,11 @@ from fedegoists.coordinator.desk.deciding import (
 )
 from fedegoists.coordinator.desk.reporting import competition_of
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
-from fedegoists.coordinator.runs.engines import Kind, Task, check_engine
+from fedegoists.coordinator.runs.engines import HERE_ONLY, Kind, Reach, Task, check_engine
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
+from fedegoists.coordinator.store.replay import ENDED, text_digest
 from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, RunRecord
 from fedegoists.coordinator.store.times import from_moment
 from fedegoists.graphs import BenefitGraph
@@ -38,8 +39,6 @@ __all__ = [
     "unfinished",
 ]
 
-ENDED = ("finished", "failed", "cancelled")
-
 
 def enqueue(
     store: Store,
@@ -49,14 +48,16 @@ def enqueue(
     kind: Kind,
     engine: str,
     plan: RunPlan,
+    reach: Reach = HERE_ONLY,
 ) -> RunRecord:
     """Ask for a run: to learn benefits, or to train by the latest decision."""
-    check_engine(engine)
     formation = latest_formation(session, consortium) if kind == "training" else None
     if kind == "training" and formation is None:
         raise ConflictError("nothing has been decided yet; form coalitions first")
-    if not participants_of(session, consortium):
+    participants = [member.name for member in participants_of(session, consortium)]
+    if not participants:
         raise ConflictError("nobody has joined yet")
+    check_engine(engine, plan, reach, participants)
     if formation is not None:
         _check_still_fits(session, consortium, formation)
     if kind == "benefit" and not is_closed(store, session, consortium):
@@ -77,7 +78,13 @@ def enqueue(
     )
     session.add(run)
     session.flush()
-    details = {"consortium": consortium.name, "number": run.number, "kind": kind, "engine": engine}
+    details = {
+        "consortium": consortium.name,
+        "number": run.number,
+        "kind": kind,
+        "engine": engine,
+        "plan": text_digest(run.plan),
+    }
     append(store, session, by, Action.RUN_QUEUED, details)
     return run
 
@@ -125,7 +132,7 @@ def unfinished(session: Session) -> RunRecord | None:
     return session.scalar(
         select(RunRecord)
         .where(RunRecord.state.not_in(ENDED))
-        .order_by(RunRecord.state.desc(), RunRecord.id)  # running before queued
+        .order_by(RunRecord.state.desc(), RunRecord.id)  # waiting, then running, then queued
         .limit(1)
     )
 
@@ -135,7 +142,7 @@ def run_folder(data: Path, run: RunRecord) -> tuple[Path, str]:
     return data / "runs" / f"consortium-{run.consortium_id}", f"run-{run.number}"
 
 
-def task_for(session: Session, run: RunRecord, data: Path) -> Task:
+def task_for(session: Session, run: RunRecord, data: Path, kit: Path | None = None) -> Task:
     """Return what an engine needs to know of a run."""
     consortium = consortium_with(session, run.consortium_id)
     folder, name = run_folder(data, run)
@@ -153,19 +160,29 @@ def task_for(session: Session, run: RunRecord, data: Path) -> Task:
         folder=folder,
         name=name,
         silos=data / "silos",
+        kit=kit,
+        begun=run.started is not None,
     )
 
 
 def note_progress(
-    store: Store, run_id: int, stage: str, done: int, total: int, remark: str
+    store: Store,
+    run_id: int,
+    stage: str,
+    done: int,
+    total: int,
+    remark: str,
+    *,
+    waiting: bool = False,
 ) -> bool:
-    """Note how far a run has come; return False if it is to stop."""
+    """Note how far a run has come, and whether it only waits; return False if it is to stop."""
     with store.write() as session:
         run = session.get(RunRecord, run_id)
         if run is None or run.state in ENDED:
             return False
-        if run.state == "queued":
-            run.state, run.started = "running", store.now(session)
+        if run.started is None:
+            run.started = store.now(session)
+        run.state = "waiting" if waiting else "running"
         run.stage, run.done, run.total, run.remark = stage[:200], done, total, remark[:200]
     return True
 

@@ -1,77 +1,26 @@
-"""The engine that has all silos on the coordinator's own machine, over the consortium pipeline."""
+"""The engine that has all silos on the coordinator's own machine."""
 
-import json
-
-from fedegoists.coalitions import Formation
 from fedegoists.consortium.engine import SimulatedEngine
-from fedegoists.consortium.names import file_names
-from fedegoists.consortium.pipeline import Consortium, LearnedBenefit
-from fedegoists.consortium.pipeline import Progress as PipelineProgress
-from fedegoists.consortium.settings import (
-    BenefitSection,
-    ConsortiumSettings,
-    DataSection,
-    OutputSection,
-    TrainingSection,
-)
-from fedegoists.coordinator.runs.engines import FILES, Progress, Task
-from fedegoists.files import write_bytes
+from fedegoists.consortium.settings import ConsortiumSettings, DataSection
+from fedegoists.coordinator.runs.decided import learn_over, settings_of, train_over
+from fedegoists.coordinator.runs.engines import Progress, Task
 from fedegoists.graphs import BenefitGraph
 
 __all__ = ["learn", "train"]
 
 
-class _Decided(Consortium):
-    """A consortium whose members and competition, and maybe decision, the coordinator knows."""
-
-    def __init__(self, task: Task) -> None:
-        settings = _settings(task)
-        super().__init__(settings, SimulatedEngine(settings, task.participants))
-        self.competition = task.competition
-        self._decision = task.formation
-
-    def learn_benefit(self, progress: PipelineProgress | None = None) -> LearnedBenefit:
-        if self._decision is None:
-            return super().learn_benefit(progress)
-        return LearnedBenefit(self._decision.benefit)
-
-    def form(self, benefit: LearnedBenefit) -> Formation:
-        return super().form(benefit) if self._decision is None else self._decision
-
-
 def learn(task: Task, progress: Progress) -> BenefitGraph:
-    """Return who benefits whom; what was learned before from the same is taken from there."""
-    return _Decided(task).learn_benefit(_shown(progress)).graph
+    """Return who benefits whom."""
+    return learn_over(*_opened(task), progress)
 
 
 def train(task: Task, progress: Progress) -> None:
-    """Train in the coalitions of the decision; what was trained before is gone on with."""
-    result = _Decided(task).run(task.name, resume=True, progress=_shown(progress))
-    names = json.dumps(file_names(task.participants), ensure_ascii=False)
-    write_bytes(result.folder / FILES, names.encode(), private=True)
+    """Train in the coalitions of the decision."""
+    train_over(*_opened(task), progress)
 
 
-def _shown(progress: Progress) -> PipelineProgress:
-    return lambda stage, what, done, total, remark: progress(
-        f"{stage}: {what}", done, total, remark
-    )
-
-
-def _settings(task: Task) -> ConsortiumSettings:
+def _opened(task: Task) -> tuple[SimulatedEngine, Task, ConsortiumSettings]:
     plan = task.plan
-    return ConsortiumSettings(
-        name=task.name,
-        data=DataSection(
-            source=plan.source_in(task.silos), options=plan.options, seed=plan.data_seed
-        ),
-        benefit=BenefitSection(
-            estimator=plan.estimator,
-            threshold=plan.threshold,
-            repeats=plan.repeats,
-            steps=plan.benefit_steps,
-        ),
-        training=TrainingSection(
-            methods=plan.methods, seeds=plan.seeds, steps=plan.steps, device=plan.device
-        ),
-        output=OutputSection(folder=str(task.folder)),
-    )
+    data = DataSection(source=plan.source_in(task.silos), options=plan.options, seed=plan.data_seed)
+    settings = settings_of(task, data)
+    return SimulatedEngine(settings, task.participants), task, settings

@@ -7,6 +7,7 @@ gone, and will start another one that goes on.
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -27,23 +28,23 @@ class _StoppedError(Exception):
     """The run was cancelled."""
 
 
-def work_on(store: Store, run_id: int, data: Path) -> None:
+def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> None:
     """Do a run, and note how it went."""
     with store.read() as session:
         run = session.get(RunRecord, run_id)
         assert run is not None
-        task = records.task_for(session, run, data)
+        task = records.task_for(session, run, data, kit)
         kind, engine_name = run.kind, run.engine
     noted = 0.0
     shown = ""
 
-    def progress(stage: str, done: int, total: int, remark: str) -> None:
+    def progress(stage: str, done: int, total: int, remark: str, *, waiting: bool = False) -> None:
         nonlocal noted, shown
         now = time.monotonic()
         if now < noted + SECONDS_BETWEEN_NOTES and stage == shown:
             return
         noted, shown = now, stage
-        if not records.note_progress(store, run_id, stage, done, total, remark):
+        if not records.note_progress(store, run_id, stage, done, total, remark, waiting=waiting):
             raise _StoppedError
 
     try:
@@ -64,18 +65,24 @@ def work_on(store: Store, run_id: int, data: Path) -> None:
 
 
 def main() -> None:
-    """Read one line of JSON with database, run and data; work until done or left alone."""
+    """Read one line of JSON with database, run, data and kit; work until done or left alone."""
     wanted = json.loads(sys.stdin.readline())
 
     def leave_when_alone() -> None:
         sys.stdin.read()
         os._exit(3)
 
+    def leave_when_told(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is leaving already
+        sys.exit(128 + signal.SIGTERM)  # through all that has to be closed, as jobs elsewhere
+
     threading.Thread(target=leave_when_alone, daemon=True).start()
+    signal.signal(signal.SIGTERM, leave_when_told)
     logging.basicConfig(level=logging.WARNING)
     store = Store(wanted["database"])
     try:
-        work_on(store, wanted["run"], Path(wanted["data"]))
+        kit = wanted["kit"]
+        work_on(store, wanted["run"], Path(wanted["data"]), None if kit is None else Path(kit))
     finally:
         store.close()
 

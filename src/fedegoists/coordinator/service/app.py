@@ -18,6 +18,7 @@ from fedegoists.coordinator.errors import (
     StoreError,
 )
 from fedegoists.coordinator.service import (
+    log_api,
     manager_api,
     member_api,
     operations,
@@ -27,7 +28,7 @@ from fedegoists.coordinator.service import (
 from fedegoists.coordinator.service.guard import Guard
 from fedegoists.coordinator.service.schemas import Detail
 from fedegoists.coordinator.service.state import Service
-from fedegoists.errors import FedEgoistsError
+from fedegoists.errors import FedEgoistsError, FileError
 from fedegoists.version import __version__
 
 __all__ = ["create_app"]
@@ -40,8 +41,14 @@ STATUS: tuple[tuple[type[FedEgoistsError], int], ...] = (
     (NotAllowedError, 403),
     (FullStoreError, 507),
     (StoreError, 503),
+    (FileError, 503),
     (FedEgoistsError, 422),
 )
+
+TROUBLE = {
+    503: "the coordinator's database or files do not answer as they should; its log says more",
+    507: "there is no room left on the coordinator's disk; nothing of this was kept",
+}
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"model": Detail, "description": "no valid token"},
@@ -77,22 +84,23 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for router in (operations.router, member_api.router, manager_api.router, runs_api.router):
-        app.include_router(router, responses=REFUSALS)
+    for part in (operations, member_api, manager_api, runs_api, log_api):
+        app.include_router(part.router, responses=REFUSALS)
     pages.add_to(app)
     app.add_exception_handler(FedEgoistsError, _told)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _unexpected)
-    app.add_middleware(Guard, service=service)
+    app.add_middleware(Guard, service=service, unexpected=_unexpected)
     return app
 
 
 def _told(request: Request, error: Exception) -> Response:
     status = next(code for kind, code in STATUS if isinstance(error, kind))
-    if status >= 500:
-        log.error("%s: %s", type(error).__name__, error)
-    return _answer(request, status, str(error))
+    if status < 500:
+        return _answer(request, status, str(error))
+    # What the database or the disk says may name files and machines, which members need not know.
+    log.error("%s: %s", type(error).__name__, error)
+    return _answer(request, status, TROUBLE[status])
 
 
 def _http(request: Request, error: Exception) -> Response:

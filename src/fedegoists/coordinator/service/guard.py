@@ -7,12 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 
-from fedegoists.coordinator.service.identity import COOKIE, WRONG, bearer_token
+from fedegoists.coordinator.service.identity import COOKIE, KNOWN, WRONG, bearer_token
 from fedegoists.coordinator.service.state import Service
 
 __all__ = ["Buckets", "Guard"]
@@ -84,9 +85,13 @@ class Buckets:
 class Guard:
     """An ASGI application around the service."""
 
-    def __init__(self, app: Any, service: Service) -> None:
+    def __init__(
+        self, app: Any, service: Service, unexpected: Callable[[Request, Exception], Response]
+    ) -> None:
         self.app = app
         self.service = service
+        self.unexpected = unexpected
+        self.recognised: OrderedDict[str, None] = OrderedDict()
         limits = service.limits
         self.known = Buckets(limits.requests_per_minute)
         self.unknown = Buckets(limits.requests_per_minute / 5)
@@ -101,14 +106,20 @@ class Guard:
         began = time.perf_counter()
         headers = Headers(scope=scope)
         address = (scope.get("client") or ("unknown", 0))[0]
+        secret = _secret(headers)
         metrics = self.service.metrics
+        started = False
 
         async def answer(message: Any) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 self._dress(scope, message)
                 status = message["status"]
                 if status == 401 or scope.get(WRONG):  # pages send to the login instead of 401
                     self.failures.take(address)
+                if scope.get(KNOWN) and secret is not None:
+                    self._recognise(secret)
                 route = getattr(scope.get("route"), "path", "other")
                 # Anything can be sent as a method, and every new one would be kept for ever.
                 method = scope["method"] if scope["method"] in METHODS else "other"
@@ -119,23 +130,33 @@ class Guard:
                 log.info("%s %s %s %.0f ms", method, route, status, seconds * 1e3)
             await send(message)
 
-        refusal = self._refusal(headers, address)
+        refusal = self._refusal(headers, address, secret)
         if refusal is not None:
             metrics.refused.labels(str(refusal.status_code)).inc()
             await refusal(scope, receive, answer)
             return
         body = _Body(receive, self.service.limits.body_bytes)
-        await self.app(scope, body.receive, answer)
+        try:
+            await self.app(scope, body.receive, answer)
+        except Exception as error:
+            response = self.unexpected(Request(scope), error)
+            if started:
+                raise  # too late to say anything else; the server closes the connection
+            await response(scope, receive, answer)
 
-    def _refusal(self, headers: Headers, address: str) -> JSONResponse | None:
+    def _recognise(self, secret: str) -> None:
+        """Remember that somebody has this token or session; only then has it a limit of its own."""
+        self.recognised[secret] = None
+        self.recognised.move_to_end(secret)
+        while len(self.recognised) > MAX_BUCKETS:
+            self.recognised.popitem(last=False)
+
+    def _refusal(self, headers: Headers, address: str, secret: str | None) -> JSONResponse | None:
         if self.failures.left(address) < 1:
             return _said(429, "too many wrong tokens; wait a minute", {"Retry-After": "60"})
-        # What it is known by, not the header: that can be written in many ways.
-        secret = bearer_token(headers.get("authorization", ""))
-        if secret is None:
-            secret = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-        if secret:
-            allowed = self.known.take(hashlib.sha256(secret.encode()).hexdigest())
+        # Whoever invents tokens shares the limit of those who have none.
+        if secret is not None and secret in self.recognised:
+            allowed = self.known.take(secret)
         else:
             allowed = self.unknown.take(address)
         if not (allowed and self.addresses.take(address)):
@@ -167,6 +188,17 @@ class _Body:
             if self._left < 0:
                 raise HTTPException(413, TOO_LARGE)
         return message
+
+
+def _secret(headers: Headers) -> str | None:
+    """Return a hash of the token or session that a request comes with.
+
+    It is of the secret itself, not of the header: that can be written in many ways.
+    """
+    secret = bearer_token(headers.get("authorization", ""))
+    if secret is None:
+        secret = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    return hashlib.sha256(secret.encode()).hexdigest() if secret else None
 
 
 def _said(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -17,6 +17,7 @@ from fedegoists.coordinator.service.state import Service, service_of
 
 __all__ = [
     "COOKIE",
+    "KNOWN",
     "TLS_EXTENSION",
     "WRONG",
     "AManager",
@@ -36,6 +37,9 @@ TLS_EXTENSION = "fedegoists.client_certificate"
 
 WRONG = "fedegoists.wrong"
 """Under which name a request's scope tells that it came with a token or session not known here."""
+
+KNOWN = "fedegoists.known"
+"""Under which name a request's scope tells that its token or session is somebody's."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -97,11 +101,12 @@ def asker_of(request: Request, csrf: str | None = None) -> Asker | None:
     with service.store.read() as session:
         if token is not None:
             found = authenticate(service.store, session, token, ("token",))
-            request.scope[WRONG] = found is None
+            request.scope[WRONG], request.scope[KNOWN] = found is None, found is not None
             return None if found is None else Asker(found, None)
         if secret:
             found = authenticate(service.store, session, secret, ("session",))
             if found is not None:
+                request.scope[KNOWN] = True
                 expected = csrf_token(secret)
                 if request.method not in SAFE:
                     check_origin(request)

@@ -17,7 +17,6 @@ from fedegoists.coordinator.service.schemas import (
     FormationWish,
     Graphs,
     Invitation,
-    LogEntry,
     MemberName,
     Name,
     NewAccount,
@@ -28,14 +27,12 @@ from fedegoists.coordinator.service.schemas import (
 )
 from fedegoists.coordinator.service.state import Service
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.tables import AuditEntry, ConsortiumRecord, FormationRecord
+from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord
 from fedegoists.graphs import BenefitGraph
 
 __all__ = ["consortium_view", "graphs_now", "router"]
 
 router = APIRouter(prefix="/api", tags=["manager"])
-
-ENTRIES_A_PAGE = 200
 
 
 def consortium_view(service: Service, consortium_id: int) -> Consortium:
@@ -246,12 +243,13 @@ def what_if(
     _: AManager,
 ) -> WhatIfAnswer:
     """Say what a change would bring; nothing is kept of it."""
-    _found, record = _record(service, consortium_id, number)
-    formation = deciding.formation_of(record)
-    result = deciding.quick_what_if(formation, body.add, body.remove, body.leaves)
+    with service.store.read() as session:
+        found = consortia.consortium_with(session, consortium_id)
+        trial = deciding.trial_of(session, found, number)
+    result = deciding.quick_what_if(trial, body.add, body.remove, body.leaves)
     return WhatIfAnswer(
-        coalitions=[list(group) for group in result.after.coalitions],
-        welfare=result.after.welfare,
+        coalitions=[list(group) for group in result.coalitions],
+        welfare=result.welfare,
         welfare_change=result.welfare_change,
         moved=list(result.moved),
         changes={name: change for name, change in result.utility_changes.items() if change},
@@ -261,17 +259,10 @@ def what_if(
 # The coordinator itself -------------------------------------------------------------------------
 
 
-@router.get("/audit-log")
-def audit_log(service: TheService, _: AManager, after: int = 0) -> list[LogEntry]:
-    """Show the audit log, some entries at a time."""
-    with service.store.read() as session:
-        found = session.scalars(
-            select(AuditEntry)
-            .where(AuditEntry.id > min(max(after, 0), 2**31 - 1))
-            .order_by(AuditEntry.id)
-            .limit(ENTRIES_A_PAGE)
-        ).all()
-    return [LogEntry.model_validate(entry) for entry in found]
+@router.get("/engines")
+def engines(service: TheService, _: AManager) -> list[str]:
+    """List the engines that runs can be started with."""
+    return service.reach.engines
 
 
 @router.post("/accounts", status_code=201)

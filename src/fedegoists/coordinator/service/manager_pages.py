@@ -72,6 +72,7 @@ def _consortium_page(
         edges=edges,
         runs=[RunView.of(run) for run in runs],
         sources=_sources(service),
+        engines=service.reach.engines,
         **content,
     )
 
@@ -237,7 +238,8 @@ def start_run(
     consortium_id: Number,
     csrf: Field,
     kind: Annotated[str, Form(pattern="^(benefit|training)$")],
-    source: Field,
+    engine: Annotated[str, Form(max_length=40)] = "simulation",
+    source: Field = "",
     methods: Field = "local, fedavg+ft, fedegoists",
     seeds: Annotated[int, Form()] = 3,
     steps: Annotated[str, Form(max_length=10)] = "",
@@ -249,7 +251,7 @@ def start_run(
     try:
         plan = RunPlan.model_validate(
             {
-                "source": source,
+                "source": source.strip() or None,
                 "methods": [part.strip() for part in methods.split(",") if part.strip()],
                 "seeds": seeds,
                 "benefit_steps" if kind == "benefit" else "steps": steps.strip() or None,
@@ -261,7 +263,16 @@ def start_run(
         raise ConflictError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     with service.store.write() as session:
         found = consortia.consortium_with(session, consortium_id)
-        records.enqueue(service.store, session, asker.actor, found, kind, "simulation", plan)  # type: ignore[arg-type]
+        records.enqueue(
+            service.store,
+            session,
+            asker.actor,
+            found,
+            kind,  # type: ignore[arg-type]
+            engine,
+            plan,
+            service.reach,
+        )
     service.queue.wake()
     return see_other(f"/consortia/{consortium_id}#runs")
 

@@ -8,13 +8,11 @@ from fedegoists.coordinator.errors import NotAllowedError, StoreError
 from fedegoists.coordinator.service.identity import AMonitor, TheService, check_origin
 from fedegoists.coordinator.service.schemas import AcceptedInvitation, Health, InvitationSecret
 from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.coordinator.store.times import BACK_SECONDS
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["operations"])
-
-BEHIND_SECONDS = 60
-"""A clock this much behind the audit log is reported as a problem."""
 
 
 @router.get("/health", responses={503: {"model": Health}})
@@ -25,7 +23,7 @@ def health(service: TheService, response: Response) -> Health:
     except StoreError as error:
         response.status_code = 503
         return Health(status=type(error).__name__)
-    if behind > BEHIND_SECONDS:
+    if behind > BACK_SECONDS:
         return Health(status="the clock is behind the audit log; set it right")
     return Health(status="ok")
 
@@ -37,7 +35,7 @@ def metrics(service: TheService, _: AMonitor) -> Response:
         states = session.execute(
             select(RunRecord.state, func.count()).group_by(RunRecord.state)
         ).all()
-    for state in ("queued", "running", "finished", "failed", "cancelled"):
+    for state in ("queued", "running", "waiting", "finished", "failed", "cancelled"):
         service.metrics.runs.labels(state).set(dict(states).get(state, 0))
     service.metrics.clock_behind.set(service.store.seconds_behind())
     return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")

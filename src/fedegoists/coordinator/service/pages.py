@@ -10,7 +10,7 @@ from fastapi.staticfiles import StaticFiles
 from fedegoists.coordinator import web
 from fedegoists.coordinator.desk import access
 from fedegoists.coordinator.errors import NotAllowedError
-from fedegoists.coordinator.service import manager_pages, member_pages
+from fedegoists.coordinator.service import log_api, manager_pages, member_pages
 from fedegoists.coordinator.service.identity import COOKIE, Asker, asker_of, check_origin
 from fedegoists.coordinator.service.rendering import base_style, page, see_other
 from fedegoists.coordinator.service.state import service_of
@@ -26,7 +26,7 @@ Field = Annotated[str, Form(max_length=300)]
 
 def add_to(app: FastAPI) -> None:
     """Add all pages, and the files they need, to the application."""
-    for own in (router, manager_pages.router, member_pages.router):
+    for own in (router, manager_pages.router, member_pages.router, log_api.pages):
         app.include_router(own)
     app.mount("/static", StaticFiles(directory=STATIC))
 

@@ -4,9 +4,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from fastapi import APIRouter, HTTPException, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi import APIRouter, Response
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from fedegoists.coordinator.desk import consortia
 from fedegoists.coordinator.errors import NotFoundError
@@ -33,7 +34,14 @@ def start_run(
     with service.store.write() as session:
         found = consortia.consortium_with(session, consortium_id)
         run = records.enqueue(
-            service.store, session, asker.actor, found, body.kind, body.engine, body.plan
+            service.store,
+            session,
+            asker.actor,
+            found,
+            body.kind,
+            body.engine,
+            body.plan,
+            service.reach,
         )
     service.queue.wake()
     return RunView.of(run)
@@ -77,36 +85,49 @@ async def follow_run(
 ) -> StreamingResponse:
     """Follow a run: server-sent events, each a run as JSON, until it ends."""
     await run_in_threadpool(_run, service, consortium_id, number)  # an unknown one is an error
-    if service.streams >= service.limits.streams:
-        raise HTTPException(503, "too many are following runs; try again later")
-    return StreamingResponse(
-        _events(service, consortium_id, number), media_type="text/event-stream"
-    )
+    return _Stream(service, _events(service, consortium_id, number))
+
+
+class _Stream(StreamingResponse):
+    """A stream of events that counts as open exactly as long as it is."""
+
+    def __init__(self, service: Service, content: AsyncIterator[str]) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        # Nothing else happens between the look and the count, so no more than the limit get in.
+        if service.streams >= service.limits.streams:
+            full = JSONResponse({"detail": "too many are following runs; try again later"}, 503)
+            await full(scope, receive, send)
+            return
+        service.streams += 1
+        service.metrics.streams.set(service.streams)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            service.streams -= 1
+            service.metrics.streams.set(service.streams)
 
 
 async def _events(service: Service, consortium_id: int, number: int) -> AsyncIterator[str]:
     shown, silent, passed = "", 0.0, 0.0
-    service.streams += 1
-    service.metrics.streams.set(service.streams)
-    try:
-        while passed < SECONDS_OF_A_STREAM and not service.stopping.is_set():
-            run = await run_in_threadpool(_run, service, consortium_id, number)
-            text = run.model_dump_json()
-            if text != shown:
-                shown, silent = text, 0.0
-                yield f"data: {text}\n\n"
-            elif silent >= SECONDS_OF_SILENCE:
-                silent = 0.0
-                yield ": still here\n\n"  # so that what is in between keeps the connection
-            if run.state in records.ENDED:
-                yield f"event: end\ndata: {json.dumps(run.state)}\n\n"
-                return
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-            silent += SECONDS_BETWEEN_LOOKS
-            passed += SECONDS_BETWEEN_LOOKS
-    finally:
-        service.streams -= 1
-        service.metrics.streams.set(service.streams)
+    while passed < SECONDS_OF_A_STREAM and not service.stopping.is_set():
+        run = await run_in_threadpool(_run, service, consortium_id, number)
+        text = run.model_dump_json()
+        if text != shown:
+            shown, silent = text, 0.0
+            yield f"data: {text}\n\n"
+        elif silent >= SECONDS_OF_SILENCE:
+            silent = 0.0
+            yield ": still here\n\n"  # so that what is in between keeps the connection
+        if run.state in records.ENDED:
+            yield f"event: end\ndata: {json.dumps(run.state)}\n\n"
+            return
+        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        silent += SECONDS_BETWEEN_LOOKS
+        passed += SECONDS_BETWEEN_LOOKS
 
 
 @router.get("/{number}/report", response_class=Response)

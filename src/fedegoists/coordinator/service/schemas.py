@@ -292,6 +292,15 @@ class LogEntry(BaseModel):
     digest: str
 
 
+class LogVerdict(BaseModel):
+    """What a check of the audit log found; its head is to be kept elsewhere."""
+
+    ok: bool
+    entries: int
+    head: str
+    problems: list[str]
+
+
 class Me(BaseModel):
     """What a member knows of itself and its consortium."""
 

@@ -8,6 +8,7 @@ from typing import cast
 from fastapi import Request
 
 from fedegoists.coordinator.desk.deciding import Decider
+from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
 from fedegoists.coordinator.runs.queue import RunQueue
 from fedegoists.coordinator.service.metrics import Metrics
 from fedegoists.coordinator.store import Store
@@ -46,14 +47,22 @@ class Service:
     decider: Decider
     queue: RunQueue
     limits: Limits = Limits()
+    reach: Reach = HERE_ONLY
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
     streams: int = 0
 
     @classmethod
-    def over(cls, store: Store, data: Path, limits: Limits | None = None) -> "Service":
+    def over(
+        cls,
+        store: Store,
+        data: Path,
+        limits: Limits | None = None,
+        reach: Reach = HERE_ONLY,
+    ) -> "Service":
         """Return the parts over a store and a folder; nothing runs yet."""
-        return cls(store, data, Decider(store), RunQueue(store, data), limits or Limits())
+        queue = RunQueue(store, data, reach)
+        return cls(store, data, Decider(store), queue, limits or Limits(), reach)
 
 
 def service_of(request: Request) -> Service:

@@ -3,6 +3,7 @@
 import enum
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,20 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.store.database import Store
+from fedegoists.coordinator.store.database import Store, earliest_after
 from fedegoists.coordinator.store.tables import AuditEntry
+from fedegoists.coordinator.store.times import CLOCK_WENT_BACK
 
-__all__ = ["BEGINNING", "Action", "LogCheck", "append", "check_chain", "digest_of", "entries"]
+__all__ = [
+    "BEGINNING",
+    "Action",
+    "LogCheck",
+    "append",
+    "check_chain",
+    "digest_of",
+    "entries",
+    "entry_line",
+]
 
 BEGINNING = "0" * 64
 """What stands for the hash before the first entry."""
@@ -43,6 +54,7 @@ class Action(enum.StrEnum):
     RUN_QUEUED = "run queued"
     RUN_ENDED = "run ended"
     RESTORED = "restored from backup"
+    CLOCK_WENT_BACK = CLOCK_WENT_BACK
 
 
 def append(
@@ -50,9 +62,27 @@ def append(
 ) -> AuditEntry:
     """Add an entry inside a transaction that writes; it is kept if the rest of it is."""
     last = session.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
+    now = store.now(session)
+    if last is not None and now < earliest_after(last):
+        logging.getLogger("fedegoists.coordinator").warning(
+            "the clock went back: it says %s, the audit log %s", now, last.at
+        )
+        said = {"clock": now}
+        last = _added(session, last, last.at, "coordinator", Action.CLOCK_WENT_BACK, said)
+    return _added(session, last, now, actor, action, details)
+
+
+def _added(
+    session: Session,
+    last: AuditEntry | None,
+    at: str,
+    actor: str,
+    action: Action,
+    details: Mapping[str, Any],
+) -> AuditEntry:
     entry = AuditEntry(
         id=last.id + 1 if last else 1,
-        at=store.now(session),
+        at=at,
         actor=actor,
         action=action.value,
         details=json.dumps(details, ensure_ascii=False, sort_keys=True, separators=(",", ":")),
@@ -82,6 +112,12 @@ def entries(session: Session, after: int = 0) -> Iterator[AuditEntry]:
             return
         after = found[-1].id
         session.expunge_all()
+
+
+def entry_line(entry: AuditEntry) -> str:
+    """Return an entry as one line of JSON, with everything that its hash is made from."""
+    columns = entry.__table__.columns.keys()
+    return json.dumps({name: getattr(entry, name) for name in columns})
 
 
 @dataclass(frozen=True)
@@ -130,7 +166,7 @@ def check_chain(session: Session, expected_head: str | None = None) -> LogCheck:
             problems.append(f"entry {entry.id} was changed")
         if entry.at < at:
             problems.append(f"entry {entry.id} is earlier than the one before it")
-        head, at = entry.digest, entry.at
+        head, at = entry.digest, _earliest(entry)
         seen = seen or head == expected_head
     if not seen:
         problems.append(
@@ -138,3 +174,10 @@ def check_chain(session: Session, expected_head: str | None = None) -> LogCheck:
             "the log was cut off or written anew"
         )
     return LogCheck(count, head, tuple(problems[:100]))
+
+
+def _earliest(entry: AuditEntry) -> str:
+    try:
+        return earliest_after(entry)
+    except (ValueError, KeyError, TypeError):
+        return ""  # its hash says that it was changed

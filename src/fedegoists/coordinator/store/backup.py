@@ -7,7 +7,7 @@ import os
 import secrets
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from sqlalchemy import Table, func, insert, select, text, update
@@ -20,6 +20,7 @@ from fedegoists.coordinator.store.migrate import latest, revision_of
 from fedegoists.coordinator.store.replay import check_log
 from fedegoists.coordinator.store.tables import Base, Credential
 from fedegoists.errors import FileError
+from fedegoists.files import write_bytes
 
 __all__ = ["back_up", "restore"]
 
@@ -49,7 +50,7 @@ def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
             with tarfile.open(fileobj=raw, mode="w:gz") as archive:
                 check = _write(session, archive)
                 if runs is not None and runs.is_dir():
-                    archive.add(runs, "runs")
+                    _add_files(archive, runs)
             raw.flush()
             os.fsync(raw.fileno())
         new.replace(path)
@@ -84,6 +85,17 @@ def _write(session: Session, archive: tarfile.TarFile) -> LogCheck:
 def _lines(session: Session, table: Table) -> Iterator[bytes]:
     for row in session.execute(select(table).order_by(*table.primary_key)).mappings():
         yield (json.dumps(dict(row), ensure_ascii=False) + "\n").encode()
+
+
+def _add_files(archive: tarfile.TarFile, runs: Path) -> None:
+    """Add the files of runs, each as it is at one moment: a run may be writing others meanwhile."""
+    for folder, _, names in os.walk(runs):
+        for path in (Path(folder, name) for name in sorted(names)):
+            try:
+                if path.is_file() and not path.is_symlink():
+                    _add(archive, f"runs/{path.relative_to(runs).as_posix()}", path.read_bytes())
+            except FileNotFoundError:
+                continue  # it is gone, as files are that a run writes under another name first
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -127,13 +139,25 @@ def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
                     .values(ended=store.now(session))
                 )
                 if runs is not None:
-                    wanted = [m for m in archive if m.name == "runs" or m.name.startswith("runs/")]
-                    archive.extractall(runs.parent, wanted, filter="data")
+                    _extract_files(archive, runs)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except (tarfile.TarError, EOFError, OSError) as error:
         raise FileError(f"{path}: cannot be read as a backup ({error})") from None
     return check
+
+
+def _extract_files(archive: tarfile.TarFile, runs: Path) -> None:
+    """Write the files of runs; nothing else, and nowhere else, whatever the archive says."""
+    for member in archive:
+        first, *rest = PurePosixPath(member.name).parts or ("",)
+        if first != "runs" or not rest or not member.isfile():
+            continue
+        if ".." in rest:
+            raise tarfile.TarError(f"{member.name!r} would be outside the folder")
+        file = archive.extractfile(member)
+        assert file is not None
+        write_bytes(runs.joinpath(*rest), file.read(), private=True)
 
 
 def _read(path: Path, archive: tarfile.TarFile) -> dict[str, Any]:

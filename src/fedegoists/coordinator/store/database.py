@@ -1,6 +1,7 @@
 """Opening the database, and transactions that are kept whole or not at all."""
 
 import datetime
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +19,16 @@ from fedegoists.coordinator.errors import (
 )
 from fedegoists.coordinator.store.migrate import upgrade
 from fedegoists.coordinator.store.tables import AuditEntry
-from fedegoists.coordinator.store.times import as_moment, from_moment, system_clock
+from fedegoists.coordinator.store.times import (
+    BACK_SECONDS,
+    CLOCK_WENT_BACK,
+    as_moment,
+    seconds_between,
+    system_clock,
+)
 from fedegoists.errors import MissingDependencyError, SettingsError
 
-__all__ = ["Store", "sqlite_url"]
+__all__ = ["Store", "earliest_after", "sqlite_url"]
 
 WRITER_LOCK = 0xFED_E60
 """The advisory lock under which PostgreSQL lets one transaction at a time write, as SQLite does."""
@@ -95,15 +102,23 @@ class Store:
             yield session
 
     def now(self, session: Session) -> str:
-        """Return the time, which never goes back behind the last entry of the audit log."""
-        last = session.scalar(select(AuditEntry.at).order_by(AuditEntry.id.desc()).limit(1))
-        return max(as_moment(self.clock()), last or "")
+        """Return the time, which does not go back a little behind the last entry of the audit log.
+
+        Where the clock went back further, it is believed: it may have been far ahead before, and
+        nothing would ever be due again. The next entry of the log then comes with one that says so.
+        """
+        clock, earliest = as_moment(self.clock()), self._earliest(session)
+        return clock if seconds_between(clock, earliest) > BACK_SECONDS else max(clock, earliest)
 
     def seconds_behind(self) -> float:
         """Return by how much the clock is behind the last entry of the audit log, or 0."""
         with self.read() as session:
-            then = from_moment(self.now(session))
-        return max(0.0, (then - self.clock()).total_seconds())
+            earliest = self._earliest(session)
+        return max(0.0, seconds_between(as_moment(self.clock()), earliest))
+
+    def _earliest(self, session: Session) -> str:
+        last = session.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
+        return as_moment(self.clock()) if last is None else earliest_after(last)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -132,6 +147,11 @@ class Store:
             )
         if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return DamagedStoreError(self._damaged(str(original)))
+        if state in ("XX001", "XX002"):
+            return DamagedStoreError(
+                f"PostgreSQL finds its data damaged ({str(original).splitlines()[0]}); nothing of "
+                "this was kept. Restore a backup into a new database: fedegoists restore BACKUP"
+            )
         if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR:
             return UnavailableStoreError(
                 f"the database file cannot be read or written ({original}); nothing of this was "
@@ -147,6 +167,13 @@ class Store:
             f"{self.engine.url.database}: the database file is damaged ({found}); nothing was "
             "changed. Put it aside and restore a backup: fedegoists restore BACKUP --data DIR"
         )
+
+
+def earliest_after(entry: AuditEntry) -> str:
+    """Return the earliest moment that an entry after this one can have."""
+    if entry.action == CLOCK_WENT_BACK:
+        return str(json.loads(entry.details)["clock"])
+    return entry.at
 
 
 @contextmanager

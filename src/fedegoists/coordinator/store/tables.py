@@ -149,7 +149,8 @@ class RunRecord(Base):
     kind: Mapped[str] = mapped_column(String(10))  # benefit or training
     engine: Mapped[str] = mapped_column(String(40))
     plan: Mapped[str] = mapped_column(Text)
-    state: Mapped[str] = mapped_column(String(10))  # queued running finished failed cancelled
+    # queued, running, waiting (for silos), finished, failed or cancelled
+    state: Mapped[str] = mapped_column(String(10))
     stage: Mapped[str] = mapped_column(String(200), default="")
     done: Mapped[int] = mapped_column(BigInteger, default=0)
     total: Mapped[int] = mapped_column(BigInteger, default=0)

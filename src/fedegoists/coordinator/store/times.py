@@ -2,9 +2,24 @@
 
 import datetime
 
-__all__ = ["LATEST", "as_moment", "from_moment", "shifted", "system_clock"]
+__all__ = [
+    "BACK_SECONDS",
+    "CLOCK_WENT_BACK",
+    "LATEST",
+    "as_moment",
+    "from_moment",
+    "seconds_between",
+    "shifted",
+    "system_clock",
+]
 
 LATEST = "9999-12-31T23:59:59.999999Z"
+
+BACK_SECONDS = 60
+"""A clock may be so much behind the audit log, as when it is set by a server; then time waits."""
+
+CLOCK_WENT_BACK = "clock went back"
+"""The action of an entry that tells what the clock says, where that is further behind."""
 
 
 def system_clock() -> datetime.datetime:
@@ -26,6 +41,17 @@ def as_moment(time: datetime.datetime) -> str:
 def from_moment(moment: str) -> datetime.datetime:
     """Return what `as_moment` was given."""
     return datetime.datetime.fromisoformat(moment)
+
+
+def seconds_between(one: str, other: str) -> float:
+    """Return by how many seconds the second moment is later than the first.
+
+    Examples
+    --------
+    >>> seconds_between('2026-01-02T03:04:05.000000Z', '2026-01-02T03:05:05.500000Z')
+    60.5
+    """
+    return (from_moment(other) - from_moment(one)).total_seconds()
 
 
 def shifted(moment: str, seconds: float) -> str:

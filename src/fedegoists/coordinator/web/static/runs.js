@@ -1,7 +1,7 @@
 // Follows the runs that are not over yet, and loads the page anew when one has ended.
 "use strict";
 for (const item of document.querySelectorAll(".timeline li")) {
-  if (!["queued", "running"].includes(item.dataset.state)) continue;
+  if (!["queued", "running", "waiting"].includes(item.dataset.state)) continue;
   const address = `/api/consortia/${item.dataset.consortium}/runs/${item.dataset.run}/events`;
   const events = new EventSource(address);
   const part = (name) => item.querySelector(name);
