@@ -245,7 +245,7 @@ def test_budgets():
     assert twice.train.learning_rate == own.train.learning_rate / 2
     for name in ("published", "converged"):
         # As long alone as Local, as long together as any other method, then tuned as any other.
-        once, best = budget(name, data), VARIANTS["egomix"]
+        once, best = budget(name, data), VARIANTS["egomix, alone first"]
         method = EgoMix(budget(name, data, passes=best.passes).train, **dict(best.settings))
         phases = [method.phase(k)[0] for k in range(round(best.passes * once.rounds))]
         assert phases.count("alone") == phases.count("mixing") == once.rounds
