@@ -21,6 +21,7 @@ from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples, SiloedData
 from fedegoists.methods import METHODS, FedAvg, FedProx, Local, run
 from fedegoists.methods.method import mixing_matrix
+from fedegoists.methods.run import StoppedError
 from tests.silos import federation, initial, silos
 
 QUICK = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
@@ -180,6 +181,18 @@ def test_a_stopped_run_continues_to_the_same_bytes(name, personal, tmp_path):
     assert whole.rows == resumed.rows
     assert whole.spent == resumed.spent
     assert (whole.best_round, whole.best_score) == (resumed.best_round, resumed.best_score)
+
+
+def test_seldom_checkpoints_are_written_when_it_is_asked_to_stop(tmp_path):
+    path = tmp_path / "state.safetensors"
+    args = (federation("mlp"), [["s0", "s1"], ["s2"]], initial("mlp"))
+    common = {"seed": 5, "checkpoint": path, "save_every": 1000.0}
+    run(FedAvg(QUICK), *args, rounds=2, **common)
+    assert not path.exists()
+    with pytest.raises(StoppedError, match="after 1 of 3"):
+        run(FedAvg(QUICK), *args, rounds=3, stop=lambda: True, **common)
+    resumed = run(FedAvg(QUICK), *args, rounds=3, **common)
+    assert torch.equal(resumed.best, run(FedAvg(QUICK), *args, rounds=3, seed=5).best)
 
 
 @pytest.mark.parametrize("name", METHODS)
