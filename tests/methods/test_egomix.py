@@ -221,6 +221,66 @@ def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
         torch.testing.assert_close(mixed.parameters[2], apart.parameters[2])
 
 
+def test_who_tells_no_labels_is_taken_to_have_all_alike():
+    """It keeps a share in its own outputs, and in those of whom it helps."""
+    counts = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
+    model = build_model("mlp", 0, features=2, outputs=3)
+    silent = SimulatedFederation(
+        classes(counts),
+        model,
+        behaviours={"a": lambda operation, reply: {} if operation == "describe" else reply},
+    )
+    schema, groups = silent.schema, [["a", "b"], ["c"]]
+    initial = schema.drawn(4).repeat(3, 1)
+    method = EgoMix(ENDLESS, weighting="samples")
+    before = method.start(silent, groups, initial, 5)
+    assert [failure.participant for failure in before.failures] == ["a"]
+    apart, _ = Local(ENDLESS, keep_momentum=True).round(silent, [], before, seed=5)
+    mixed, _ = method.round(silent, groups, before, seed=5)
+    own = schema.unflatten(apart.parameters)["output.weight"]
+    ours = schema.unflatten(mixed.parameters)["output.weight"]
+    # Two of each class against one, none and three.
+    rows = torch.stack(
+        [(2 * own[0, 0] + own[1, 0]) / 3, own[0, 1], (2 * own[0, 2] + 3 * own[1, 2]) / 5]
+    )
+    torch.testing.assert_close(ours[0], rows)
+    torch.testing.assert_close(ours[1], rows)
+
+
+def test_labels_are_not_asked_for_where_nothing_depends_on_them():
+    asked = []
+    federation = next(lines(SIZES).federations())
+    whole = federation.call
+    federation.call = lambda operation, payloads, **options: (
+        asked.append((operation, sorted(payloads))) or whole(operation, payloads, **options)
+    )
+    EgoMix(ENDLESS, weighting="samples", prior=False, by_class=False).start(
+        federation, GROUPS, starts(4), 0
+    )
+    EgoMix(ENDLESS).start(federation, GROUPS, starts(4), 0)
+    assert asked == [("describe", []), ("describe", ["a", "b", "c"])]
+
+
+def test_nothing_travels_against_an_edge_with_momentum_and_labels_either():
+    counts = np.array([[4, 2, 1], [1, 2, 3], [2, 5, 1]])
+    settings = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.9)
+    method = EgoMix(settings, benefit=(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0)))
+    model, results = build_model("mlp", 0, features=2, outputs=3), []
+    for first in ([4, 2, 1], [1, 0, 6]):
+        data = classes(np.vstack([first, counts[1:]]))
+        federation = SimulatedFederation(data, model, execution="looped")
+        state = method.start(
+            federation, [["a", "b", "c"]], federation.schema.drawn(4).repeat(3, 1), 5
+        )
+        for _ in range(3):
+            state, _ = method.round(federation, [["a", "b", "c"]], state, seed=5)
+        results.append(state)
+    one, other = results
+    for name in ("parameters", "momentum"):
+        assert torch.equal(one.tensors[name][1:], other.tensors[name][1:])
+        assert not torch.equal(one.tensors[name][0], other.tensors[name][0])
+
+
 def test_nothing_travels_against_an_edge():
     """The first is helped by the second and helps nobody: changing it changes only itself."""
     one = lines((6, 3, 4), seed=1)

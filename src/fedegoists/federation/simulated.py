@@ -51,7 +51,7 @@ class SimulatedFederation:
         One silo after the other, or all in one pass. ``auto`` stacks on a GPU, and on the CPU where
         the network is small: convolutions are faster one silo at a time there.
     bf16 : bool
-        Whether stacked training computes activations with 16 bits: faster, less exact.
+        Whether stacked silos compute activations with 16 bits: faster, less exact.
     graphs : bool
         Whether stacked training on a GPU replays CUDA graphs; without them it is slower.
     behaviours : mapping of str to Behaviour
@@ -97,7 +97,6 @@ class SimulatedFederation:
             for name, silo in (self._silos.items() if self._drawn_as else ())
             for splits in [silo.splits.values()]
         }
-        self._led: dict[str, str] = {}
         unknown = self._behaviours.keys() - self._silos.keys()
         if unknown:
             raise SettingsError(f"{min(unknown)!r} is not in this federation")
@@ -355,14 +354,9 @@ class SimulatedFederation:
         return replies
 
     def _leaders(self, operation: str, payloads: Mapping[str, Payload]) -> dict[str, str]:
-        """Return who computes the same as another: the same samples, draws and parameters.
-
-        Training that is shared for the first time is left as it is: parameters may be equal only
-        once, at the start, and another number of silos is another computation to prepare.
-        """
+        """Return who evaluates the same as another: the same samples, draws and parameters."""
         first = next(iter(payloads.values()))
-        alike = operation in ("train", "evaluate") and first.get("terms") is None
-        if not self._drawn_as or not alike or first["parameters"].ndim != 1:
+        if not self._drawn_as or operation != "evaluate" or first["parameters"].ndim != 1:
             return {}
         known: dict[tuple[str, bytes], str] = {}
         leaders = {
@@ -378,9 +372,6 @@ class SimulatedFederation:
             )
             same = (own == other).all(1).tolist()
             leaders = dict(pair for pair, yes in zip(leaders.items(), same, strict=True) if yes)
-        if operation == "train":
-            before, self._led = self._led, leaders
-            return leaders if leaders == before else {}
         return leaders
 
     def _call_stacked(

@@ -87,9 +87,8 @@ class StackedSilos:
         loss = loss_of(model, schema, task, bf16=bf16)
         self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
         self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
-        device = silos[0].targets.device
         self._cnn: StackedCNN | None = None
-        if kernels and isinstance(model, CifarCNN) and StackedCNN.suits(model, device):
+        if kernels and isinstance(model, CifarCNN) and StackedCNN.suits(silos[0].inputs[0]):
             self._cnn = StackedCNN(model, schema, bf16=bf16)
         # Kernels need a quarter of the memory.
         self._per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
@@ -215,7 +214,8 @@ class StackedSilos:
                 drawn[: len(batch)] = augmentation_draws(batch.shape, own_seed)
             state["draws"] = draws.to(device)[rows]
         kind = ("loss_and_gradient", clip)
-        most = max(1, self._per_pass // plan.shape[-1])
+        # Gradients of single samples are made without kernels.
+        most = max(1, (self._per_pass if clip is None else PER_PASS) // plan.shape[-1])
         passes = [
             self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
             for part in _divided(state, most)

@@ -57,10 +57,11 @@ class StackedCNN:
         self._number = torch.bfloat16 if bf16 else torch.float32
 
     @staticmethod
-    def suits(model: nn.Module, device: torch.device) -> bool:
-        """Return whether this can stand for `vmap` over a model on a device."""
+    def suits(pool: Tensor) -> bool:
+        """Return whether this can stand for `vmap` where samples are in such a pool."""
         there = importlib.util.find_spec("triton") is not None
-        return there and device.type == "cuda" and isinstance(model, CifarCNN)
+        images = pool.dtype == torch.uint8 and pool.shape[1:] == (SIDE, SIDE, 3)
+        return there and pool.device.type == "cuda" and images and pool.is_contiguous()
 
     def images(self, pool: Tensor, positions: Tensor, draws: Tensor | None = None) -> Tensor:
         """Return images of a pool of bytes as (network, image, row, column, one of four colours).

@@ -123,8 +123,10 @@ class EgoMix(MethodSettings):
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask who is in company for numbers of samples and label counts."""
+        """Ask who is in company for label counts, where anything depends on them."""
         names = in_company(coalitions, federation.participants)
+        if not (self.weighting == "labels" or self.prior or self.by_class):
+            names = []
         replies = federation.call("describe", {name: {} for name in names})
         answers = {name: replies.get(name, Failure(name, "timeout")) for name in names}
         failures = tuple(reply for reply in answers.values() if isinstance(reply, Failure))
@@ -263,8 +265,10 @@ class _Mixture:
         self._shares = shares.float()
         self._by_class: Tensor | None = None
         if labels is not None:
-            # Sizes are in the weights already, so these are shares of one's samples.
-            of_class = labels.double() / labels.double().sum(1, keepdim=True).clamp_min(TINY)
+            # Sizes are in the weights already, so these are shares of one's samples; who has told
+            # no labels is taken to have as many of each.
+            counts = torch.where(labels.sum(1, keepdim=True) > 0, labels, 1.0).double()
+            of_class = counts / counts.sum(1, keepdim=True)
             each = weights[:, :, None] * of_class
             totals = each.sum(1, keepdim=True)
             itself = self._itself[:, :, None]

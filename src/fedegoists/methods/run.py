@@ -19,7 +19,7 @@ from fedegoists.federation.federation import Failure, Federation, WithTimeout
 from fedegoists.files import write_bytes
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, personal_part
 
-__all__ = ["Observer", "Outcome", "Row", "StoppedError", "best_slot", "run"]
+__all__ = ["Observer", "Outcome", "Row", "StoppedError", "best_slot", "keep_outcome", "run"]
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,7 @@ def run(
     """
     if timeout is not None:
         federation = WithTimeout(federation, timeout)
-    digest = hashlib.sha256(repr((method, coalitions, seed, may_keep_start, begin_with)).encode())
-    digest.update(np.ascontiguousarray(initial.detach().cpu().numpy()).data)
-    identity = f"{method.name} {digest.hexdigest()}"
+    identity = _identity(method, coalitions, initial, seed, may_keep_start, begin_with)
     outcome = _loaded(checkpoint, identity, federation)
     if outcome is None:
         count = len(federation.participants)
@@ -148,6 +146,34 @@ def run(
                 _save(checkpoint, identity, outcome, federation.memory(method.name))
             raise StoppedError(f"{method.name}: stopped after {state.round} of {rounds} rounds")
     return outcome
+
+
+def keep_outcome(
+    path: str | os.PathLike[str],
+    outcome: Outcome,
+    method: Method,
+    federation: Federation,
+    coalitions: Coalitions,
+    initial: Tensor,
+    *,
+    seed: int,
+) -> None:
+    """Write the checkpoint of a `run` that has ended, so that it need not be repeated."""
+    identity = _identity(method, coalitions, initial, seed, may_keep_start=False, begin_with=None)
+    _save(path, identity, outcome, federation.memory(method.name))
+
+
+def _identity(
+    method: Method,
+    coalitions: Coalitions,
+    initial: Tensor,
+    seed: int,
+    may_keep_start: bool,
+    begin_with: str | None,
+) -> str:
+    digest = hashlib.sha256(repr((method, coalitions, seed, may_keep_start, begin_with)).encode())
+    digest.update(np.ascontiguousarray(initial.detach().cpu().numpy()).data)
+    return f"{method.name} {digest.hexdigest()}"
 
 
 class _Pause:

@@ -26,8 +26,8 @@ RULES = (
     "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
     "`-twice` trains for twice as many steps, and `+ft` adds tuning steps. The step is chosen on "
     "validation data.",
-    "In every round of a method the momentum starts at zero, but for `egomix`, `local-kept` and "
-    "`local-twice`, where it goes on.",
+    "In every round of a method the momentum starts at zero, but for `egomix`, `egomix-twice`, "
+    "`local-kept` and `local-twice`, where it goes on unless a row says otherwise.",
     "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "
     "`contributors`.",

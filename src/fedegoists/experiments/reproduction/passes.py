@@ -22,7 +22,7 @@ from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
 from fedegoists.methods import Local, Outcome, run
-from fedegoists.methods.run import Observer, best_slot
+from fedegoists.methods.run import Observer, StoppedError, best_slot, keep_outcome
 
 __all__ = ["Pass", "Settings", "again", "forget", "passes", "train_pass"]
 
@@ -151,11 +151,9 @@ def train_pass(
         "stop": settings.stop,
         "save_every": SAVE_EVERY,
     }
+    given = (method, trials.federation, decisions.final, trials.initial)
     outcome = run(
-        method,
-        trials.federation,
-        decisions.final,
-        trials.initial,
+        *given,
         rounds=defaults.rounds,
         seed=0,
         evaluate_every=defaults.evaluate_every,
@@ -164,18 +162,23 @@ def train_pass(
     )
     outcomes = {False: outcome}
     if work.tuned:
-        outcomes[True] = run(
-            Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
-            trials.federation,
-            [(name,) for name in trials.federation.participants],
-            outcome.best,
-            rounds=defaults.tune_rounds,
-            seed=1,
-            may_keep_start=True,
-            begin_with=best_slot(method),
-            checkpoint=folder / "tuned.safetensors",
-            **common,
-        )
+        try:
+            outcomes[True] = run(
+                Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
+                trials.federation,
+                [(name,) for name in trials.federation.participants],
+                outcome.best,
+                rounds=defaults.tune_rounds,
+                seed=1,
+                may_keep_start=True,
+                begin_with=best_slot(method),
+                checkpoint=folder / "tuned.safetensors",
+                **common,
+            )
+        except StoppedError:
+            # Tuning goes on only from the very models that it began with.
+            keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
+            raise
     seconds = time.perf_counter() - began
     done = sum(sum(o.spent.get("sample_passes", {}).values()) for o in outcomes.values())
     common_about = {

@@ -141,11 +141,8 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
         *(
             replace(BEST, name=f"egomix, {name}", settings=settings)
             for name, settings in (
-                (
-                    "everything mixed alike",
-                    (("own", "nothing"), ("prior", False), ("by_class", False)),
-                ),
-                ("without label shares", (("prior", False), ("by_class", False))),
+                ("everything mixed alike", (("own", "nothing"), *UNAWARE)),
+                ("without label shares", UNAWARE),
                 ("classes mixed alike", (("by_class", False),)),
                 ("output layer not mixed", (("own", "layer"),)),
                 ("momentum from zero", (("keep_momentum", False),)),
