@@ -17,7 +17,7 @@ from fedegoists.graphs.interchange import json_value
 
 __all__ = ["Cell", "Plan", "Result", "Store", "cells_of"]
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever the same settings would give other numbers."""
 
 
