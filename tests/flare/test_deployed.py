@@ -6,15 +6,21 @@ import shutil
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import torch
+from typer.testing import CliRunner
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 
+from fedegoists.cli import app
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.engine import SimulatedEngine
+from fedegoists.consortium.export import read_model
 from fedegoists.consortium.settings import read_settings
 from fedegoists.deploy.engine import run_deployed
 from fedegoists.federation.flare.kits import make_kits
@@ -80,12 +86,17 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
 
 
 def sent(messages):
-    """Return everything that was sent to each participant: operation, trial, all vectors."""
+    """Return everything that was sent to each participant: operation, trial, all vectors.
+
+    Without the models that are delivered at the end, which have a test of their own.
+    """
     found = {}
     for direction, site, message in messages:
         if direction == "to":
             request, payloads = unpack_request(message)
             for label, payload in payloads.items():
+                if request.operation == "deliver":
+                    continue
                 terms = payload.get("terms")
                 vectors = [payload.get("parameters")]
                 vectors += [] if terms is None else [terms.anchor, terms.towards, terms.correction]
@@ -196,6 +207,55 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
             elif all(frozenset((name, other)) in rivals for other in changed):
                 assert apart < 1e-4
     assert checked > 1000
+
+
+def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
+    run, messages = full_run
+    delivered = {}
+    for direction, site, message in messages:
+        if direction == "to" and unpack_request(message)[0].operation == "deliver":
+            assert site not in delivered
+            delivered[site] = unpack_request(message)[1]
+    sites = deployment.deployment.sites
+    assert set(delivered) == set(sites.values())
+    participants = run.trials.federation.participants
+    for name, site in sites.items():
+        ((label, payload),) = delivered[site].items()
+        best = run.outcomes[payload["method"]].best[participants.index(f"{label}/{name}")]
+        assert torch.equal(payload["parameters"], best)
+        log = (deployment.silo(name) / "silo.log").read_text()
+        assert "deliver for run loopback" in log
+
+
+def assert_same_model(one, other):
+    """Compare two models' files, scaling of the inputs and everything else included."""
+    (left, about), (right, expected) = read_model(one), read_model(other)
+    for key, value in right.state_dict().items():
+        torch.testing.assert_close(left.state_dict()[key], value, rtol=1e-4, atol=1e-5)
+    assert about == expected
+
+
+def test_a_silo_has_the_model_of_the_simulation(deployment, full_run, tmp_path):
+    run, _ = full_run
+    settings = read_settings(
+        deployment.file, [f"training.methods={ALL}", 'output.folder="simulated"']
+    )
+    simulated = Consortium(settings).run()  # from its stages
+    for name in NAMES:
+        out = tmp_path / name
+        result = CliRunner().invoke(
+            app, ["deploy", "model", str(deployment.silo(name)), "--out", str(out)]
+        )
+        assert result.exit_code == 0, result.output
+        model = out / "loopback.safetensors"
+        assert_same_model(model, simulated.folder / "models" / f"{name}.safetensors")
+        said = subprocess.run(
+            [sys.executable, "example.py"], cwd=out, capture_output=True, text=True, check=True
+        )
+        assert "tensor" in said.stdout
+    refused = CliRunner().invoke(app, ["export", str(run.folder), "South"])
+    assert refused.exit_code == 2
+    assert "fedegoists deploy model KIT" in refused.output
 
 
 def needles():

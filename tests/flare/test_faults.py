@@ -22,7 +22,7 @@ from fedegoists.deploy.processes import KitProcess
 from fedegoists.federation import Failure
 from fedegoists.federation.flare.messages import unpack_replies
 from fedegoists.federation.flare.session import Operator
-from tests.flare.test_deployed import assert_same_table
+from tests.flare.test_deployed import assert_same_model, assert_same_table
 
 pytestmark = pytest.mark.slow
 
@@ -118,6 +118,13 @@ def test_a_run_goes_on_after_its_server_was_killed(deployment):
     for name in ("metrics.csv", "gains.csv", "benefit.csv"):
         if simulated.gains or name != "gains.csv":
             assert_same_table(run.folder / name, simulated.folder / name)
+    # Everybody has its whole model, with the layers that never left.
+    for name in deployment.deployment.sites:
+        delivered = deployment.silo(name) / "models" / "killed.safetensors"
+        assert_same_model(delivered, simulated.folder / "models" / f"{name}.safetensors")
+        kept = run.folder / "models" / f"{name}.safetensors"
+        assert b"output.weight" not in kept.read_bytes()
+        assert b"output.weight" in delivered.read_bytes()
     # The job that died with the server is not shown as running.
     operator = Operator(deployment.kit)
     jobs_now = operator.status().jobs

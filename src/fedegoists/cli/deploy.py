@@ -1,4 +1,4 @@
-"""The commands about deployment: deploy init, start, status, expel, renew, demo."""
+"""The commands about deployment: deploy init, start, status, model, expel, renew, demo."""
 
 import time
 from pathlib import Path
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     deploy.command("init")(init_command)
     deploy.command("start")(start_command)
     deploy.command("status")(status_command)
+    deploy.command("model")(model_command)
     deploy.command("expel")(expel_command)
     deploy.command("renew")(renew_command)
     deploy.command("demo")(demo_command)
@@ -113,6 +114,26 @@ def status_command(
     screen.print(table)
     for job, state in status.jobs.items():
         line(f"Job {job}: {state}")
+
+
+def model_command(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The silo's kit.")],
+    run: Annotated[str | None, typer.Option(help="Which run's; the last one's by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write; by default KIT/export/RUN."),
+    ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Also write ONNX (needs the extra onnx).")
+    ] = False,
+) -> None:
+    """Write a silo's whole model for use elsewhere, with the layers that never left."""
+    try:
+        from fedegoists.deploy.models import export_silo_model
+    except ImportError as error:
+        raise _needs_training(error) from None
+    for path in export_silo_model(kit, run, out, onnx=onnx):
+        line(f"Written: {path}")
 
 
 def expel_command(

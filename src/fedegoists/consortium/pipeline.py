@@ -328,6 +328,11 @@ class Consortium:
                 ],
                 private=True,
             )
+            undelivered = trials.federation.deliver(
+                {f"{model.seed}/{model.participant}": model.delivery for model in models}
+            )
+            for who, why in undelivered.items():
+                clock.log(f"{who.split('/', 1)[1]}: has not got its model ({why.detail})")
             result = ConsortiumRun(
                 folder,
                 settings,

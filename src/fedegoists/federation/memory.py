@@ -15,7 +15,18 @@ from torch import Tensor
 from fedegoists.federation.federation import Payload, Reply
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["SiloMemory"]
+__all__ = ["SiloMemory", "owner_of"]
+
+
+def owner_of(slot: str) -> str:
+    """Return the method whose slot it is.
+
+    Examples
+    --------
+    >>> owner_of("fedavg/best")
+    'fedavg'
+    """
+    return slot.split("/", 1)[0]
 
 
 @lru_cache(maxsize=64)
@@ -86,6 +97,12 @@ class SiloMemory:
             self.slots[slot] = self.slots[source]
         elif source is None:
             self.slots.pop(slot, None)
+
+    def empty(self, owner: str) -> None:
+        """Forget everything in a method's slots."""
+        for kept in (self.slots, self._speeds):
+            for slot in [slot for slot in kept if owner_of(slot) == owner]:
+                del kept[slot]
 
     def _personal(self, payload: Payload, like: Tensor) -> Tensor:
         return _places(self._schema, tuple(payload["personal"]), like.device)

@@ -116,7 +116,7 @@ def run(
     digest = hashlib.sha256(repr((method, coalitions, seed, may_keep_start, begin_with)).encode())
     digest.update(np.ascontiguousarray(initial.detach().cpu().numpy()).data)
     identity = f"{method.name} {digest.hexdigest()}"
-    outcome = _loaded(checkpoint, identity, federation)
+    outcome = _loaded(checkpoint, identity, method.name, federation)
     if outcome is None:
         count = len(federation.participants)
         worst = (-math.inf, -math.inf)
@@ -256,7 +256,7 @@ def _save(
 
 
 def _loaded(
-    path: str | os.PathLike[str] | None, identity: str, federation: Federation
+    path: str | os.PathLike[str] | None, identity: str, owner: str, federation: Federation
 ) -> Outcome | None:
     if path is None or not Path(path).exists():
         return None
@@ -280,7 +280,7 @@ def _loaded(
         }
         for kind in ("state.", "memory.")
     )
-    federation.restore(memory)
+    federation.restore(owner, memory)
     return Outcome(
         State(about["round"], state),
         tensors["best"].to(device),
