@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -140,7 +141,15 @@ Samples = list[tuple[int, float, float]]
 """A round, and the memory of the server and of a silo then."""
 
 
-def measure(silos: int, rounds: int, *, count_bytes: bool) -> tuple[dict[str, float], Samples]:
+class Measured(NamedTuple):
+    """What came of some rounds: time and bytes, memory and what was left, and all samples."""
+
+    time: dict[str, float]
+    memory: dict[str, float]
+    samples: Samples
+
+
+def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         settings = consortium(folder, silos)
@@ -183,29 +192,37 @@ def measure(silos: int, rounds: int, *, count_bytes: bool) -> tuple[dict[str, fl
     messages = sum(engine.link.sent.values()) + sum(engine.link.received.values())
     times = times[WARM:]
     (_, *middle), (_, *end) = samples[len(samples) // 2], samples[-1]
-    return {
-        "silos": silos,
-        "rounds": rounds,
-        "parameters": federation.schema.size,
-        "ms_median": 1000 * statistics.median(times),
-        "ms_90": 1000 * statistics.quantiles(times, n=10)[-1],
-        "processor_ms": 1000 * used,
-        "message_bytes_ratio": messages / silos / rounds / size,
-        "wire_bytes_ratio": travelled / silos / (rounds - WARM + 1) / size,
-        "server_mb_first": samples[0][1],
-        "server_mb_half": middle[0],
-        "server_mb_end": end[0],
-        "server_kb_a_round": slope([(done, server) for done, server, _ in samples]),
-        "silo_mb_first": samples[0][2],
-        "silo_mb_half": middle[1],
-        "silo_mb_end": end[1],
-        "silo_kb_a_round": slope([(done, silo) for done, _, silo in samples]),
-        "processes": len(processes),
-        "processes_left": left[0],
-        "ports": len(ports),
-        "ports_left": left[1],
-        "load_average": os.getloadavg()[1],
-    }, samples
+    about = {"silos": silos, "rounds": rounds}
+    load = {"load_average": os.getloadavg()[1]}
+    return Measured(
+        about
+        | {
+            "parameters": federation.schema.size,
+            "ms_median": 1000 * statistics.median(times),
+            "ms_90": 1000 * statistics.quantiles(times, n=10)[-1],
+            "processor_ms": 1000 * used,
+            "message_bytes_ratio": messages / silos / rounds / size,
+            "wire_bytes_ratio": travelled / silos / (rounds - WARM + 1) / size,
+        }
+        | load,
+        about
+        | {
+            "server_mb_first": samples[0][1],
+            "server_mb_half": middle[0],
+            "server_mb_end": end[0],
+            "server_kb_a_round": slope([(done, server) for done, server, _ in samples]),
+            "silo_mb_first": samples[0][2],
+            "silo_mb_half": middle[1],
+            "silo_mb_end": end[1],
+            "silo_kb_a_round": slope([(done, silo) for done, _, silo in samples]),
+            "processes": len(processes),
+            "processes_left": left[0],
+            "ports": len(ports),
+            "ports_left": left[1],
+        }
+        | load,
+        samples,
+    )
 
 
 WARM = 10
@@ -218,38 +235,52 @@ FLAT = 5.0
 """Growth in kB a round above which memory is not flat: about one percent in 1,000 rounds."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--silos", type=int, nargs="+", default=[4, 10])
-    options = parser.parse_args()
-    torch.set_num_threads(1)  # as in the silos: here all processes share the cores
-    rows, sampled = [], []
-    for silos in options.silos:
-        timed, samples = measure(silos, options.rounds, count_bytes=False)
-        timed["wire_bytes_ratio"] = measure(silos, 40, count_bytes=True)[0]["wire_bytes_ratio"]
+def measure_time(silos: list[int], rounds: int) -> None:
+    """Measure time and bytes; the latter in a run of their own, as counting them takes time."""
+    rows = []
+    for count in silos:
+        timed = measure(count, rounds).time
+        timed["wire_bytes_ratio"] = measure(count, 40, count_bytes=True).time["wire_bytes_ratio"]
         rows.append(timed)
-        sampled += [(silos, done, f"{a:.2f}", f"{b:.2f}") for done, a, b in samples]
-        print(", ".join(f"{key} {value:.5g}" for key, value in timed.items()), flush=True)
-    columns = list(rows[0])
-    report(
-        "deploy_loopback",
-        "Silos over FLARE on one machine; target: 200 ms, 1.05 times the parameters",
-        columns,
-        [[f"{row[column]:.5g}" for column in columns] for row in rows],
-    )
-    report(
-        "deploy_memory",
-        "Memory of the server and of a silo, in MB",
-        ("silos", "round", "server_mb", "silo_mb"),
-        sampled,
-        every=max(1, len(sampled) // 40),
-    )
+    told("deploy_loopback", "A round over FLARE; target: 200 ms, 1.05 times the parameters", rows)
+
+
+def measure_memory(silos: list[int], rounds: int) -> None:
+    """Measure memory, and look for what is left after the end."""
+    rows, sampled = [], []
+    for count in silos:
+        measured = measure(count, rounds)
+        rows.append(measured.memory)
+        sampled += [(count, done, f"{a:.2f}", f"{b:.2f}") for done, a, b in measured.samples]
+    columns = ("silos", "round", "server_mb", "silo_mb")
+    every = max(1, len(sampled) // 40)
+    report("deploy_memory_rounds", "Memory by round", columns, sampled, every=every)
+    told("deploy_memory", f"Memory and what is left; target: below {FLAT:g} kB a round, 0", rows)
     for row in rows:
         growing = [who for who in ("server", "silo") if row[f"{who}_kb_a_round"] > FLAT]
         left = row["processes_left"] + row["ports_left"]
         if growing or left:
-            raise SystemExit(f"{row['silos']} silos: growing {growing}, left behind {left}")
+            raise SystemExit(f"{row['silos']} silos: growing {growing}, left behind {left:g}")
+
+
+def told(name: str, title: str, rows: list[dict[str, float]]) -> None:
+    columns = list(rows[0])
+    for row in rows:
+        print(", ".join(f"{key} {value:.5g}" for key, value in row.items()), flush=True)
+    report(name, title, columns, [[f"{row[column]:.5g}" for column in columns] for row in rows])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", choices=["time", "memory"], default=["time", "memory"])
+    parser.add_argument("--silos", type=int, nargs="+", default=[4, 10])
+    parser.add_argument("--rounds", type=int, help="200 for the time, 2000 for the memory")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # as in the silos: here all processes share the cores
+    if "time" in options.what:
+        measure_time(options.silos, options.rounds or 200)
+    if "memory" in options.what:
+        measure_memory(options.silos, options.rounds or 2000)
 
 
 if __name__ == "__main__":
