@@ -272,14 +272,14 @@ def told(name: str, title: str, rows: list[dict[str, float]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", choices=["time", "memory"], default=["time", "memory"])
+    parser.add_argument("what", nargs="?", choices=["time", "memory", "both"], default="both")
     parser.add_argument("--silos", type=int, nargs="+", default=[4, 10])
     parser.add_argument("--rounds", type=int, help="200 for the time, 2000 for the memory")
     options = parser.parse_args()
     torch.set_num_threads(1)  # as in the silos: here all processes share the cores
-    if "time" in options.what:
+    if options.what != "memory":
         measure_time(options.silos, options.rounds or 200)
-    if "memory" in options.what:
+    if options.what != "time":
         measure_memory(options.silos, options.rounds or 2000)
 
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def full_run(deployment):
-    """Benefit learning, formation and all ten methods over the wire, with every message."""
+    """Benefit learning, formation and every method over the wire, with every message."""
     settings = read_settings(
         deployment.file, [f"training.methods={ALL}", 'output.folder="over-flare"']
     )
@@ -74,7 +74,7 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
         frozenset({"East"}),
     }
     assert run.formation.coalitions == simulated.formation.coalitions
-    for name in ("metrics.csv", "summary.csv", "gains.csv", "benefit.csv"):
+    for name in ("metrics.csv", "summary.csv", "gains.csv", "benefit.csv", "weights.csv"):
         assert_same_table(run.folder / name, simulated.folder / name)
     methods = {row[1] for row in rows(run.folder / "metrics.csv")[1:]}
     assert methods == set(METHODS)
