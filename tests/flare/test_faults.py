@@ -1,6 +1,7 @@
 """A real deployment in trouble: silos and servers that are killed, slow, or not who they say."""
 
 import json
+import re
 import shutil
 import signal
 import threading
@@ -213,3 +214,5 @@ def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deploym
     run = run_deployed(read_settings(deployment.file, changes), deployment.kit, "without-south")
     assert run.data.participants == ("East", "North Bank")
     assert "South: is away and is left out" in (run.folder / "log.txt").read_text()
+    report = (run.folder / "report.html").read_text()
+    assert re.search(r"<li>data: .*South.*, away and left out</li>", report)

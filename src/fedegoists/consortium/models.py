@@ -1,19 +1,22 @@
 """The participants' models as files that can be used elsewhere."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from fedegoists.consortium.names import file_names
 from fedegoists.experiments.training import Trials
-from fedegoists.federation import Federation, Payload
+from fedegoists.federation import Failure, Federation, Payload
+from fedegoists.files import write_all
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import model_about, model_bytes
 from fedegoists.methods import Outcome
 
-__all__ = ["ChosenModel", "chosen_models", "preferred"]
+__all__ = ["ChosenModel", "chosen_models", "delivered", "preferred", "write_models"]
 
 
 @dataclass(frozen=True)
@@ -109,3 +112,23 @@ def chosen_models(
             ChosenModel(participant, method, seed, delivery["round"], tensors, about, delivery)
         )
     return models
+
+
+def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequence[str]) -> None:
+    """Write everybody's model, as far as it is known here."""
+    files = file_names(participants)
+    # A model comes with means and deviations of its participant's data.
+    write_all(
+        [
+            (folder / f"{files[model.participant]}.safetensors", model.safetensors())
+            for model in models
+        ],
+        private=True,
+    )
+
+
+def delivered(models: Sequence[ChosenModel], federation: Federation) -> dict[str, Failure]:
+    """Hand everybody its model; return whose silo has not got it."""
+    named = {f"{model.seed}/{model.participant}": model.delivery for model in models}
+    lost = federation.deliver(named)
+    return {name.split("/", 1)[1]: failure for name, failure in lost.items()}
