@@ -41,6 +41,11 @@ def _needs_training(error: ImportError) -> MissingDependencyError:
     )
 
 
+def _whole(text: str) -> None:
+    """Print a line of a log, which stays one line."""
+    line(text, whole=True)
+
+
 def _operator(kit: Path) -> "Operator":
     try:
         from fedegoists.federation.flare.session import Operator
@@ -61,17 +66,17 @@ def init_command(
         raise _needs_training(error) from None
     settings = read_settings(file)
     deployment = make_deployment(settings, out)
-    line(f"Written: {out}/coordinator, the coordinator's kit")
+    _whole(f"Written: {out}/coordinator, the coordinator's kit")
     for participant, site in deployment.sites.items():
-        line(f"Written: {out}/silos/{site}, the kit of {participant}")
-    line(f"Keep {out}/authority to yourself: it can make certificates for this consortium.")
+        _whole(f"Written: {out}/silos/{site}, the kit of {participant}")
+    _whole(f"Keep {out}/authority to yourself: it can make certificates for this consortium.")
     line("Next steps:", "bold")
     line(f"1. Open TCP port {deployment.port} of {deployment.host} to the silos, and no other.")
     line("2. Hand each silo its kit over a channel you trust; its readme.txt says how to go on.")
-    line(f"3. Here: fedegoists deploy start coordinator {out}/coordinator")
+    _whole(f"3. Here: fedegoists deploy start coordinator {out}/coordinator")
     line("4. There: fedegoists deploy start silo KIT")
-    line(f"   Here, to see who is connected: fedegoists deploy status --kit {out}/coordinator")
-    line(f"5. fedegoists run {file} --engine flare --kit {out}/coordinator")
+    _whole(f"   Here, to see who is connected: fedegoists deploy status --kit {out}/coordinator")
+    _whole(f"5. fedegoists run {file} --engine flare --kit {out}/coordinator")
 
 
 def start_command(
@@ -85,8 +90,8 @@ def start_command(
         raise _needs_training(error) from None
     if role not in ("coordinator", "silo"):
         raise SettingsError(f"{role!r} is neither coordinator nor silo")
-    process = KitProcess(role, kit, tell=line)  # type: ignore[arg-type]
-    line(f"The {role} starts from {kit}. Ctrl-C ends it; all of its log is in {kit}/log.txt.")
+    process = KitProcess(role, kit, tell=_whole)  # type: ignore[arg-type]
+    _whole(f"The {role} starts from {kit}. Ctrl-C ends it; all of its log is in {kit}/log.txt.")
     with process.until_interrupted():
         process.run()
 
@@ -133,7 +138,7 @@ def model_command(
     except ImportError as error:
         raise _needs_training(error) from None
     for path in export_silo_model(kit, run, out, onnx=onnx):
-        line(f"Written: {path}")
+        _whole(f"Written: {path}")
 
 
 def expel_command(
@@ -164,7 +169,7 @@ def renew_command(
     except ImportError as error:
         raise _needs_training(error) from None
     kit = renew_kit(out, participant)
-    line(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
+    _whole(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
 
 
 def demo_command(
@@ -177,7 +182,7 @@ def demo_command(
         from fedegoists.deploy.demo import demo
     except ImportError as error:
         raise _needs_training(error) from None
-    run = demo(folder, line)
+    run = demo(folder, _whole)
     show_formation(run.formation)
-    line(f"Report: {run.folder / 'report.html'}")
-    line(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")
+    _whole(f"Report: {run.folder / 'report.html'}")
+    _whole(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")

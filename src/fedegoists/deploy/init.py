@@ -53,6 +53,7 @@ Kit of the silo {participant!r}.
 4. Make sure that this machine can open {host}:{port} (outgoing TCP; nothing comes in).
 5. fedegoists deploy start silo .
    It runs in the foreground, connects again by itself, and logs every request in silo.log.
+6. After a run, for your whole model with the layers that never left: fedegoists deploy model .
 
 Made with fedegoists {version}.
 """

@@ -83,7 +83,7 @@ class SiloService:
             failed = [str(reply) for reply in replies.values() if isinstance(reply, Failure)]
             told = f"failed: {failed[0]}" if failed else "answered"
             self._log.info(
-                "%s for run %s, %s trials: %s", request.operation, request.run, len(replies), told
+                "%s for run %s, %s trials: %s", request.operation, request.run, len(payloads), told
             )
             return pack_replies(replies, about=about)
 
