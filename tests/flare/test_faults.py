@@ -209,7 +209,7 @@ def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deploym
     finally:
         operator.close()
     # A run leaves out who stays away, and names it.
-    changes = ["deploy.wait=1", "training.seeds=1", "training.steps=20", "benefit.repeats=1"]
+    changes = ["deploy.wait=1", "training.seeds=1", "training.steps=20"]
     changes += ['training.methods=["local", "fedavg"]', 'output.folder="over-flare"']
     run = run_deployed(read_settings(deployment.file, changes), deployment.kit, "without-south")
     assert run.data.participants == ("East", "North Bank")

@@ -42,7 +42,7 @@ def _needs_training(error: ImportError) -> MissingDependencyError:
 
 
 def _whole(text: str) -> None:
-    """Print a line of a log, which stays one line."""
+    """Print one line that is not broken: a command or a path to copy, or a line of a log."""
     line(text, whole=True)
 
 

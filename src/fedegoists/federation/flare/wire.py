@@ -39,8 +39,13 @@ class Strict(BaseModel):
     """A part of a header: exactly these keys, with values of exactly these types."""
 
     # A score that is not defined, like an AUC with one class, is no number and must arrive so.
+    # Values, such as seeds, hardly ever come again: only the words for keys are worth keeping.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, ser_json_inf_nan="constants"
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        ser_json_inf_nan="constants",
+        cache_strings="keys",
     )
 
 
