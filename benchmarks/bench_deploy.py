@@ -232,7 +232,9 @@ SAMPLED = 10
 """Rounds between two looks at the memory."""
 
 FLAT = 5.0
-"""Growth in kB a round above which memory is not flat: about one percent in 1,000 rounds."""
+"""Growth in kB a round above which memory is not flat: about one percent in 1,000 rounds.
+
+The server's wanders by some MB, so that a line through 1,000 rounds is sure to some kB only."""
 
 
 def measure_time(silos: list[int], rounds: int) -> None:

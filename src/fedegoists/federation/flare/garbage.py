@@ -3,12 +3,9 @@
 FLARE's calls leave objects that refer to each other and hold whole messages. Python looks for such
 cycles when many objects were made, not when large ones were, and so would keep hundreds of them.
 Besides, FLARE remembers every message that it has sent for five minutes, up to 10,000 of them, so
-that it can tell what a late error is about: about a kilobyte each. And the allocator keeps what has
-been freed in between, some kilobytes more with every round.
+that it can tell what a late error is about: about a kilobyte each.
 """
 
-import contextlib
-import ctypes
 import gc
 
 from nvflare.fuel.f3.streaming import byte_streamer
@@ -17,9 +14,6 @@ __all__ = ["Garbage"]
 
 EVERY = 32
 """Messages between two collections."""
-
-TRIMMED = 16
-"""Collections between two returns of freed memory to the system."""
 
 REMEMBERED = 256
 """Messages sent of which FLARE remembers where they went."""
@@ -39,11 +33,3 @@ class Garbage:
         self._messages += 1
         if self._messages % EVERY == 0:
             gc.collect()
-        if self._messages % (EVERY * TRIMMED) == 0:
-            _give_back()
-
-
-def _give_back() -> None:
-    """Return freed memory to the system, where its allocator can."""
-    with contextlib.suppress(OSError, AttributeError):  # another than glibc
-        ctypes.CDLL("libc.so.6").malloc_trim(0)

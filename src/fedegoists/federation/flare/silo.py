@@ -106,8 +106,9 @@ class SiloService:
             if not isinstance(reply, Failure):
                 reply = self._guard.leaving(operation, payload, reply, federation.schema)
             result[label] = reply
-        for owner in {owner_of(p["slot"]) for p in payloads.values() if p.get("slot")}:
-            self._kept.save(federation, owner)
+        if operation != "evaluate":  # which changes nothing that is kept
+            for owner in {owner_of(p["slot"]) for p in payloads.values() if p.get("slot")}:
+                self._kept.save(federation, owner)
         return result
 
     def _ready(self, request: Request, payloads: dict[str, dict[str, Any]]) -> SimulatedFederation:
