@@ -8,7 +8,9 @@ import stat
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import load_file
 
+from fedegoists.consortium.export import read_model
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, LocalTerms, SimulatedFederation, TrainSettings
 from fedegoists.federation.flare import guard, kept
@@ -22,6 +24,7 @@ from fedegoists.federation.flare.messages import (
 from fedegoists.federation.flare.silo import SiloService
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import schema_digest
+from fedegoists.learning import model_files
 from fedegoists.learning.datasets import load_own
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
@@ -336,6 +339,38 @@ def test_what_is_kept_for_methods_is_bounded(tmp_path, monkeypatch):
     assert owners == {"a", "b", "c"}
     assert "fedavg: what was kept for it is given up" in (tmp_path / "silo.log").read_text()
     assert asked(service, "train", {**train, "slot": "fedavg/x"})[2] is None
+
+
+def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_path, monkeypatch):
+    mask = SCHEMA.mask(["output."])
+    service = SiloService(kit(tmp_path))
+    train = {**TRAIN, "personal": ("output.",), "slot": "fedavg"}
+    asked(service, "train", train)
+    asked(service, "keep", {"slot": "fedavg/best", "source": "fedavg"})
+    asked(service, "train", train)  # goes on; the best ones stay
+    (file,) = (tmp_path / "state").glob("memory-fedavg-now*")
+    best = load_file(file)["1/South\nfedavg/best"]
+    model = {"parameters": torch.where(mask, 0.0, START), "method": "fedavg", "round": 3}
+    own = {"personal": ("output.",), "slot": "fedavg/best"}
+    assert asked(service, "deliver", {**model, **own})[2] is None
+    network, about = read_model(tmp_path / "models" / "r.safetensors")
+    whole = SCHEMA.flatten(dict(network.named_parameters()))
+    assert torch.equal(whole[mask], best)
+    assert torch.equal(whole[~mask], START[~mask])
+    said = {"participant": "South", "method": "fedavg", "seed": 1, "round": 3, "task": "binary"}
+    assert said.items() <= about.items()
+    assert about["inputs"][0]["columns"] == ["age", "income", "debt"]
+    missing = {**own, "slot": "fedprox/best"}
+    assert "are not here" in asked(service, "deliver", {**model, **missing})[2]
+    assert "without slot" in asked(service, "deliver", {**model, "personal": ("output.",)})[2]
+    assert "not one model" in asked(service, "deliver", {**model, "parameters": START[None]})[2]
+    # Whatever a run is called, its model goes to this folder; those of old runs go.
+    monkeypatch.setattr(model_files, "MOST_MODELS", 3)
+    for run in ("../../x", "a/b", "/x"):
+        assert asked(service, "deliver", model, run=run)[2] is None
+    assert len(list((tmp_path / "models").iterdir())) == 3
+    assert not (tmp_path / "models" / "r.safetensors").exists()
+    assert not list(tmp_path.parent.glob("*.safetensors"))
 
 
 def test_other_parameters_and_half_requests_are_refused(tmp_path):
