@@ -148,6 +148,23 @@ def test_a_silo_that_missed_two_returns_and_a_checkpoint_ends_where_the_run_is(w
     assert gone(wire, back_by=without_it).loss() == then
 
 
+def test_a_run_can_go_back_to_an_early_checkpoint_again_and_again(wire):
+    one = Run(wire)
+    one.train()
+    then = one.loss()
+    checkpoint = gone(wire, back_by=one.checkpoint)
+    for _ in range(3):
+        one.train()
+        one.checkpoint()  # higher numbers, all given up
+    missed = int(checkpoint["fedavg\ncheckpoint"][0])
+    assert not (wire.folder / "state" / f"memory-fedavg-{missed}.safetensors").exists()
+    new = Run(wire, checkpoint)
+    assert new.loss() != then  # it is gone here, and its layers begin anew
+    begun = new.loss()
+    new.train()
+    assert Run(wire, checkpoint).loss() == begun
+
+
 def test_a_silo_away_at_the_beginning_does_not_bring_layers_of_an_earlier_run(wire):
     new = Run(wire).loss()
     earlier = Run(wire)
@@ -165,6 +182,15 @@ def test_a_tuned_method_begins_with_the_layers_of_the_checkpoint(wire):
     again.federation.call("keep", {"South": {"slot": "fedavg+ft", "source": "fedavg"}})
     score = {**SCORE, "slot": "fedavg+ft"}
     assert again.federation.call("evaluate", {"South": score})["South"]["loss"] == then
+
+
+def test_layers_of_an_earlier_run_can_be_begun_with(wire):
+    one = Run(wire)
+    one.train()
+    other = Run(wire, memory={}).federation
+    other.call("keep", {"South": {"slot": "fedavg+ft", "source": "fedavg"}})
+    score = {**SCORE, "slot": "fedavg+ft"}
+    assert other.call("evaluate", {"South": score})["South"]["loss"] == one.loss()
 
 
 def test_a_checkpoint_survives_as_numbers(wire):

@@ -181,9 +181,13 @@ class FlareFederation:
         """Ask sites, each with the payloads of its trials; all learn where the run stands."""
         messages: dict[str, bytes] = {}
         for site, asked in by_site.items():
-            used = [asks.get(key) for asks in asked.values() for key in ("slot", "source")]
-            owners = sorted({owner_of(str(slot)) for slot in used if slot})
-            lineages = {owner: self._lineage(owner) for owner in owners}
+            slots, sources = (
+                {owner_of(payload[key]) for payload in asked.values() if payload.get(key)}
+                for key in ("slot", "source")
+            )
+            # What is only copied from stays as it is, unless this run has trained it.
+            owners = slots | (sources & self._lineages.keys())
+            lineages = {owner: self._lineage(owner) for owner in sorted(owners)}
             request = self._request.model_copy(
                 update={"operation": operation, "lineages": lineages}
             )

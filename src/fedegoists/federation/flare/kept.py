@@ -115,20 +115,14 @@ class KeptLayers:
             self._forget_owners(federation)
 
     def _forget_oldest(self, owner: str) -> None:
-        """Remove all but the last checkpoints of a method."""
-        found = sorted(
-            self._folder.glob(f"memory-{_plain(owner)}-[0-9]*.safetensors"),
-            key=lambda file: int(file.stem.rsplit("-", 1)[1]),
-        )
-        for file in found[:-CHECKPOINTS]:
+        """Remove all but the last checkpoints that were written for a method."""
+        # Not by number: after a return, those of what was given up have higher ones.
+        for file in _oldest_first(self._folder, f"memory-{_plain(owner)}-[0-9]*")[:-CHECKPOINTS]:
             file.unlink()
 
     def _forget_owners(self, federation: SimulatedFederation) -> None:
         """Give up what was kept for the methods that were used longest ago."""
-        found = sorted(
-            self._folder.glob("memory-*-now.safetensors"), key=lambda file: file.stat().st_mtime_ns
-        )
-        for file in found[:-MOST_OWNERS]:
+        for file in _oldest_first(self._folder, "memory-*-now")[:-MOST_OWNERS]:
             owner = file.name.removeprefix("memory-").removesuffix("-now.safetensors")
             self._log.warning("%s: what was kept for it is given up", owner)
             self._standing.pop(owner, None)
@@ -165,6 +159,11 @@ class KeptLayers:
         }
         federation.restore(owner, fitting)
         return _Standing(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
+
+
+def _oldest_first(folder: Path, pattern: str) -> list[Path]:
+    files = folder.glob(f"{pattern}.safetensors")
+    return sorted(files, key=lambda file: file.stat().st_mtime_ns)
 
 
 def _plain(owner: str) -> str:
