@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from fedegoists.consortium.export import read_model
-from fedegoists.errors import SettingsError
+from fedegoists.deploy.models import export_silo_model
+from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation import Failure, LocalTerms, SimulatedFederation, TrainSettings
 from fedegoists.federation.flare import guard, kept
 from fedegoists.federation.flare.messages import (
@@ -371,6 +372,24 @@ def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_pa
     assert len(list((tmp_path / "models").iterdir())) == 3
     assert not (tmp_path / "models" / "r.safetensors").exists()
     assert not list(tmp_path.parent.glob("*.safetensors"))
+
+
+def test_a_silo_exports_the_model_of_any_run_it_has(tmp_path):
+    with pytest.raises(FileError, match="not the kit of a silo"):
+        export_silo_model(tmp_path)
+    service = SiloService(kit(tmp_path))
+    with pytest.raises(FileError, match="no run has delivered a model yet"):
+        export_silo_model(tmp_path)
+    for run, number in (("first", 1.0), ("second", 2.0)):
+        model = {"parameters": number * START, "method": "fedavg", "round": 1}
+        assert asked(service, "deliver", model, run=run)[2] is None
+    with pytest.raises(FileError, match="no model of the run 'third'; there are first, second"):
+        export_silo_model(tmp_path, "third")
+    for run, number in ((None, 2.0), ("first", 1.0)):
+        written = export_silo_model(tmp_path, run, tmp_path / f"out-{run}")
+        network = read_model(written[0])[0]
+        assert torch.equal(SCHEMA.flatten(dict(network.named_parameters())), number * START)
+    assert export_silo_model(tmp_path)[0] == tmp_path / "export" / "second" / "second.safetensors"
 
 
 def test_other_parameters_and_half_requests_are_refused(tmp_path):
