@@ -12,6 +12,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, LocalTerms, TrainSettings, WithTimeout
 from fedegoists.federation.batches import batch_at, batch_plan, share_of, stream_seed
 from fedegoists.federation.operations import learning_rates
+from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from tests.silos import MODELS, SIZES, federation, initial, silos
 
@@ -381,6 +382,54 @@ def test_a_trial_gives_the_same_numbers_alone_and_beside_others():
         "train", dict.fromkeys(("3/s0", "7/s0"), payload)
     )
     torch.testing.assert_close(alone["7/s0"]["parameters"], beside["7/s0"]["parameters"])
+
+
+def test_what_is_the_same_under_several_labels_is_computed_once(monkeypatch):
+    """Same samples, draws and parameters; after a row differs, that one is computed by itself."""
+    data = dict.fromkeys(("0@a", "0@b", "0@c"), silos("mlp"))
+    shared = federation("mlp", data, execution="stacked", drawn_as=dict.fromkeys(data, "0"))
+    asked = []
+    for operation in ("train", "evaluate"):
+        whole = getattr(StackedSilos, operation)
+
+        def counted(self, rows, *args, whole=whole, **options):
+            asked.append(len(rows))
+            return whole(self, rows, *args, **options)
+
+        monkeypatch.setattr(StackedSilos, operation, counted)
+    rows = dict(zip(shared.participants, initial("mlp", 9), strict=True))
+
+    def train(rows):
+        one = {"settings": TrainSettings(steps=3), "seed": 1}
+        return shared.call("train", {n: {"parameters": row, **one} for n, row in rows.items()})
+
+    every, once = train(rows), train(rows)
+    assert asked == [9, 3]  # equal starts may be so only once
+    for name in shared.participants:
+        torch.testing.assert_close(every[name]["parameters"], once[name]["parameters"])
+        assert once[name]["loss"] == once[name.replace("@b", "@a").replace("@c", "@a")]["loss"]
+        assert once[name]["samples"] == every[name]["samples"]
+    changed = {**rows, "0@b/s1": rows["0@b/s1"] + 0.1}
+    train(changed)
+    other = train(changed)
+    assert asked == [9, 3, 9, 4]
+    torch.testing.assert_close(other["0@c/s1"]["parameters"], every["0@a/s1"]["parameters"])
+    assert not torch.equal(other["0@b/s1"]["parameters"], every["0@b/s1"]["parameters"])
+    payloads = {n: {"parameters": row, "split": "test"} for n, row in changed.items()}
+    scores = shared.call("evaluate", payloads)
+    assert asked[-1] == 4
+    alone = federation("mlp", data, execution="looped").call("evaluate", payloads)
+    for name in shared.participants:
+        assert scores[name]["loss"] == pytest.approx(alone[name]["loss"], rel=1e-5)
+
+
+def test_the_same_label_of_draws_with_other_samples_is_not_the_same():
+    data = {"0@a": silos("mlp"), "0@b": silos("mlp", seed=5, sizes=(100, 70, 90))}
+    shared = federation("mlp", data, execution="stacked", drawn_as=dict.fromkeys(data, "0"))
+    one = {"settings": TrainSettings(steps=3), "seed": 1, "parameters": initial("mlp")[0]}
+    for _ in range(2):
+        replies = shared.call("train", dict.fromkeys(shared.participants, one))
+    assert not torch.equal(replies["0@a/s2"]["parameters"], replies["0@b/s2"]["parameters"])
 
 
 def test_describe():

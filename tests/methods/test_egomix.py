@@ -1,12 +1,16 @@
 """EgoMix by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import TrainSettings
+from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.federation.operations import learning_rates
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.learning.models import build_model
 from fedegoists.methods import EgoMix, FedAvg, Local, run
 from tests.methods.hand import START, assert_close, descended, lines, played, starts
 from tests.methods.test_pfedgraph import cosine
@@ -15,6 +19,8 @@ ENDLESS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.0)
 GROUPS = [["a", "b", "c"], ["d"]]
 EDGES = (("b", "a", 0.2), ("c", "a", 0.4), ("a", "b", 0.3), ("b", "c", 0.1), ("d", "a", 9.0))
 SIZES = (6, 3, 4, 5)
+PLAIN = {"own": "nothing", "keep_momentum": False}
+"""Everything is mixed, as in FedAvg."""
 
 
 def trained(silos, models, rates):
@@ -40,7 +46,7 @@ def test_two_rounds_of_mixing_by_hand():
     for _ in range(2):
         models.append(shares @ trained(silos, models[-1], [0.1] * 3))
     for federation in silos.federations():
-        method = EgoMix(ENDLESS, benefit=EDGES, weighting="samples")
+        method = EgoMix(ENDLESS, benefit=EDGES, weighting="samples", **PLAIN)
         states, reports = played(method, federation, GROUPS, 2)
         for state, expected in zip(states, models, strict=True):
             assert_close(state.parameters, expected)
@@ -69,7 +75,7 @@ def test_weights_of_the_mixtures(weighting):
     np.fill_diagonal(affinity, 1.0)
     expected = normalised(affinity * np.array(SIZES)) @ after
     for federation in silos.federations():
-        method = EgoMix(ENDLESS, benefit=EDGES, weighting=weighting, sharpness=2.0)
+        method = EgoMix(ENDLESS, benefit=EDGES, weighting=weighting, sharpness=2.0, **PLAIN)
         states, _ = played(method, federation, GROUPS, 1)
         assert_close(states[1].parameters, expected)
 
@@ -99,7 +105,7 @@ def test_three_phases_by_hand():
     tuned = trained(silos, now, rates(0.05, 1, 0))
     models.append(np.vstack([tuned[:3], lonely]))
     for federation in silos.federations():
-        method = EgoMix(settings, weighting="samples", alone=0.4, tune=0.2)
+        method = EgoMix(settings, weighting="samples", alone=0.4, tune=0.2, **PLAIN)
         assert [method.phase(k)[0] for k in range(5)] == ["alone"] * 2 + ["mixing"] * 2 + ["tuning"]
         states, reports = played(method, federation, GROUPS, 5)
         for state, expected in zip(states, models, strict=True):
@@ -119,7 +125,7 @@ def test_the_first_phase_is_local_and_validation_chooses_among_all():
         for federation in silos.federations():
             own = run(Local(half), federation, [["a"], ["b"]], starts(2), rounds=10, seed=3)
             mixed = run(
-                EgoMix(whole, personal, tune=0.0),
+                EgoMix(whole, personal, alone=0.5, **PLAIN),
                 federation,
                 [["a", "b"]],
                 starts(2),
@@ -141,9 +147,78 @@ def test_the_first_phase_is_local_and_validation_chooses_among_all():
 
 def test_with_everybody_and_samples_it_is_fedavg():
     for federation in lines(SIZES).federations():
-        mixed, _ = played(EgoMix(ENDLESS, weighting="samples"), federation, GROUPS, 3)
+        mixed, _ = played(EgoMix(ENDLESS, weighting="samples", **PLAIN), federation, GROUPS, 3)
         plain, _ = played(FedAvg(ENDLESS), federation, GROUPS, 3)
         torch.testing.assert_close(mixed[3].parameters, plain[3].parameters)
+
+
+def test_the_bias_is_own_and_the_momentum_goes_on():
+    """Two rounds by hand: weights and their momenta are mixed, biases and theirs are not."""
+    settings = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.9)
+    silos = lines(SIZES)
+    shares = np.array([[6, 3, 4, 0], [6, 3, 4, 0], [6, 3, 4, 0], [0, 0, 0, 5]], dtype=float)
+    shares = normalised(shares)
+    models, speeds = np.array([START] * 4), np.zeros((4, 3))
+    expected = []
+    for _ in range(2):
+        for k in range(4):
+            for _ in range(3):
+                speeds[k] = 0.9 * speeds[k] + silos.gradient(k, models[k])
+                models[k] = models[k] - 0.1 * speeds[k]
+        models[:, :2], speeds[:, :2] = shares @ models[:, :2], shares @ speeds[:, :2]
+        expected.append(models.copy())
+    for federation in silos.federations():
+        states, reports = played(EgoMix(settings, weighting="samples"), federation, GROUPS, 2)
+        assert_close(states[1].parameters, expected[0])
+        assert_close(states[2].parameters, expected[1])
+        assert_close(states[2].tensors["momentum"], speeds)
+        # A model and a momentum of three numbers each.
+        assert reports[1].bytes_sent == dict.fromkeys("abc", 24)
+
+
+def classes(counts):
+    """Silos with so many training samples of each of three classes."""
+    rng = np.random.default_rng(2)
+    targets, parts, start = [], [], 0
+    for k, own in enumerate(counts):
+        labels = np.repeat(np.arange(3), own)
+        targets += [labels, [0, 1, 2, 0, 1, 2]]
+        rows = np.arange(start, start + len(labels) + 6)
+        parts.append(SiloIndices("abc"[k], rows[:-6], rows[-6:-3], rows[-3:]))
+        start += len(rows)
+    y = np.concatenate(targets).astype(np.int64)
+    x = rng.normal(size=(len(y), 2)).astype(np.float32)
+    return SiloedData("c", "classification", Samples((x,), y), tuple(parts), 3, "", ())
+
+
+def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
+    counts = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
+    data, model = classes(counts), build_model("mlp", 0, features=2, outputs=3)
+    for execution in ("looped", "stacked"):
+        federation = SimulatedFederation(data, model, execution=execution)
+        schema = federation.schema
+        initial = schema.drawn(4).repeat(3, 1)
+        method = EgoMix(ENDLESS, weighting="samples")
+        before = method.start(federation, [["a", "b"], ["c"]], initial, 5)
+        bias = schema.unflatten(before.parameters - initial)["output.bias"].numpy()
+        shares = (counts + 1) / (counts.sum(1, keepdims=True) + 3)
+        # Who is alone is not asked for its labels.
+        np.testing.assert_allclose(bias[:2], np.log(shares[:2]), rtol=1e-4)
+        assert not bias[2].any()
+        alone = Local(ENDLESS, keep_momentum=True)
+        apart, _ = alone.round(
+            federation, [], replace(before, tensors=dict(before.tensors)), seed=5
+        )
+        mixed, _ = method.round(federation, [["a", "b"], ["c"]], before, seed=5)
+        own, ours = schema.unflatten(apart.parameters), schema.unflatten(mixed.parameters)
+        body = (6 * own["hidden.weight"][0] + 4 * own["hidden.weight"][1]) / 10
+        torch.testing.assert_close(ours["hidden.weight"][:2], torch.stack([body, body]))
+        first, second = own["output.weight"][:2]
+        # The first class: four and one; the second and third are with one of them only.
+        rows = torch.stack([(4 * first[0] + second[0]) / 5, first[1], second[2]])
+        torch.testing.assert_close(ours["output.weight"][:2], torch.stack([rows, rows]))
+        torch.testing.assert_close(ours["output.bias"], own["output.bias"])
+        torch.testing.assert_close(mixed.parameters[2], apart.parameters[2])
 
 
 def test_nothing_travels_against_an_edge():

@@ -3,6 +3,8 @@
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +14,8 @@ from torch import Tensor
 __all__ = ["augmentation_draws", "batch_at", "batch_plan", "share_of", "stream_seed"]
 
 
-def stream_seed(*parts: object) -> int:
+@lru_cache(maxsize=4096, typed=True)
+def stream_seed(*parts: Hashable) -> int:
     """Return a seed from words and numbers; the same everywhere, unlike Python's hash."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
@@ -34,8 +37,10 @@ def batch_plan(
     batches = -(-steps // repeat)
     rng = np.random.default_rng(seed)
     passes = -(-batch * batches // size)
-    order = np.concatenate([rng.permutation(size) for _ in range(passes)])
-    return np.repeat(order[: batches * batch].reshape(batches, batch), repeat, axis=0)[:steps]
+    orders = [rng.permutation(size) for _ in range(passes)]
+    order = orders[0] if passes == 1 else np.concatenate(orders)
+    plan = order[: batches * batch].reshape(batches, batch)
+    return plan if repeat == 1 else np.repeat(plan, repeat, axis=0)[:steps]
 
 
 def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDArray[np.int64]:
@@ -90,7 +95,9 @@ _order = Orders(64 * 1024 * 1024)
 
 
 def augmentation_draws(shape: tuple[int, ...], seed: int) -> Tensor:
-    """Return a flip (0 or 1) and two shifts (0 to 8) for each image."""
+    """Return a flip (0 or 1) and two shifts (0 to 8) for each image, as bytes."""
     rng = np.random.default_rng(stream_seed(seed, "augment"))
-    flips = rng.integers(0, 2, (*shape, 1))
-    return torch.from_numpy(np.concatenate([flips, rng.integers(0, 9, (*shape, 2))], -1))
+    draws = np.empty((*shape, 3), dtype=np.uint8)
+    draws[..., 0] = rng.integers(0, 2, shape)
+    draws[..., 1:] = rng.integers(0, 9, (*shape, 2))
+    return torch.from_numpy(draws)

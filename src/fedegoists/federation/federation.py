@@ -76,6 +76,12 @@ class Federation(Protocol):
         `Failure`.
         """
 
+    def stream_name(self, participant: str) -> str:
+        """Return the name by which numbers are drawn for a participant: usually its own.
+
+        The same silo of the same trial, compared in several coalitions, draws the same in all.
+        """
+
     def memory(self, owner: str) -> dict[str, Tensor]:
         """Return what silos in this process keep in a method's slots, for its checkpoint."""
 
@@ -104,6 +110,7 @@ class WithTimeout:
         self._federation, self._seconds = federation, seconds
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
+        self.stream_name = federation.stream_name
         self.memory, self.restore = federation.memory, federation.restore
         self.personal_model, self.deliver = federation.personal_model, federation.deliver
 
@@ -124,7 +131,10 @@ REPLIES: dict[str, tuple[str, ...]] = {
 }
 """What must be in a reply to each operation."""
 
-OPTIONAL: dict[str, tuple[str, ...]] = {"train": ("anchor",), "describe": ("labels", "direction")}
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "train": ("anchor", "momentum"),
+    "describe": ("labels", "direction"),
+}
 """What may be in it besides; anything else is dropped."""
 
 LARGEST = 1e12
@@ -148,7 +158,7 @@ def accepted(
                 return Failure(participant, "error", f"no {key} in the reply to {operation}")
             continue
         value = reply[key]
-        if key in ("parameters", "gradient", "anchor"):
+        if key in ("parameters", "gradient", "anchor", "momentum"):
             wrong = _wrong_vector(value, shape)
         elif key == "loss":
             wrong = _wrong_losses(value, shape)

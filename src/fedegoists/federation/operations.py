@@ -55,7 +55,7 @@ class TrainSettings:
     batch_size : int
         Samples a step; all of them where a silo has fewer.
     learning_rate, momentum, weight_decay : float
-        As usual; the momentum starts at zero in every round.
+        As usual; the momentum starts at zero in every round unless `LocalTerms` bring one.
     total_steps : int, optional
         If given, the learning rate falls to zero over so many steps along a cosine.
     augment : bool
@@ -104,6 +104,8 @@ class LocalTerms:
         Subtract attraction · cos(w, towards).
     correction : Tensor
         Add this to every gradient.
+    momentum : Tensor
+        Start with this momentum, and give back the one at the end.
     """
 
     anchor: Tensor | None = None
@@ -113,21 +115,26 @@ class LocalTerms:
     towards: Tensor | None = None
     attraction: float = 0.0
     correction: Tensor | None = None
+    momentum: Tensor | None = None
 
     @property
     def kind(self) -> tuple[object, ...]:
         """Which terms there are; silos whose terms have one kind can be stacked."""
-        tensors = (self.anchor, self.towards, self.correction)
+        tensors = (self.anchor, self.towards, self.correction, self.momentum)
         return (*(tensor is None for tensor in tensors), self.inner_steps, self.anchor_rate)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves: parameters, the anchor where it moved, and the steps' mean loss."""
+    """What training leaves: parameters, the anchor where it moved, and the steps' mean loss.
+
+    And the momentum, where one was brought.
+    """
 
     parameters: Tensor
     anchor: Tensor | None
     loss: float
+    momentum: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,10 @@ def train(
     with torch.no_grad():
         for tensor, value in zip(tensors, schema.unflatten(parameters).values(), strict=True):
             tensor.copy_(value)
+        if terms.momentum is not None:
+            views = schema.unflatten(terms.momentum).values()
+            for speed, value in zip(speeds, views, strict=True):
+                speed.copy_(value)
     added = _AddedGradient(terms, schema, tensors)
     positions = silo.splits["train"]
     plan = torch.from_numpy(
@@ -229,6 +240,9 @@ def train(
         schema.flatten(dict(zip(schema.names, tensors, strict=True))),
         schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
         (total / settings.steps).item(),
+        None
+        if terms.momentum is None
+        else schema.flatten(dict(zip(schema.names, speeds, strict=True))),
     )
 
 

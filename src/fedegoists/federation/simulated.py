@@ -1,12 +1,14 @@
 """All silos in this process, one at a time or stacked on one device."""
 
+import hashlib
 import math
 import queue
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,7 +20,14 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import operations
 from fedegoists.federation.batches import share_of, stream_seed
 from fedegoists.federation.federation import LARGEST, Failure, Payload, Reply, accepted
-from fedegoists.federation.memory import SiloMemory, owner_of
+from fedegoists.federation.memory import (
+    SiloMemory,
+    as_rows,
+    fill_all,
+    owner_of,
+    step_all,
+    withhold_all,
+)
 from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import SiloedData
@@ -90,6 +99,12 @@ class SimulatedFederation:
         self._memories = {name: SiloMemory(self._schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
         self._drawn_as = dict(drawn_as or {})
+        self._samples = {
+            name: b"".join(hashlib.sha256(rows.cpu().numpy().tobytes()).digest() for rows in splits)
+            for name, silo in (self._silos.items() if self._drawn_as else ())
+            for splits in [silo.splits.values()]
+        }
+        self._led: dict[str, str] = {}
         unknown = self._behaviours.keys() - self._silos.keys()
         if unknown:
             raise SettingsError(f"{min(unknown)!r} is not in this federation")
@@ -125,32 +140,36 @@ class SimulatedFederation:
                 raise SettingsError(f"{participant!r} is not in this federation")
         replies: dict[str, Reply | Failure] = {}
         # Only silos that are asked the same can be stacked.
-        groups: dict[object, dict[str, Payload]] = {}
+        alone = not self._stacked or operation in ("describe", "keep")
+        groups: list[dict[str, Payload]] = []
+        kinds: list[dict[str, object]] = []
         for participant, payload in payloads.items():
             try:
                 prepared = self._prepared(operation, participant, payload)
             except SettingsError as error:
                 replies[participant] = Failure(participant, "error", str(error))
                 continue
-            alone = not self._stacked or operation in ("describe", "keep")
-            groups.setdefault(participant if alone else _alike(prepared), {})[participant] = (
-                prepared
-            )
-        for group in groups.values():
-            if self._stacked and operation not in ("describe", "keep"):
+            asked = {} if alone else _asked(prepared)
+            if alone or asked not in kinds:
+                kinds.append(asked)
+                groups.append({})
+            groups[-1 if alone else kinds.index(asked)][participant] = prepared
+        for group in map(self._filled, groups):
+            if not alone:
                 # The networks stacked on a CPU are small: threads would only wait for one another.
                 with _threads(1 if self._device.type == "cpu" else torch.get_num_threads()):
-                    replies |= self._call_stacked(operation, group)
+                    replies |= self._call_leaders(operation, group)
             else:
                 replies |= {name: self._call_one(operation, name, group[name]) for name in group}
         replies |= self._misbehaved(operation, replies, payloads, timeout)
-        return {
-            name: reply
-            if isinstance(reply, Failure)
-            else self._memories[name].withhold(reply, payloads[name])
-            for name in payloads
-            for reply in [replies[name]]
-        }
+        for group in groups:
+            replies |= self._withheld(group, replies)
+        return {name: replies[name] for name in payloads}
+
+    def stream_name(self, participant: str) -> str:
+        """Return the name by which numbers are drawn for a participant."""
+        label, slash, name = participant.partition("/")
+        return f"{self._drawn_as.get(label, label)}{slash}{name}"
 
     def memory(self, owner: str) -> dict[str, Tensor]:
         """Return what the silos keep to themselves in a method's slots."""
@@ -184,16 +203,45 @@ class SimulatedFederation:
         return {}
 
     def _seed(self, payload: Payload, participant: str) -> int:
-        label, slash, name = participant.partition("/")
-        drawn_as = self._drawn_as.get(label, label)
-        return stream_seed(payload.get("seed", 0), f"{drawn_as}{slash}{name}")
+        return stream_seed(payload.get("seed", 0), self.stream_name(participant))
+
+    def _filled(self, payloads: dict[str, Payload]) -> dict[str, Payload]:
+        """Put silos' personal parameters in their places; the payloads are alike."""
+        first = next(iter(payloads.values()))
+        if not first.get("personal") or "parameters" not in first:
+            return payloads
+        filled = fill_all(
+            [self._memories[name] for name in payloads],
+            [payload["parameters"] for payload in payloads.values()],
+            first,
+        )
+        return {
+            name: {**payload, "parameters": parameters}
+            for (name, payload), parameters in zip(payloads.items(), filled, strict=True)
+        }
+
+    def _withheld(
+        self, payloads: Mapping[str, Payload], replies: Mapping[str, Reply | Failure]
+    ) -> dict[str, Reply]:
+        """Return the replies to payloads that are alike, without what silos keep to themselves."""
+        first = next(iter(payloads.values()))
+        given = {
+            name: reply
+            for name in (payloads if first.get("personal") else ())
+            for reply in [replies[name]]
+            if not isinstance(reply, Failure)
+        }
+        if not given:
+            return {}
+        shown = withhold_all([self._memories[name] for name in given], list(given.values()), first)
+        return dict(zip(given, shown, strict=True))
 
     def _prepared(self, operation: str, participant: str, payload: Payload) -> Payload:
-        """Check a payload's tensors and put the silo's personal parameters in their places."""
+        """Check a payload's tensors."""
         if operation in ("describe", "keep"):
             return payload
         memory = self._memories[participant]
-        parameters = memory.fill(self._checked(payload["parameters"]), payload)
+        parameters = self._checked(payload["parameters"])
         if parameters.ndim > 1 and operation == "train":
             raise SettingsError("train takes one vector of parameters")
         share, split = payload.get("share"), payload.get("split", "train")
@@ -201,16 +249,18 @@ class SimulatedFederation:
             # All that there is would be in every share, which others take for different samples.
             size = len(self._silos[participant].splits[split])
             raise SettingsError(f"a share of {share:g} of {size} {split} samples is none")
-        prepared = {**payload, "parameters": parameters}
         terms = payload.get("terms")
+        if terms is None and parameters is payload["parameters"]:
+            return payload
+        prepared = {**payload, "parameters": parameters}
         if terms is not None:
             checked = {
                 key: self._checked(getattr(terms, key))
-                for key in ("anchor", "towards", "correction")
+                for key in ("anchor", "towards", "correction", "momentum")
                 if getattr(terms, key) is not None
             }
             # What pulls at personal parameters is where they start.
-            for key in checked.keys() - {"correction"}:
+            for key in checked.keys() - {"correction", "momentum"}:
                 checked[key] = memory.fill(checked[key], payload)
             prepared["terms"] = replace(terms, **checked)
         return prepared
@@ -247,9 +297,7 @@ class SimulatedFederation:
                 first_step=payload.get("first_step", 0),
                 terms=payload.get("terms"),
             )
-            return _train_reply(
-                trained.parameters, trained.anchor, trained.loss, silo, payload["settings"]
-            )
+            return _train_reply(trained, silo, payload["settings"])
         if operation == "evaluate":
             rows = parameters.reshape(-1, self._schema.size)
             return _evaluate_reply(
@@ -277,21 +325,76 @@ class SimulatedFederation:
             **_batch_options(payload),
             seed=self._seed(payload, participant),
         )
+        self._step_personal({participant: payload}, [gradients])
         return self._gradient_reply(participant, payload, losses.tolist(), gradients)
+
+    def _step_personal(self, payloads: Mapping[str, Payload], gradients: Sequence[Tensor]) -> None:
+        """Let silos whose payloads are alike step with their personal parameters, if so asked."""
+        first = next(iter(payloads.values()), None)
+        if first and first.get("personal") and "personal_rate" in first:
+            step_all(
+                [self._memories[name] for name in payloads],
+                # A silo's own model comes first.
+                torch.stack([as_rows(p["parameters"])[0] for p in payloads.values()]),
+                torch.stack([rows[0] for rows in gradients]),
+                first,
+            )
 
     def _gradient_reply(
         self, participant: str, payload: Payload, losses: list[float], gradients: Tensor
     ) -> Reply:
         parameters = payload["parameters"]
-        if payload.get("personal") and "personal_rate" in payload:
-            own = parameters.reshape(gradients.shape)[0]  # a silo's own model comes first
-            self._memories[participant].step(own, gradients[0], payload)
-        size = len(self._silos[participant].splits[payload.get("split", "train")])
+        size = self._silos[participant].splits[payload.get("split", "train")].shape[0]
         asked = share_of(size, payload.get("share"), payload.get("batch_size"))
         samples = min(asked or size, size)
         if parameters.ndim == 1:
             return {"loss": losses[0], "gradient": gradients[0], "samples": samples}
         return {"loss": losses, "gradient": gradients, "samples": samples}
+
+    def _call_leaders(
+        self, operation: str, payloads: Mapping[str, Payload]
+    ) -> dict[str, Reply | Failure]:
+        """Ask silos that would compute the very same only once, and give each the answer."""
+        leaders = self._leaders(operation, payloads)
+        asked = {name: payload for name, payload in payloads.items() if name not in leaders}
+        replies = self._call_stacked(operation, asked)
+        for name, leader in leaders.items():
+            reply = replies[leader]
+            if isinstance(reply, Failure):
+                replies[name] = replace(reply, participant=name)
+            else:
+                # Only a silo that answers in its own way could change a tensor.
+                replies[name] = deepcopy(reply) if self._behaviours else dict(reply)
+        return replies
+
+    def _leaders(self, operation: str, payloads: Mapping[str, Payload]) -> dict[str, str]:
+        """Return who computes the same as another: the same samples, draws and parameters.
+
+        Training that is shared for the first time is left as it is: parameters may be equal only
+        once, at the start, and another number of silos is another computation to prepare.
+        """
+        first = next(iter(payloads.values()))
+        alike = operation in ("train", "evaluate") and first.get("terms") is None
+        if not self._drawn_as or not alike or first["parameters"].ndim != 1:
+            return {}
+        known: dict[tuple[str, bytes], str] = {}
+        leaders = {
+            name: leader
+            for name in payloads
+            for leader in [known.setdefault((self.stream_name(name), self._samples[name]), name)]
+            if leader != name and payloads[name]["parameters"].ndim == 1
+        }
+        if leaders:
+            own, other = (
+                torch.stack([payloads[name]["parameters"] for name in some]).view(torch.int32)
+                for some in (leaders.keys(), leaders.values())
+            )
+            same = (own == other).all(1).tolist()
+            leaders = dict(pair for pair, yes in zip(leaders.items(), same, strict=True) if yes)
+        if operation == "train":
+            before, self._led = self._led, leaders
+            return leaders if leaders == before else {}
+        return leaders
 
     def _call_stacked(
         self, operation: str, payloads: Mapping[str, Payload]
@@ -302,29 +405,34 @@ class SimulatedFederation:
         silos = [self._silos[name] for name in names]
         stack = self._stack(names)
         if operation == "loss_and_gradient":
-            matrices = [p["parameters"].reshape(-1, self._schema.size) for p in payloads.values()]
+            matrices = [as_rows(p["parameters"]) for p in payloads.values()]
             try:
                 losses, gradients = stack.loss_and_gradient(
                     matrices, **_batch_options(first), seeds=seeds
                 )
             except SettingsError as error:
                 return {name: Failure(name, "error", str(error)) for name in names}
-            finite = (torch.cat(gradients).abs() < LARGEST).all(1).tolist()
-            numbers = torch.cat(losses).tolist()
+            usable = (gradients.abs() < LARGEST).all(1)
+            # One transfer for both: every one waits for the device.
+            finite, numbers = torch.stack([usable.to(losses.dtype), losses]).tolist()
             replies: dict[str, Reply | Failure] = {}
+            fine: dict[str, Tensor] = {}
             start = 0
-            for name, rows in zip(names, gradients, strict=True):
-                stop = start + len(rows)
-                own = numbers[start:stop]
-                replies[name] = (
-                    self._gradient_reply(name, payloads[name], own, rows)
-                    if all(finite[start:stop]) and all(map(math.isfinite, own))
-                    else Failure(name, "not finite", "gradient")
-                )
-                start = stop
+            counts = [matrix.shape[0] for matrix in matrices]
+            for name, rows, count in zip(
+                names, torch.split(gradients, counts), counts, strict=True
+            ):
+                own = numbers[start : start + count]
+                if all(finite[start : start + count]) and all(map(math.isfinite, own)):
+                    fine[name] = rows
+                    replies[name] = self._gradient_reply(name, payloads[name], own, rows)
+                else:
+                    replies[name] = Failure(name, "not finite", "gradient")
+                start += count
+            self._step_personal({name: payloads[name] for name in fine}, list(fine.values()))
             return replies
         if operation == "evaluate":
-            matrices = [p["parameters"].reshape(-1, self._schema.size) for p in payloads.values()]
+            matrices = [as_rows(p["parameters"]) for p in payloads.values()]
             results = stack.evaluate(matrices, first["split"], **_share_options(first), seeds=seeds)
             return {
                 name: accepted(operation, name, _evaluate_reply(one, payload), _shape(payload))
@@ -341,9 +449,12 @@ class SimulatedFederation:
         finite = (trained.parameters.abs() < LARGEST).all(1).tolist()
         return {
             name: _train_reply(
-                trained.parameters[k],
-                None if trained.anchor is None else trained.anchor[k],
-                loss,
+                operations.Trained(
+                    trained.parameters[k],
+                    None if trained.anchor is None else trained.anchor[k],
+                    loss,
+                    None if trained.momentum is None else trained.momentum[k],
+                ),
                 silos[k],
                 first["settings"],
             )
@@ -437,18 +548,18 @@ def _evaluate_reply(results: list[tuple[float, float, int]], payload: Payload) -
     return {"loss": losses, "score": scores, "samples": samples[0]}
 
 
-def _train_reply(
-    trained: Tensor, anchor: Tensor | None, loss: float, silo: Silo, settings: TrainSettings
-) -> Reply:
+def _train_reply(trained: operations.Trained, silo: Silo, settings: TrainSettings) -> Reply:
     size = len(silo.splits["train"])
     reply: Reply = {
-        "parameters": trained,
-        "loss": loss,
+        "parameters": trained.parameters,
+        "loss": trained.loss,
         "samples": size,
         "sample_passes": settings.steps * min(settings.batch_size, size),
     }
-    if anchor is not None:
-        reply["anchor"] = anchor
+    if trained.anchor is not None:
+        reply["anchor"] = trained.anchor
+    if trained.momentum is not None:
+        reply["momentum"] = trained.momentum
     return reply
 
 
@@ -462,13 +573,13 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _alike(payload: Payload) -> tuple[object, ...]:
+def _asked(payload: Payload) -> dict[str, object]:
     """Return what must be equal for two silos to be stacked: all but their tensors."""
-    return tuple(
-        (key, value.kind if isinstance(value, LocalTerms) else value)
-        for key, value in sorted(payload.items())
-        if key != "parameters"
-    )
+    asked = dict(payload)
+    asked.pop("parameters", None)
+    if isinstance(asked.get("terms"), LocalTerms):
+        asked["terms"] = asked["terms"].kind
+    return asked
 
 
 def checked_device(device: str) -> torch.device:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,9 @@ from fedegoists.federation.operations import (
     loss_of,
 )
 from fedegoists.federation.privacy import check_privacy, clipped_gradient, gaussian_noise
+from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.learning.stacked_cnn import StackedCNN
 from fedegoists.learning.task import Task
 
 __all__ = ["StackedSilos", "TrainedRows"]
@@ -34,11 +37,12 @@ __all__ = ["StackedSilos", "TrainedRows"]
 
 @dataclass(frozen=True)
 class TrainedRows:
-    """What training leaves, with one row, anchor and mean loss for each silo."""
+    """What training leaves, with one row, anchor, momentum and mean loss for each silo."""
 
     parameters: Tensor
     anchor: Tensor | None
     losses: Tensor
+    momentum: Tensor | None = None
 
 
 class StackedSilos:
@@ -53,6 +57,8 @@ class StackedSilos:
         Whether to compute activations with 16 bits.
     graphs : bool
         Whether to replay CUDA graphs on a GPU.
+    kernels : bool
+        Whether to use kernels made for a network on a GPU, where there are any, instead of `vmap`.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class StackedSilos:
         *,
         bf16: bool = False,
         graphs: bool = True,
+        kernels: bool = True,
     ) -> None:
         self._model, self._schema, self._task, self._silos = model, schema, task, silos
         self._graphs = graphs and silos[0].targets.device.type == "cuda"
@@ -72,10 +79,22 @@ class StackedSilos:
             split: [silo.splits[split].cpu().numpy() for silo in silos]
             for split in ("train", "validation", "test")
         }
+        known: dict[bytes, int] = {}
+        self._same = [
+            known.setdefault(b"".join(own.tobytes() for own in splits), k)
+            for k, splits in enumerate(zip(*self._positions.values(), strict=True))
+        ]
         loss = loss_of(model, schema, task, bf16=bf16)
         self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
         self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
+        device = silos[0].targets.device
+        self._cnn: StackedCNN | None = None
+        if kernels and isinstance(model, CifarCNN) and StackedCNN.suits(model, device):
+            self._cnn = StackedCNN(model, schema, bf16=bf16)
+        # Kernels need a quarter of the memory.
+        self._per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
         self._captured: dict[object, _Captured] = {}
+        self._splits: dict[str, tuple[Tensor, list[int]]] = {}
 
     def train(
         self,
@@ -89,26 +108,31 @@ class StackedSilos:
         """Train every silo from its row."""
         device = parameters.device
         terms = terms or [LocalTerms()] * len(self._silos)
+        inner = terms[0].inner_steps
+        # The same silo in other coalitions draws the same.
+        first, which = self._distinct(seeds)
         plans = [
-            own[batch_plan(len(own), settings.batch_size, settings.steps, seed, term.inner_steps)]
-            for own, seed, term in zip(self._positions["train"], seeds, terms, strict=True)
+            own[batch_plan(len(own), settings.batch_size, settings.steps, seeds[k], inner)]
+            for k in first
+            for own in [self._positions["train"][k]]
         ]
         plan, weights = _padded(plans)
+        rows = which.to(device)
         state = {
             "parameters": parameters.clone(),
             "momentum": torch.zeros_like(parameters),
-            "losses": torch.zeros(len(plans), device=device),
-            "plan": plan.transpose(0, 1).contiguous().to(device),
+            "losses": torch.zeros(len(seeds), device=device),
+            "plan": plan.to(device).index_select(0, rows).transpose(0, 1).contiguous(),
             "rates": torch.tensor(learning_rates(settings, first_step), device=device),
             "step": torch.zeros(1, dtype=torch.int64, device=device),
         }
         if weights is not None:
-            state["weights"] = weights.to(device)
+            state["weights"] = weights.to(device).index_select(0, rows)
         if settings.augment:
-            draws = torch.zeros(*state["plan"].shape, 3, dtype=torch.int64)
-            for k, (rows, seed) in enumerate(zip(plans, seeds, strict=True)):
-                draws[:, k, : rows.shape[1]] = augmentation_draws(rows.shape, seed)
-            state["draws"] = draws.to(device)
+            draws = torch.zeros(*plan.shape, 3, dtype=torch.uint8)
+            for drawn, k, own in zip(draws, first, plans, strict=True):
+                drawn[:, : own.shape[1]] = augmentation_draws(own.shape, seeds[k])
+            state["draws"] = draws.to(device).index_select(0, rows).transpose(0, 1).contiguous()
         _add_terms(state, terms, settings.steps)
         key = ("train", settings.steps, settings.momentum, settings.weight_decay)
         state = self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
@@ -116,15 +140,22 @@ class StackedSilos:
             state["parameters"],
             state["anchor"] if "anchor_rates" in state else None,
             state["losses"] / settings.steps,
+            None if terms[0].momentum is None else state["momentum"],
         )
+
+    def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
+        """Return silos that differ in samples or seed, and which of these each silo is like."""
+        found: dict[tuple[int, int], int] = {}
+        which = [found.setdefault(key, len(found)) for key in zip(self._same, seeds, strict=True)]
+        first = dict(zip(reversed(which), reversed(range(len(which))), strict=True))
+        return [first[number] for number in range(len(found))], torch.tensor(which)
 
     def _step(self, state: dict[str, Tensor], settings: TrainSettings) -> None:
         """Take one step of every silo, in place."""
         parameters, momentum, step = state["parameters"], state["momentum"], state["step"]
-        inputs, targets = self._silos[0].batch(state["plan"].index_select(0, step)[0])
-        if "draws" in state:
-            inputs = _augmented(inputs, state["draws"].index_select(0, step)[0])
-        gradients, losses = self._gradients(parameters, inputs, targets, state.get("weights"))
+        plan = state["plan"].index_select(0, step)[0]
+        draws = state["draws"].index_select(0, step)[0] if "draws" in state else None
+        gradients, losses = self._gradients(parameters, plan, draws, state.get("weights"))
         if settings.weight_decay:
             gradients = gradients + settings.weight_decay * parameters
         if "anchor" in state:
@@ -155,17 +186,19 @@ class StackedSilos:
         clip: float | None = None,
         noise: float = 0.0,
         seeds: Sequence[int],
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return losses and gradients of each silo at each row of its own matrix of parameters."""
+    ) -> tuple[Tensor, Tensor]:
+        """Return losses and gradients at each row of each silo's matrix, one after the other."""
         check_privacy(clip, noise)
-        counts = [len(rows) for rows in parameters]
+        counts = [rows.shape[0] for rows in parameters]
+        first, which = self._distinct(seeds)
         batches = [
-            own[batch_at(len(own), share_of(len(own), share, batch_size), step, seed)]
-            for own, seed in zip(self._positions[split], seeds, strict=True)
+            own[batch_at(len(own), share_of(len(own), share, batch_size), step, seeds[k])]
+            for k in first
+            for own in [self._positions[split][k]]
         ]
         plan, weights = _padded([batch[None] for batch in batches])
         device = parameters[0].device
-        rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(device)
+        rows = which.repeat_interleave(torch.tensor(counts)).to(device)
         together = torch.cat(list(parameters))
         state = {
             "parameters": together,
@@ -176,12 +209,13 @@ class StackedSilos:
         if weights is not None:
             state["weights"] = weights.to(device)[rows]
         if augment:
-            draws = torch.zeros(*plan[:, 0].shape, 3, dtype=torch.int64)
-            for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
-                draws[k, : len(batch)] = augmentation_draws(batch.shape, stream_seed(seed, step))
+            draws = torch.zeros(*plan[:, 0].shape, 3, dtype=torch.uint8)
+            for drawn, batch, k in zip(draws, batches, first, strict=True):
+                own_seed = stream_seed(seeds[k], step)
+                drawn[: len(batch)] = augmentation_draws(batch.shape, own_seed)
             state["draws"] = draws.to(device)[rows]
         kind = ("loss_and_gradient", clip)
-        most = max(1, PER_PASS // plan.shape[-1])
+        most = max(1, self._per_pass // plan.shape[-1])
         passes = [
             self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
             for part in _divided(state, most)
@@ -190,31 +224,37 @@ class StackedSilos:
             state = {name: torch.cat([done[name] for done in passes]) for name in state}
         else:
             state = passes[0]
-        gradients = list(torch.split(state["gradients"], counts))
+        gradients = state["gradients"]
         if clip is not None and noise:
-            for k, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
-                deviation = noise * clip / len(batch)
-                drawn = gaussian_noise(gradients[k].shape, deviation, seed, step)
-                gradients[k] = gradients[k] + drawn.to(gradients[k])
-        return list(torch.split(state["losses"], counts)), gradients
+            sizes = [len(batches[k]) for k in which.tolist()]
+            drawn_noise = [
+                gaussian_noise(
+                    torch.Size((count, gradients.shape[1])), noise * clip / size, seed, step
+                )
+                for count, size, seed in zip(counts, sizes, seeds, strict=True)
+            ]
+            gradients = gradients + torch.cat(drawn_noise).to(gradients)
+        return state["losses"], gradients
 
     def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
-        inputs, targets = self._silos[0].batch(state["plan"])
-        if "draws" in state:
-            inputs = _augmented(inputs, state["draws"])
-        given = (state["parameters"], inputs, targets, state.get("weights"))
+        given = (state["parameters"], state["plan"], state.get("draws"), state.get("weights"))
         gradients, losses = self._gradients(*given) if clip is None else self._clipped(*given, clip)
         state["gradients"].copy_(gradients)
         state["losses"].copy_(losses)
 
+    def _batch(self, plan: Tensor, draws: Tensor | None) -> tuple[tuple[Tensor, ...], Tensor]:
+        inputs, targets = self._silos[0].batch(plan)
+        return (inputs if draws is None else _augmented(inputs, draws)), targets
+
     def _gradients(
-        self,
-        parameters: Tensor,
-        inputs: tuple[Tensor, ...],
-        targets: Tensor,
-        weights: Tensor | None,
+        self, parameters: Tensor, plan: Tensor, draws: Tensor | None, weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         pair: tuple[Tensor, Tensor]
+        if self._cnn is not None:
+            silo = self._silos[0]
+            images = self._cnn.images(silo.inputs[0], plan, draws)
+            return self._cnn.gradients(parameters, images, silo.targets[plan], weights)
+        inputs, targets = self._batch(plan, draws)
         if weights is None:
             pair = self._even(parameters, inputs, targets)
         else:
@@ -224,15 +264,29 @@ class StackedSilos:
     def _clipped(
         self,
         parameters: Tensor,
-        inputs: tuple[Tensor, ...],
-        targets: Tensor,
+        plan: Tensor,
+        draws: Tensor | None,
         weights: Tensor | None,
         clip: float,
     ) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._batch(plan, draws)
         function = clipped_gradient(loss_of(self._model, self._schema, self._task), clip)
         given = (parameters, inputs, targets) + (() if weights is None else (weights,))
         pair: tuple[Tensor, Tensor] = vmap(function, in_dims=(0,) * len(given))(*given)
         return pair
+
+    def _outputs(self, parameters: Tensor, positions: Tensor) -> Tensor:
+        """Return the outputs of each model for the samples at its own positions."""
+        if self._cnn is not None:
+            images = self._cnn.images(self._silos[0].inputs[0], positions)
+            return self._cnn.outputs(parameters, images)
+
+        def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+            out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
+            return out
+
+        outputs: Tensor = vmap(outputs_of)(parameters, self._silos[0].batch(positions)[0])
+        return outputs
 
     @torch.no_grad()
     def evaluate(
@@ -245,41 +299,46 @@ class StackedSilos:
         seeds: Sequence[int] = (),
     ) -> list[list[tuple[float, float, int]]]:
         """Return mean loss, metric and number of samples at each row of every silo's matrix."""
-
-        def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-            out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
-            return out
-
-        chosen = self._positions[split]
-        if share is not None:
-            chosen = [
-                own[batch_at(len(own), share_of(len(own), share, None), step, seed)]
-                for own, seed in zip(chosen, seeds, strict=True)
-            ]
         counts = [len(rows) for rows in parameters]
         together = torch.cat(list(parameters))
-        plan, _ = _padded([own[None] for own in chosen])
-        positions = plan[:, 0].to(together.device)
+        if share is None:
+            positions, sizes = self._whole(split, together.device)
+        else:
+            positions, sizes = _beside(
+                [
+                    own[batch_at(len(own), share_of(len(own), share, None), step, seed)]
+                    for own, seed in zip(self._positions[split], seeds, strict=True)
+                ],
+                together.device,
+            )
         silo_of = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
         silo_of = silo_of.to(together.device)
         models = []
-        for rows in torch.split(torch.arange(len(together)), PER_PASS // EVALUATED):
+        for rows in torch.split(torch.arange(len(together)), self._per_pass // EVALUATED):
             columns = torch.split(positions[silo_of[rows]], EVALUATED, 1)
-            inputs = (self._silos[0].batch(some)[0] for some in columns)
-            models.append(torch.cat([vmap(outputs_of)(together[rows], x) for x in inputs], 1))
-        # The rest is little work in many small steps, which a GPU would be slow at.
-        outputs = torch.cat(models).cpu()
-        targets = self._silos[0].targets[positions].cpu()
-        results = []
-        for own, rows, target in zip(chosen, torch.split(outputs, counts), targets, strict=True):
-            size, target = len(own), target[: len(own)]
-            results.append(
-                [
-                    (self._task.loss(row, target).item(), self._task.score(row, target), size)
-                    for row in rows[:, :size]
-                ]
-            )
-        return results
+            models.append(torch.cat([self._outputs(together[rows], some) for some in columns], 1))
+        outputs, targets = torch.cat(models), self._silos[0].targets[positions]
+        own_sizes = [sizes[k] for k, count in enumerate(counts) for _ in range(count)]
+        if self._task.name == "classification":
+            scored = _accuracies(self._task, outputs, targets[silo_of], own_sizes)
+        else:
+            # This is little work in many small steps, which a GPU would be slow at.
+            outputs, targets = outputs.cpu(), targets.cpu()[silo_of.cpu()]
+            scored = [
+                (self._task.loss(row, target).item(), self._task.score(row, target))
+                for size, rows, wide in zip(own_sizes, outputs, targets, strict=True)
+                for row, target in [(rows[:size], wide[:size])]
+            ]
+        numbers = iter(
+            (loss, score, size) for (loss, score), size in zip(scored, own_sizes, strict=True)
+        )
+        return [list(islice(numbers, count)) for count in counts]
+
+    def _whole(self, split: str, device: torch.device) -> tuple[Tensor, list[int]]:
+        """Return the positions of a split, one row for each silo, and the silos' sizes."""
+        if split not in self._splits:
+            self._splits[split] = _beside(self._positions[split], device)
+        return self._splits[split]
 
     def _repeated(
         self,
@@ -363,6 +422,8 @@ def _add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int
     if first.correction is not None:
         corrections = [t.correction for t in terms if t.correction is not None]
         state["correction"] = torch.stack(corrections).to(like)
+    if first.momentum is not None:
+        state["momentum"] = torch.stack([t.momentum for t in terms if t.momentum is not None])
 
 
 def _augmented(inputs: tuple[Tensor, ...], draws: Tensor) -> tuple[Tensor, ...]:
@@ -403,3 +464,24 @@ def _padded(plans: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, Tensor | No
         positions[k, :, : widths[k]] = plan
         weights[k, : widths[k]] = 1 / widths[k]
     return torch.from_numpy(positions), weights
+
+
+def _beside(
+    chosen: Sequence[npt.NDArray[np.int64]], device: torch.device
+) -> tuple[Tensor, list[int]]:
+    """Return every silo's positions as a row, and how many of them are its own."""
+    plan, _ = _padded([own[None] for own in chosen])
+    return plan[:, 0].to(device), [len(own) for own in chosen]
+
+
+def _accuracies(
+    task: Task, outputs: Tensor, targets: Tensor, sizes: Sequence[int]
+) -> list[tuple[float, float]]:
+    """Return mean loss and accuracy for each row of models, all of them at once."""
+    many = torch.tensor(sizes, device=outputs.device)[:, None]
+    own = torch.arange(targets.shape[1], device=outputs.device) < many
+    losses = task.losses(outputs.flatten(0, 1), targets.flatten()).reshape(targets.shape)
+    right = (outputs.argmax(-1) == targets) & own
+    sums = torch.stack([torch.where(own, losses, 0.0).double().sum(1), right.double().sum(1)])
+    loss, score = (sums / many[:, 0]).tolist()
+    return list(zip(loss, score, strict=True))

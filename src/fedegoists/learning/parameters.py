@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ class ParameterSchema:
         named = dict(model.named_parameters())
         return cls(tuple(named), tuple(tuple(p.shape) for p in named.values()))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The length of the vector."""
         return sum(math.prod(shape) for shape in self.shapes)

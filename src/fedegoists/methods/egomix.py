@@ -1,4 +1,4 @@
-"""EgoMix: own mixtures of one's contributors' models, tuned, and kept only where they beat alone.
+"""EgoMix: everybody's own mixture of its contributors' models, with an output layer that fits it.
 
 Not from the paper: how members train together under both of its principles so that a coalition pays
 off for each of them.
@@ -15,6 +15,8 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.federation import Failure, Federation
 from fedegoists.federation.operations import TINY, TrainSettings
+from fedegoists.learning.models import OUTPUT_LAYER
+from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
@@ -33,17 +35,25 @@ Phase = Literal["alone", "mixing", "tuning"]
 
 @dataclass(frozen=True)
 class EgoMix(MethodSettings):
-    """Three phases: alone, mixing along benefit edges, tuning; validation chooses among all rounds.
+    """After every round i's model becomes Σ_j x_ij w_j over itself and its contributors j.
 
-    Of the settings' total steps a share is trained alone, exactly as Local would with so many. Then
-    everybody starts anew, and after every round i's model becomes Σ_j x_ij w_j over itself and its
-    contributors j, the benefit edges into i inside its coalition, with x_ij ∝ n_j · a_ij. At last
-    everybody tunes its mixture on its own data, at half the rate. The run keeps the step that i's
-    validation data prefers, so a mixture that does not help i is not used by i. In each phase the
-    learning rate falls along a cosine of its own. Without total steps there is only mixing.
+    Contributors are the benefit edges into i inside its coalition, with x_ij ∝ n_j · a_ij. Labels
+    are shared out unevenly, and three things keep that from spoiling what is learned together:
 
-    Whoever neither has nor is a contributor trains alone and rests afterwards. A model travels from
-    a contributor to whom it benefits, so influence travels along paths of benefit edges.
+    - everybody has a bias of its own in the output layer, which starts at the logarithm of its
+      label shares, so that models need not agree on how frequent a class is;
+    - what tells a class from the others is mixed in proportion to n_j's samples of that class, so
+      that who has never seen it does not unlearn it for the others;
+    - the momentum goes on over rounds, mixed like the models, instead of starting at zero.
+
+    Two further phases can be asked for: a share of the total steps alone before, exactly as Local
+    would with so many, from which everybody then starts anew; and a share of tuning on own data at
+    half the rate at the end. The run keeps the step that i's validation data prefers, so after them
+    a mixture that does not help i is not used by i. In each phase the learning rate falls along a
+    cosine of its own.
+
+    Whoever neither has nor is a contributor trains alone. A model travels from a contributor to
+    whom it benefits, so influence travels along paths of benefit edges.
 
     Attributes
     ----------
@@ -52,17 +62,23 @@ class EgoMix(MethodSettings):
     """
 
     benefit: tuple[Edge, ...] | None = None
-    alone: float = setting(0.5, "share of all steps in which everybody trains alone first", 0, 1)
-    tune: float = setting(0.05, "share of all steps in which mixtures are tuned at the end", 0, 1)
+    alone: float = setting(0.0, "share of all steps in which everybody trains alone first", 0, 1)
+    tune: float = setting(0.0, "share of all steps in which mixtures are tuned at the end", 0, 1)
     weighting: str = setting(
         "labels",
         "what a_ij is: cosine of label counts, 1, benefit weight, cosine of the round's updates",
         choices=("labels", "samples", "benefit", "updates"),
     )
     sharpness: float = setting(1.0, "exponent of a_ij", 0, 100)
+    own: str = setting(
+        "bias", "what of the output layer is not mixed", choices=("nothing", "bias", "layer")
+    )
+    prior: bool = setting(True, "whether its bias starts at the logarithm of label shares")
+    by_class: bool = setting(True, "whether a class's outputs are mixed by samples of that class")
+    keep_momentum: bool = setting(True, "whether the momentum goes on over rounds")
 
     key: ClassVar[str] = "egomix"
-    summary: ClassVar[str] = "own mixture of contributors' models, tuned; or alone, by validation"
+    summary: ClassVar[str] = "own mixture of contributors' models with an output layer that fits"
 
     def affinities(
         self, coalitions: Coalitions, participants: Sequence[str], labels: Mapping[str, Tensor]
@@ -118,11 +134,21 @@ class EgoMix(MethodSettings):
             if not isinstance(reply, Failure) and "labels" in reply
         }
         affinities = self.affinities(coalitions, federation.participants, labels)
+        counts = _label_counts(federation, labels)
+        start = (
+            initial
+            if counts is None or not self.prior
+            else _with_prior(federation, initial, counts)
+        )
         tensors = {
-            "parameters": initial,
-            "initial": initial,
+            "parameters": initial if self.phase(0)[0] == "alone" else start,
+            "initial": start,
             "affinities": affinities.to(initial),
         }
+        if counts is not None and self.by_class:
+            tensors["labels"] = counts.to(initial)
+        if self.keep_momentum:
+            tensors["momentum"] = torch.zeros_like(initial)
         return State(0, tensors, failures)
 
     def phase(self, number: int) -> tuple[Phase, int, int | None]:
@@ -156,6 +182,9 @@ class EgoMix(MethodSettings):
             if with_others or not resting
         ]
         rows, begun = state.parameters, RoundReport()
+        momentum = state.tensors.get("momentum")
+        if done == 0 and momentum is not None:
+            momentum = torch.zeros_like(momentum)
         if phase == "mixing" and done == 0 and resting:
             rows = torch.where(joined[:, None], state.tensors["initial"], rows)
             begun = self._forget(federation, names)
@@ -167,16 +196,23 @@ class EgoMix(MethodSettings):
             names=names,
             rows=rows,
             settings=settings,
+            momentum=momentum,
             first_step=done * settings.steps,
         )
+        kept = {} if trained.momentum is None else {"momentum": trained.momentum}
         if phase != "mixing":
-            return state.after(parameters=trained.rows), trained.report
+            return state.after(parameters=trained.rows, **kept), trained.report
         accompanied = [name for name, one in zip(participants, joined.tolist(), strict=True) if one]
         sizes = torch.tensor([trained.samples.get(name, 0.0) for name in participants])
-        mixing = self._mixing(affinities, trained.rows - rows, sizes.to(affinities))
-        mixed = torch.where(joined[:, None], mixing @ trained.rows, trained.rows)
-        report = trained.report.with_traffic(accompanied, self.shared_size(federation))
-        return state.after(parameters=mixed), begun | report
+        weights = self._weights(affinities, trained.rows - rows, sizes.to(affinities))
+        mixture = _Mixture(federation, weights, self.own, state.tensors.get("labels"))
+        mixed = {
+            name: torch.where(joined[:, None], mixture.of(values), values)
+            for name, values in (("parameters", trained.rows), *kept.items())
+        }
+        size = len(mixed) * self.shared_size(federation)
+        report = trained.report.with_traffic(accompanied, size)
+        return state.after(**mixed), begun | report
 
     def _forget(self, federation: Federation, names: Sequence[str]) -> RoundReport:
         """Have silos start anew with their personal parameters, too."""
@@ -193,16 +229,90 @@ class EgoMix(MethodSettings):
         total = max(1, rounds) * self.settings.steps
         return replace(self.settings, total_steps=total, learning_rate=rate)
 
-    def _mixing(self, affinities: Tensor, updates: Tensor, sizes: Tensor) -> Tensor:
-        """Return x: rows that sum to one; who did not answer has a share in nobody's mixture."""
+    def _weights(self, affinities: Tensor, updates: Tensor, sizes: Tensor) -> Tensor:
+        """Return n_j · a_ij; who did not answer has a share in nobody's mixture."""
         weights = affinities
         if self.weighting == "updates":
             directions = updates / updates.norm(dim=1, keepdim=True).clamp_min(TINY)
             alike = (directions @ directions.T).clamp(0, 1)
             alike.fill_diagonal_(1.0)
             weights = weights * alike**self.sharpness
-        weights = weights.double() * sizes.double()
-        totals = weights.sum(1, keepdim=True)
+        return weights.double() * sizes.double()
+
+
+class _Mixture:
+    """What becomes of everybody's parameters, or momenta, after a round.
+
+    Parameters
+    ----------
+    weights : Tensor
+        How much of j there is in i's mixture, in row i, before they are made to sum to one.
+    own : str
+        What of the output layer is not mixed.
+    labels : Tensor, optional
+        The samples of each class that everybody has; if given, a class's outputs are mixed by them.
+    """
+
+    def __init__(
+        self, federation: Federation, weights: Tensor, own: str, labels: Tensor | None
+    ) -> None:
         # Where nobody answered, one keeps what one has.
-        own = torch.eye(len(sizes), device=weights.device, dtype=weights.dtype)
-        return torch.where(totals > 0, weights / totals.clamp_min(TINY), own).to(affinities)
+        self._itself = torch.eye(len(weights), device=weights.device, dtype=weights.dtype)
+        totals = weights.sum(1, keepdim=True)
+        shares = torch.where(totals > 0, weights / totals.clamp_min(TINY), self._itself)
+        self._shares = shares.float()
+        self._by_class: Tensor | None = None
+        if labels is not None:
+            # Sizes are in the weights already, so these are shares of one's samples.
+            of_class = labels.double() / labels.double().sum(1, keepdim=True).clamp_min(TINY)
+            each = weights[:, :, None] * of_class
+            totals = each.sum(1, keepdim=True)
+            itself = self._itself[:, :, None]
+            self._by_class = torch.where(totals > 0, each / totals.clamp_min(TINY), itself).float()
+        self._schema, self._own = federation.schema, own
+
+    def of(self, rows: Tensor) -> Tensor:
+        """Return the mixtures of some rows."""
+        mixed = self._shares @ rows
+        if self._by_class is not None:
+            classes = self._by_class.shape[2]
+            for name in ("weight", "bias"):
+                places = _output(self._schema, name, rows.device)
+                values = rows[:, places].reshape(len(rows), classes, -1)
+                together = torch.einsum("ijc,jcd->icd", self._by_class, values)
+                mixed[:, places] = together.reshape(len(rows), -1)
+        kept = {"nothing": (), "bias": ("bias",), "layer": ("weight", "bias")}[self._own]
+        for name in kept:
+            places = _output(self._schema, name, rows.device)
+            mixed[:, places] = rows[:, places]
+        return mixed
+
+
+def _output(schema: ParameterSchema, name: str, device: torch.device) -> Tensor:
+    """Return the places of the output layer's weight or bias; none if there is no such layer."""
+    wanted = f"{OUTPUT_LAYER}{name}"
+    if wanted not in schema.names:
+        return torch.zeros(0, dtype=torch.int64, device=device)
+    return schema.mask([wanted]).nonzero()[:, 0].to(device)
+
+
+def _label_counts(federation: Federation, labels: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the samples of each class, one row for everybody, where each class has an output."""
+    classes = len(_output(federation.schema, "bias", torch.device("cpu")))
+    if not labels or any(len(own) != classes for own in labels.values()):
+        return None
+    nothing = torch.zeros(classes, dtype=torch.int64)
+    return torch.stack([labels.get(name, nothing) for name in federation.participants])
+
+
+def _with_prior(federation: Federation, rows: Tensor, counts: Tensor) -> Tensor:
+    """Add the logarithm of everybody's label shares to the biases of the output layer.
+
+    As if one had one more of each; nothing for who has told no labels.
+    """
+    shares = (counts.double() + 1) / (counts.sum(1, keepdim=True) + counts.shape[1])
+    added = torch.where(counts.sum(1, keepdim=True) > 0, shares.log(), 0.0)
+    rows = rows.clone()
+    places = _output(federation.schema, "bias", rows.device)
+    rows[:, places] += added.to(rows)
+    return rows

@@ -1,5 +1,6 @@
 """FedEgoists' joint steps, for everybody at once: on the hypernetworks and on the preferences."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,14 +60,21 @@ class JointSteps:
                 else Hypernetworks.drawn(
                     [len(group) for group in members],
                     starts,
-                    [stream_seed(seed, "hypernetwork", name) for name in self.names],
+                    [
+                        stream_seed(seed, "hypernetwork", federation.stream_name(name))
+                        for name in self.names
+                    ],
                     hidden=method.hidden,
                     layers=method.layers,
                 )
             )
         self.momenta = self.networks.at_rest()
-        self.report = RoundReport()
         self.silent: set[str] = set()
+        self._losses: dict[str, float] = {}
+        self._failures: dict[str, Failure] = {}
+        self._passes: Counter[str] = Counter()
+        self._sent: Counter[str] = Counter()
+        self._received: Counter[str] = Counter()
         # Whom each silo helps, itself first: (row of the beneficiary, place of the silo in it).
         self.asked: dict[str, list[tuple[int, int]]] = {}
         for place in range(width):
@@ -74,6 +82,15 @@ class JointSteps:
                 if place < len(group):
                     self.asked.setdefault(group[place], []).append((row, place))
         self.size = method.shared_size(federation)
+        pairs = [pair for group in self.asked.values() for pair in group]
+        self._where = torch.tensor(pairs, device=device).T
+        self._counts = {name: len(group) for name, group in self.asked.items()}
+
+    @property
+    def report(self) -> RoundReport:
+        """What happened in all steps so far."""
+        failures = tuple(self._failures.values())
+        return RoundReport(self._losses, failures, self._passes, self._sent, self._received)
 
     def models(self) -> Tensor:
         """Return every participant's model at its present preferences."""
@@ -103,60 +120,62 @@ class JointSteps:
     def _gradients(self, models: Tensor, number: int, rate: float) -> tuple[Tensor, Tensor]:
         """Return ∇ℓ_j(h_i) for every i and its contributors j, and who of these answered."""
         settings = self.method.settings
+        common: dict[str, Any] = {
+            "batch_size": settings.batch_size,
+            "step": number,
+            "seed": f"{self.seed}/joint",
+            "augment": settings.augment,
+            **personal_part(self.method),
+        }
+        # Its own part follows as it does in training; like there, a round starts at rest.
+        own = {
+            "personal_rate": rate,
+            "personal_momentum": settings.momentum if number % settings.steps else 0.0,
+            "personal_decay": settings.weight_decay,
+        }
+        parts = torch.split(models.index_select(0, self._where[0]), list(self._counts.values()))
         payloads: dict[str, dict[str, Any]] = {}
-        for name, pairs in self.asked.items():
-            payloads[name] = {
-                "parameters": models[[row for row, _ in pairs]],
-                "batch_size": settings.batch_size,
-                "step": number,
-                "seed": f"{self.seed}/joint",
-                "augment": settings.augment,
-                **personal_part(self.method),
-            }
+        for (name, pairs), part in zip(self.asked.items(), parts, strict=True):
+            payloads[name] = {"parameters": part, **common}
             if self.method.personal and pairs[0][1] == 0:
-                # Its own part follows as it does in training; like there, a round starts at rest.
-                payloads[name] |= {
-                    "personal_rate": rate,
-                    "personal_momentum": settings.momentum if number % settings.steps else 0.0,
-                    "personal_decay": settings.weight_decay,
-                }
+                payloads[name] |= own
         answers = self._call(payloads)
         each = models.new_zeros(*self.preferences.shape, models.shape[1])
         answered = torch.zeros_like(self.preferences)
-        rows, places, parts = [], [], []
-        for name, reply in answers.items():
-            rows += [row for row, _ in self.asked[name]]
-            places += [place for _, place in self.asked[name]]
-            parts.append(reply["gradient"])
-        if parts:
-            where = (
-                torch.tensor(rows, device=models.device),
-                torch.tensor(places).to(models.device),
-            )
-            each[where] = torch.cat(parts)
-            answered[where] = 1.0
+        if answers:
+            where = self._where
+            if len(answers) < len(self.asked):
+                some = [pair for name in answers for pair in self.asked[name]]
+                where = torch.tensor(some, device=models.device).T
+            each[where[0], where[1]] = torch.cat([one["gradient"] for one in answers.values()])
+            answered[where[0], where[1]] = 1.0
         return each, answered
 
     def _prefer(self, each: Tensor, number: int) -> None:
         """Move each participant's preferences by what its own validation data says."""
         models = self.models()
+        common = {
+            "split": "validation",
+            "batch_size": self.method.settings.batch_size,
+            "step": number,
+            "seed": f"{self.seed}/preference",
+            **personal_part(self.method),
+        }
         answers = self._call(
             {
-                name: {
-                    "parameters": models[k : k + 1],
-                    "split": "validation",
-                    "batch_size": self.method.settings.batch_size,
-                    "step": number,
-                    "seed": f"{self.seed}/preference",
-                    **personal_part(self.method),
-                }
-                for k, name in enumerate(self.names)
+                name: {"parameters": model, **common}
+                for name, model in zip(self.names, torch.split(models, 1), strict=True)
             }
         )
         validation = torch.zeros_like(models)
-        for k, name in enumerate(self.names):
-            if name in answers:
-                validation[k] = answers[name]["gradient"][0]
+        if answers:
+            given = torch.cat([one["gradient"] for one in answers.values()])
+            where = [k for k, name in enumerate(self.names) if name in answers]
+            validation = (
+                given
+                if len(where) == len(self.names)
+                else validation.index_copy(0, torch.tensor(where, device=given.device), given)
+            )
         if self.method.preferences == "alignment":
             lengths = each.norm(dim=2) * validation.norm(dim=1, keepdim=True)
             slope = -torch.bmm(each, validation[:, :, None])[:, :, 0] / lengths.clamp_min(TINY)
@@ -174,20 +193,20 @@ class JointSteps:
         """
         payloads = {name: one for name, one in payloads.items() if name not in self.silent}
         replies = self.federation.call("loss_and_gradient", payloads)
-        answers, losses, passes, received, failures = {}, {}, {}, {}, []
+        answers = {}
         for name, payload in payloads.items():
-            vectors = len(payload["parameters"])
-            received[name] = 4 * self.size * vectors
+            vectors = payload["parameters"].shape[0]
+            amount = 4 * self.size * vectors
+            self._received[name] += amount
             reply = replies.get(name, Failure(name, "timeout"))
             if isinstance(reply, Failure):
-                failures.append(reply)
+                self._failures.setdefault(name, reply)
                 if reply.reason == "timeout":
                     self.silent.add(name)
                 continue
             answers[name] = reply
-            passes[name] = vectors * reply["samples"]
+            self._sent[name] += amount
+            self._passes[name] += vectors * reply["samples"]
             if payload.get("split") != "validation" and self.asked[name][0][1] == 0:
-                losses[name] = reply["loss"][0]
-        sent = {name: amount for name, amount in received.items() if name in answers}
-        self.report = self.report | RoundReport(losses, tuple(failures), passes, sent, received)
+                self._losses[name] = reply["loss"][0]
         return answers

@@ -3,8 +3,18 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from fedegoists.federation.federation import Federation
-from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, train_silos
+from fedegoists.methods.method import (
+    Coalitions,
+    MethodSettings,
+    RoundReport,
+    State,
+    setting,
+    train_silos,
+)
 
 __all__ = ["Local"]
 
@@ -20,6 +30,7 @@ class Local(MethodSettings):
     """
 
     alias: str = ""
+    keep_momentum: bool = setting(False, "whether the momentum goes on over rounds")
 
     key: ClassVar[str] = "local"
     summary: ClassVar[str] = "own data only"
@@ -29,6 +40,10 @@ class Local(MethodSettings):
         """The name in tables."""
         return self.alias or self.key
 
+    def beginning(self, initial: Tensor) -> dict[str, Tensor]:
+        """Return the momentum to start with, where it is kept."""
+        return {"momentum": torch.zeros_like(initial)} if self.keep_momentum else {}
+
     def round(
         self,
         federation: Federation,
@@ -37,5 +52,6 @@ class Local(MethodSettings):
         seed: int,
     ) -> tuple[State, RoundReport]:
         """Train everybody for a round, exactly as in a coalition of one."""
-        trained = train_silos(self, federation, state, seed)
-        return state.after(parameters=trained.rows), trained.report
+        trained = train_silos(self, federation, state, seed, momentum=state.tensors.get("momentum"))
+        kept = {} if trained.momentum is None else {"momentum": trained.momentum}
+        return state.after(parameters=trained.rows, **kept), trained.report

@@ -297,6 +297,8 @@ class Trained:
         One model per participant of the federation; who failed or was not asked keeps its row.
     anchors : Tensor
         The anchors of the local terms, in the same way, where they moved.
+    momentum : Tensor, optional
+        Everybody's momentum at the end, where one was given; zeros for who did not answer.
     samples : dict
         The number of training samples of everybody who answered.
     report : RoundReport
@@ -307,6 +309,7 @@ class Trained:
     anchors: Tensor
     samples: dict[str, float]
     report: RoundReport
+    momentum: Tensor | None = None
 
 
 def train_silos(
@@ -319,6 +322,7 @@ def train_silos(
     rows: Tensor | None = None,
     settings: TrainSettings | None = None,
     terms: Mapping[str, LocalTerms] | None = None,
+    momentum: Tensor | None = None,
     first_step: int | None = None,
 ) -> Trained:
     """Have silos train for a round, each from its row.
@@ -333,6 +337,8 @@ def train_silos(
         Those of the method if left out.
     terms : mapping of str to LocalTerms
         What is added to each silo's loss.
+    momentum : Tensor, optional
+        Everybody's momentum to start with, instead of terms; without, it starts at zero.
     first_step : int
         Which step of the learning rate's schedule the round begins with; the steps of all rounds
         before it if left out.
@@ -342,38 +348,59 @@ def train_silos(
     rows = state.parameters if rows is None else rows
     settings = method.settings if settings is None else settings
     position = {name: k for k, name in enumerate(participants)}
-    payloads: dict[str, dict[str, Any]] = {
-        name: {
-            "parameters": rows[position[name]],
-            "settings": settings,
-            "seed": f"{seed}/{state.round}",
-            "first_step": state.round * settings.steps if first_step is None else first_step,
-            **personal_part(method),
-        }
-        for name in names
+    asked: dict[str, Any] = {
+        "settings": settings,
+        "seed": f"{seed}/{state.round}",
+        "first_step": state.round * settings.steps if first_step is None else first_step,
+        **personal_part(method),
     }
+    starts = rows.unbind()
+    payloads: dict[str, dict[str, Any]] = {
+        name: {"parameters": starts[position[name]], **asked} for name in names
+    }
+    if momentum is not None:
+        speeds = momentum.unbind()
+        terms = {name: LocalTerms(momentum=speeds[position[name]]) for name in names}
     if terms is not None:
         for name in names:
             payloads[name]["terms"] = terms[name]
     replies = federation.call("train", payloads)
-    withheld = federation.schema.mask(method.personal).to(rows.device)
-    before, rows = rows, rows.clone()
-    anchors = before
+    trained: dict[int, Tensor] = {}
+    moved: dict[int, Tensor] = {}
+    faster: dict[int, Tensor] = {}
     losses, passes, samples, failures = {}, {}, {}, []
     for name in names:
         reply = replies.get(name, Failure(name, "timeout"))
         if isinstance(reply, Failure):
             failures.append(reply)
             continue
-        k = position[name]
-        rows[k] = torch.where(withheld, before[k], reply["parameters"])
+        trained[position[name]] = reply["parameters"]
         if "anchor" in reply:
-            anchors = before.clone() if anchors is before else anchors
-            anchors[k] = torch.where(withheld, before[k], reply["anchor"])
+            moved[position[name]] = reply["anchor"]
+        if "momentum" in reply:
+            faster[position[name]] = reply["momentum"]
         losses[name] = reply["loss"]
         passes[name] = reply["sample_passes"]
         samples[name] = float(reply["samples"])
-    return Trained(rows, anchors, samples, RoundReport(losses, tuple(failures), passes))
+    withheld = federation.schema.mask(method.personal) if method.personal else None
+    return Trained(
+        _replaced(rows, trained, withheld),
+        _replaced(rows, moved, withheld),
+        samples,
+        RoundReport(losses, tuple(failures), passes),
+        None if momentum is None else _replaced(torch.zeros_like(rows), faster, withheld),
+    )
+
+
+def _replaced(rows: Tensor, others: Mapping[int, Tensor], withheld: Tensor | None) -> Tensor:
+    """Return rows with others in some places, but for the numbers that silos withhold."""
+    if not others:
+        return rows
+    where = torch.tensor(list(others), device=rows.device)
+    values = torch.stack(list(others.values())).to(rows)
+    if withheld is not None:
+        values = torch.where(withheld.to(rows.device), rows[where], values)
+    return rows.index_copy(0, where, values)
 
 
 def personal_part(method: Method) -> dict[str, Any]:

@@ -66,14 +66,18 @@ class PFedHN(MethodSettings):
         networks = Hypernetworks.drawn(
             entries,
             torch.stack([initial[position[group[0]]] for group in groups]),
-            [stream_seed(seed, "hypernetwork", *group) for group in groups],
+            [
+                stream_seed(seed, "hypernetwork", *map(federation.stream_name, group))
+                for group in groups
+            ],
             hidden=self.hidden,
             layers=self.layers,
         )
         embeddings = torch.zeros(len(groups), max(map(len, groups)), max(entries))
         for k, (group, size) in enumerate(zip(groups, entries, strict=True)):
             for member, name in enumerate(group):
-                generator = torch.Generator().manual_seed(stream_seed(seed, "embedding", name))
+                own = stream_seed(seed, "embedding", federation.stream_name(name))
+                generator = torch.Generator().manual_seed(own)
                 embeddings[k, member, :size] = torch.randn(size, generator=generator)
         tensors = {f"network.{name}": value for name, value in networks.tensors.items()}
         momenta = {f"momentum.{name}": value for name, value in networks.at_rest().items()}

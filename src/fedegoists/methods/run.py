@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedegoists.errors import FedEgoistsError, FileError
@@ -83,6 +84,7 @@ def run(
     begin_with: str | None = None,
     timeout: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    save_every: float = 0.0,
     observers: tuple[Observer, ...] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Outcome:
@@ -103,6 +105,9 @@ def run(
     checkpoint : path, optional
         Where to keep the state. If the file exists, the run continues from it, to the same result
         as if it had never stopped. Writing it takes at most about a tenth of the time.
+    save_every : float
+        Seconds between two checkpoints, at least. With any, one is written at the end only if it is
+        time; where it is asked to stop, always.
     stop : function to bool, optional
         Asked between rounds whether to stop.
 
@@ -125,14 +130,15 @@ def run(
         outcome = Outcome(state, initial.clone(), [0] * count, [worst] * count)
         outcome.failures += [(0, failure) for failure in (*unprepared, *state.failures)]
         _evaluate(method, federation, outcome, choose=may_keep_start)
-    pause = _Pause()
+    pause = _Pause(save_every)
     while outcome.state.round < rounds:
         state, report = method.round(federation, coalitions, outcome.state, seed)
         outcome.state = state
         _account(outcome, report)
         if state.round % evaluate_every == 0 or state.round == rounds:
             _evaluate(method, federation, outcome, choose=True)
-            if checkpoint is not None and (pause.over or state.round == rounds):
+            last = state.round == rounds and not save_every
+            if checkpoint is not None and (pause.over or last):
                 with pause:
                     _save(checkpoint, identity, outcome, federation.memory(method.name))
         for observer in observers:
@@ -145,10 +151,12 @@ def run(
 
 
 class _Pause:
-    """Between two checkpoints: nine times as long as the last one took to write."""
+    """Between two checkpoints: nine times as long as the last one took to write, at least."""
 
-    def __init__(self) -> None:
-        self._until = self._began = 0.0
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self._began = time.perf_counter()
+        self._until = self._began + least
 
     @property
     def over(self) -> bool:
@@ -159,7 +167,7 @@ class _Pause:
 
     def __exit__(self, *_: object) -> None:
         now = time.perf_counter()
-        self._until = now + 9 * (now - self._began)
+        self._until = now + max(9 * (now - self._began), self._least)
 
 
 def best_slot(method: Method) -> str:
@@ -196,12 +204,14 @@ def _evaluate(method: Method, federation: Federation, outcome: Outcome, *, choos
     sign = 1 if federation.task.higher_is_better else -1
     state = outcome.state
     chosen = []
+    models = state.parameters.unbind()
     for split in ("validation", "test"):
+        asked = {"split": split, **personal_part(method)}
         replies = federation.call(
             "evaluate",
             {
-                name: {"parameters": state.parameters[k], "split": split, **personal_part(method)}
-                for k, name in enumerate(federation.participants)
+                name: {"parameters": model, **asked}
+                for name, model in zip(federation.participants, models, strict=True)
             },
         )
         for k, name in enumerate(federation.participants):
@@ -220,9 +230,12 @@ def _evaluate(method: Method, federation: Federation, outcome: Outcome, *, choos
                 if (score, -reply["loss"]) > outcome.best_score[k]:
                     outcome.best_score[k] = (score, -reply["loss"])
                     outcome.best_round[k] = state.round
-                    outcome.best[k] = state.parameters[k]
-                    chosen.append(name)
-    lost = _keep(method, federation, best_slot(method), method.name, chosen)
+                    chosen.append(k)
+    if chosen:
+        where = torch.tensor(chosen, device=outcome.best.device)
+        outcome.best[where] = state.parameters[where]
+    names = [federation.participants[k] for k in chosen]
+    lost = _keep(method, federation, best_slot(method), method.name, names)
     outcome.failures += [(state.round, failure) for failure in lost]
 
 

@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -152,9 +151,3 @@ def coalitions_of(
     if where == "alone":
         return tuple((name,) for name in benefit.participants)
     return form(benefit, competition, FORMATIONS[where]).coalitions
-
-
-def edges_of(label: str, benefit: BenefitGraph) -> tuple[tuple[str, str, float], ...]:
-    """Return the benefit edges with the names of a federation."""
-    edges: list[tuple[str, str, Any]] = list(benefit.edges())
-    return tuple((f"{label}/{j}", f"{label}/{i}", float(weight)) for j, i, weight in edges)

@@ -24,13 +24,21 @@ __all__ = ["page", "worst_page"]
 RULES = (
     "Every method takes the same steps with the same batch size, so every participant sees as many "
     "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
-    "`egomix` trains once alone, once together and then tunes, 2.1 times as long in all unless it "
-    "has nobody to train with (`local-twice` is Local for 2.1 times as long), and `+ft` "
-    "adds tuning steps. The step is chosen on validation data.",
+    "`-twice` trains for twice as many steps, and `+ft` adds tuning steps. The step is chosen on "
+    "validation data.",
+    "In every round of a method the momentum starts at zero, but for `egomix`, `local-kept` and "
+    "`local-twice`, where it goes on.",
     "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "
     "`contributors`.",
 )
+COMPARED = (
+    ("fedegoists", "local"),
+    ("egomix", "local"),
+    ("egomix", "local-kept"),
+    ("egomix-twice", "local-twice"),
+)
+"""What is said of every table, besides how both stand against the best baseline."""
 CHOSEN = (
     "Learning rates were chosen for each method on validation data of the first trial among half, "
     "once and twice the budget's; all other settings are the methods' defaults."
@@ -139,7 +147,7 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
     said = [f"- Highest mean over all columns: {first}, {average[first]:.{digits}f}."]
     if lower_is_better(lines):
         said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
-    for one, other in (("fedegoists", "local"), ("egomix", "local"), ("egomix", "local-twice")):
+    for one, other in COMPARED:
         said += _compared(means, one, other, digits)
     for one in ("fedegoists", "egomix"):
         for kind in ("", "+ft"):
@@ -147,7 +155,7 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
                 m: value
                 for m, value in average.items()
                 if m.endswith("+ft") == bool(kind)
-                and m.removesuffix("+ft") not in ("fedegoists", "egomix", "local", "local-twice")
+                and not m.startswith(("fedegoists", "egomix", "local"))
                 and "," not in m
             }
             if one in average and rivals:

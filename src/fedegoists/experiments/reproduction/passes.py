@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedegoists.experiments.decisions import Decisions
 from fedegoists.experiments.defaults import Defaults, model_options
 from fedegoists.experiments.reproduction.budgets import budget
 from fedegoists.experiments.reproduction.cells import Cell, Result, Store, cell_from
-from fedegoists.experiments.reproduction.graphs import Benefits, coalitions_of, edges_of
-from fedegoists.experiments.reproduction.scenes import competition_of
+from fedegoists.experiments.reproduction.graphs import Benefits
+from fedegoists.experiments.reproduction.sharing import Shared, shared_by
 from fedegoists.experiments.summary import COSTS, chosen_test_values
 from fedegoists.experiments.training import Trials, Wanted, load_trainable, method_of
 from fedegoists.federation import Federation, SimulatedFederation
@@ -29,6 +28,10 @@ __all__ = ["Pass", "Settings", "again", "forget", "passes", "train_pass"]
 
 HEAVY = ("fedegoists",)
 """Methods with a network for each participant, a hundred times as large as its model."""
+
+
+SAVE_EVERY = 60.0
+"""Seconds between checkpoints of a pass: most passes are done before."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Pass:
-    """Cells that are trained at once: the same but for trial, competition and fine-tuning."""
+    """Cells that are trained at once: the same but for trial, competition and fine-tuning.
+
+    A coalition that several levels of competition lead to is trained once.
+    """
 
     cells: tuple[Cell, ...]
 
@@ -86,7 +92,11 @@ class Pass:
 
 
 def passes(cells: Sequence[Cell], stack: int, silos: int = 10) -> list[Pass]:
-    """Return the passes that train some cells, in their order."""
+    """Return the passes that train some cells, in their order.
+
+    Cells are taken to have no coalition in common, which would need their benefit graphs: there may
+    be fewer silos in a pass than `stack`, never more.
+    """
     groups: dict[Cell, dict[Cell, list[Cell]]] = {}
     for cell in cells:
         alike = replace(cell.base, trial=0, scene=replace(cell.scene, competition=""))
@@ -131,12 +141,16 @@ def train_pass(
         factor=first.factor,
         passes=variant.passes,
     )
-    trials = _trials(work, data, defaults, settings)
-    groups, decisions = _decide(work, data, benefits)
+    shared = shared_by(work.bases, data, benefits)
+    trials, decisions = _trials(shared, data, defaults, settings), shared.decisions
     wanted = Wanted((variant.method,), {variant.method: dict(variant.settings)})
     method = method_of(variant.method, wanted, trials, decisions)
     folder = settings.out / "checkpoint" / work.digest
-    common: dict[str, Any] = {"observers": settings.observers, "stop": settings.stop}
+    common: dict[str, Any] = {
+        "observers": settings.observers,
+        "stop": settings.stop,
+        "save_every": SAVE_EVERY,
+    }
     outcome = run(
         method,
         trials.federation,
@@ -164,9 +178,10 @@ def train_pass(
         )
     seconds = time.perf_counter() - began
     done = sum(sum(o.spent.get("sample_passes", {}).values()) for o in outcomes.values())
-    shared = {
+    common_about = {
         **about,
         "pass": [cell.digest for cell in work.cells],
+        "pass_silos": len(trials.federation.participants),
         "pass_seconds": round(seconds, 1),
         "samples_per_second": round(done / seconds),
         "bf16": settings.bf16,
@@ -174,9 +189,14 @@ def train_pass(
         "tune": vars(defaults.tune) if work.tuned else None,
         "rounds": [defaults.rounds, defaults.tune_rounds if work.tuned else 0],
     }
+    tested = {tuned: chosen_test_values(one, trials.federation) for tuned, one in outcomes.items()}
     return {
         cell: _result(
-            cell, outcomes, trials.federation, {**shared, "coalitions": groups[cell.base]}
+            [outcomes[tuned] for tuned in dict.fromkeys((False, cell.variant.tuned))],
+            tested[cell.variant.tuned],
+            shared.places[cell.base],
+            trials.federation,
+            {**common_about, "coalitions": shared.coalitions[cell.base]},
         )
         for cell in work.cells
     }
@@ -192,71 +212,45 @@ def forget(work: Pass, out: Path) -> None:
 
 
 def _trials(
-    work: Pass, data: Mapping[int, SiloedData], defaults: Defaults, settings: Settings
+    shared: Shared, data: Mapping[int, SiloedData], defaults: Defaults, settings: Settings
 ) -> Trials:
     options = model_options(next(iter(data.values())))
     federation = SimulatedFederation(
-        {cell.label: data[cell.trial] for cell in work.bases},
+        {label: data[trial].restricted_to(names) for label, (trial, names) in shared.silos.items()},
         build_model(defaults.model, 0, **options),
         device=settings.device,
         bf16=settings.bf16,
-        drawn_as={cell.label: str(cell.trial) for cell in work.bases},
+        drawn_as={label: str(trial) for label, (trial, _) in shared.silos.items()},
     )
     rows: list[Tensor] = []
-    for cell in work.bases:
-        model = build_model(defaults.model, cell.trial, **options)
+    for trial, names in shared.silos.values():
+        model = build_model(defaults.model, trial, **options)
         row = federation.schema.flatten(dict(model.named_parameters()))
-        rows += [row] * len(data[cell.trial].participants)
+        rows += [row] * len(names)
     return Trials(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
-def _decide(
-    work: Pass, data: Mapping[int, SiloedData], benefits: Benefits
-) -> tuple[dict[Cell, list[list[str]]], Decisions]:
-    """Return the coalitions of every cell, and those of all together with their benefit edges."""
-    groups: dict[Cell, list[list[str]]] = {}
-    together: list[tuple[str, ...]] = []
-    edges: list[tuple[str, str, float]] = []
-    needed = [cell for cell in work.bases if cell.variant.depends_on_coalitions]
-    graphs = benefits.of(needed, data) if needed else {}
-    for cell in work.bases:
-        names = data[cell.trial].participants
-        found: Sequence[Sequence[str]] = [(name,) for name in names]
-        if cell in graphs:
-            rivals = competition_of(cell.scene, cell.trial, data[cell.trial])
-            found = coalitions_of(cell.variant.where, graphs[cell], rivals)
-            edges += edges_of(cell.label, graphs[cell])
-        groups[cell] = [list(group) for group in found]
-        together += [tuple(f"{cell.label}/{name}" for name in group) for group in found]
-    return groups, Decisions(together, together, tuple(edges) if graphs else None)
-
-
 def _result(
-    cell: Cell,
-    outcomes: Mapping[bool, Outcome],
+    outcomes: Sequence[Outcome],
+    tested: Mapping[str, float],
+    places: Mapping[str, str],
     federation: Federation,
     about: Mapping[str, Any],
 ) -> Result:
-    outcome = outcomes[cell.variant.tuned]
-    prefix = f"{cell.label}/"
-    tested = chosen_test_values(outcome, federation)
+    """Put a cell's result together from where its silos are; the last outcome is the one tested."""
+    last, row = outcomes[-1], {name: k for k, name in enumerate(federation.participants)}
     sign = 1.0 if federation.task.higher_is_better else -1.0
-    validation, rounds = {}, {}
-    for k, name in enumerate(federation.participants):
-        if name.startswith(prefix):
-            score = outcome.best_score[k][0]
-            validation[name.removeprefix(prefix)] = sign * score if score > -math.inf else math.nan
-            rounds[name.removeprefix(prefix)] = outcome.best_round[k]
-    counted = [outcomes[False]] + ([outcome] if cell.variant.tuned else [])
-    failures = sum(f.participant.startswith(prefix) for o in counted for _, f in o.failures)
+    scores = {name: last.best_score[row[place]][0] for name, place in places.items()}
+    inside = set(places.values())
+    failures = sum(f.participant in inside for outcome in outcomes for _, f in outcome.failures)
     return Result(
         federation.task.metric,
-        {name: tested.get(f"{prefix}{name}", math.nan) for name in validation},
-        validation,
-        rounds,
+        {name: tested.get(place, math.nan) for name, place in places.items()},
+        {name: sign * one if one > -math.inf else math.nan for name, one in scores.items()},
+        {name: last.best_round[row[place]] for name, place in places.items()},
         {
-            kind: sum(o.spent.get(kind, {}).get(f"{prefix}{n}", 0) for o in counted for n in rounds)
-            / len(rounds)
+            kind: sum(o.spent.get(kind, {}).get(place, 0) for o in outcomes for place in inside)
+            / len(inside)
             for kind in COSTS
         },
         {**about, "failures": failures},

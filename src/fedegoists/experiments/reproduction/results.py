@@ -13,7 +13,7 @@ from fedegoists.experiments.reproduction.budgets import BUDGETS
 from fedegoists.experiments.reproduction.cells import Plan, Result, Store, cells_of
 from fedegoists.experiments.reproduction.choice import chosen_factors
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
-from fedegoists.experiments.reproduction.variants import PAPER
+from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL
 from fedegoists.graphs.interchange import csv_bytes
 
 __all__ = ["Difference", "Line", "differences", "lines_of", "published_value", "table_csv"]
@@ -226,7 +226,7 @@ class WorstCase:
 
 def worst_cases(plan: Plan, store: Store, *, choose: bool = False) -> list[WorstCase]:
     """Derive Table 3 from the cells of Tables 1 and 2; values are parts of one."""
-    baselines = {v.name for v in PAPER if not v.tuned and v.passes == 1 and v.where != "published"}
+    baselines = {v.name for v in (LOCAL, *BASELINES) if not v.tuned}
     found = []
     for name, data in (("table1", "cifar10"), ("table2", "cifar100")):
         scenes: dict[tuple[Any, ...], dict[str, Line]] = {}

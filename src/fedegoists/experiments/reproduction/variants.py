@@ -81,20 +81,26 @@ BASELINES = _with_tuning(
     )
 )
 EGOISTS = Variant("fedegoists", "fedegoists", "published")
-LONG = 2.1
-"""As long as Local, as long as any other method, and as long as fine-tuning takes."""
-PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
-BEST = Variant("egomix", "egomix", "published", settings=PHASES, passes=LONG)
+BEST = Variant("egomix", "egomix", "published")
+KEPT = (("keep_momentum", True),)
 
 PAPER = (
     LOCAL,
-    Variant("local-twice", "local", "alone", passes=LONG),
+    Variant("local-kept", "local", "alone", settings=KEPT),
+    Variant("local-twice", "local", "alone", settings=KEPT, passes=2),
     BEST,
+    Variant("egomix-twice", "egomix", "published", passes=2),
     *BASELINES,
     *_with_tuning(EGOISTS),
 )
-"""The ten methods of the paper, tuned ones beside them, the best variant, and Local for as long as
-that one trains."""
+"""The ten methods of the paper, tuned ones beside them, and the best variant; for a fair comparison
+with it Local whose momentum goes on over rounds, too, and both of them for twice as long."""
+
+
+LONG = 2.1
+"""As long as Local, as long as any other method, and as long as fine-tuning takes."""
+PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
+UNAWARE = (("prior", False), ("by_class", False))
 
 
 def _both(name: str, **changes: Any) -> tuple[Variant, ...]:
@@ -131,11 +137,24 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
     "principles": (LOCAL, EGOISTS, BEST, *_both("no competition", rivals=False)),
     "mixing": (
         LOCAL,
-        *(
-            replace(BEST, name=f"egomix, {weighting}", settings=(*PHASES, ("weighting", weighting)))
-            for weighting in ("samples", "benefit", "updates")
-        ),
         BEST,
+        *(
+            replace(BEST, name=f"egomix, {name}", settings=settings)
+            for name, settings in (
+                (
+                    "everything mixed alike",
+                    (("own", "nothing"), ("prior", False), ("by_class", False)),
+                ),
+                ("without label shares", (("prior", False), ("by_class", False))),
+                ("classes mixed alike", (("by_class", False),)),
+                ("output layer not mixed", (("own", "layer"),)),
+                ("momentum from zero", (("keep_momentum", False),)),
+                ("by samples", (("weighting", "samples"),)),
+                ("by benefit", (("weighting", "benefit"),)),
+                ("by updates", (("weighting", "updates"),)),
+            )
+        ),
+        replace(BEST, name="egomix, alone first", settings=PHASES, passes=LONG),
     ),
 }
 """What the paper leaves open, each with the rows that answer it."""

@@ -210,7 +210,8 @@ class FlareFederation:
         vectors = [payload["parameters"]] if "parameters" in payload else []
         terms = payload.get("terms")
         if terms is not None:
-            vectors += [v for v in (terms.anchor, terms.towards, terms.correction) if v is not None]
+            given = (terms.anchor, terms.towards, terms.correction, terms.momentum)
+            vectors += [vector for vector in given if vector is not None]
         for vector in vectors:
             if vector.ndim not in (1, 2) or vector.shape[-1] != self._schema.size:
                 raise SettingsError(
@@ -281,6 +282,10 @@ class FlareFederation:
             answer = _understood(answers[site])
             if isinstance(answer, Failure):
                 self._link.tell(f"{replace(answer, participant=name)}; asked to {operation}")
+
+    def stream_name(self, participant: str) -> str:
+        """Return the participant's own name."""
+        return participant
 
     def personal_model(
         self,

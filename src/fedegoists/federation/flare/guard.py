@@ -180,8 +180,9 @@ class Guard:
                 "anchor": None if terms is None else terms.anchor,
             }
             personal = schema.mask(payload.get("personal", ()))
+            # A momentum is made of gradients that nothing was done to: it stays here.
             return {
-                **reply,
+                **{key: value for key, value in reply.items() if key != "momentum"},
                 **{
                     key: _bounded(
                         start, reply[key], personal, privacy.update_clip, privacy.update_noise

@@ -41,8 +41,8 @@ Owner = Annotated[str, Field(pattern=r"^[\w+]{1,100}$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)] | Text
 Split = Literal["train", "validation", "test"]
-VECTORS = ("parameters", "gradient", "anchor", "direction")
-TERMS = ("anchor", "towards", "correction")
+VECTORS = ("parameters", "gradient", "anchor", "momentum", "direction")
+TERMS = ("anchor", "towards", "correction", "momentum")
 
 
 class _Terms(Strict):

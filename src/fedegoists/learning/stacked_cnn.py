@@ -1,0 +1,238 @@
+"""Many small convolutional networks at once on a GPU, each with weights and images of its own."""
+
+import importlib.util
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedegoists.learning.models import SLOPE, CifarCNN
+from fedegoists.learning.parameters import ParameterSchema
+
+__all__ = ["StackedCNN"]
+
+SIDE = 32
+BLOCK = 1024
+"""Numbers that a program copies."""
+PROGRAMS = 1000
+"""So many programs keep a GPU busy."""
+
+Tuning = tuple[int, dict[str, int]]
+"""Pixels that a program works on at once, and how it is compiled."""
+FORWARD: dict[tuple[torch.dtype, int], Tuning] = {
+    (torch.bfloat16, 4): (128, {"num_warps": 2}),
+    (torch.bfloat16, 16): (64, {"num_warps": 4}),
+    (torch.float32, 4): (64, {"num_warps": 2}),
+    (torch.float32, 16): (64, {"num_warps": 2}),
+}
+WEIGHTS: dict[tuple[torch.dtype, int], Tuning] = {
+    (torch.bfloat16, 4): (128, {"num_warps": 2, "num_stages": 2}),
+    (torch.bfloat16, 16): (32, {"num_warps": 4, "num_stages": 3}),
+    (torch.float32, 4): (32, {"num_warps": 2, "num_stages": 2}),
+    (torch.float32, 16): (16, {"num_warps": 2, "num_stages": 2}),
+}
+INPUTS: dict[torch.dtype, Tuning] = {
+    torch.bfloat16: (256, {"num_warps": 4}),
+    torch.float32: (128, {"num_warps": 4}),
+}
+"""The fastest on an H200 of those that were tried, by numbers in a pixel."""
+
+
+class StackedCNN:
+    """Outputs and gradients of many networks of the shape of `CifarCNN`.
+
+    What `torch.func.vmap` computes with grouped convolutions, with kernels made for it: forwards,
+    convolution, bias, rectifier and pooling are one; gradients are written out by hand.
+
+    Parameters
+    ----------
+    bf16 : bool
+        Whether images, activations and weights of convolutions have 16 bits instead of 32. With 32,
+        products are rounded as tensor cores do, as in PyTorch's own convolutions on a GPU.
+    """
+
+    def __init__(self, model: CifarCNN, schema: ParameterSchema, *, bf16: bool = False) -> None:
+        self._schema = schema
+        self._rectified = model.rectified
+        self._number = torch.bfloat16 if bf16 else torch.float32
+
+    @staticmethod
+    def suits(model: nn.Module, device: torch.device) -> bool:
+        """Return whether this can stand for `vmap` over a model on a device."""
+        there = importlib.util.find_spec("triton") is not None
+        return there and device.type == "cuda" and isinstance(model, CifarCNN)
+
+    def images(self, pool: Tensor, positions: Tensor, draws: Tensor | None = None) -> Tensor:
+        """Return images of a pool of bytes as (network, image, row, column, one of four colours).
+
+        Parameters
+        ----------
+        positions : Tensor
+            One row of positions in the pool for each network.
+        draws : Tensor, optional
+            A flip and two shifts for each image.
+        """
+        from fedegoists.learning.cnn_kernels import pick_images
+
+        shape = (*positions.shape, SIDE, SIDE, 4)
+        images = torch.empty(shape, dtype=self._number, device=pool.device)
+        given = positions if draws is None else draws.contiguous()
+        pick_images[(positions.numel(), 4 * SIDE**2 // BLOCK)](
+            pool, positions.contiguous(), given, images,
+            SIDE=SIDE, AUGMENT=draws is not None, BLOCK=BLOCK,
+        )  # fmt: skip
+        return images
+
+    def outputs(self, parameters: Tensor, images: Tensor) -> Tensor:
+        """Return (network, image, class) for one row of parameters and some images each."""
+        parts = self._schema.unflatten(parameters)
+        first = _Convolution(parts, "conv1", SIDE, self._rectified, self._number)
+        second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
+        pooled, _ = first.forward(images)
+        hidden, _ = second.forward(pooled, flat=True)
+        for name in ("fc1", "fc2"):
+            hidden = self._activated(_linear(parts, name, hidden))
+        return _linear(parts, "output", hidden)
+
+    def gradients(
+        self, parameters: Tensor, images: Tensor, targets: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return gradients and losses: cross-entropy, a mean, or a sum with weights of images."""
+        parts = self._schema.unflatten(parameters)
+        first = _Convolution(parts, "conv1", SIDE, self._rectified, self._number)
+        second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
+        pooled, winner1 = first.forward(images)
+        flat, winner2 = second.forward(pooled, flat=True)
+        one = self._activated(_linear(parts, "fc1", flat))
+        two = self._activated(_linear(parts, "fc2", one))
+        logs = _linear(parts, "output", two).log_softmax(-1)
+        if weights is None:
+            weights = logs.new_full(targets.shape, 1 / targets.shape[1])
+        wanted = targets[..., None]
+        losses = -(logs.gather(-1, wanted)[..., 0] * weights).sum(1)
+        slope = logs.exp_().mul_(weights[..., None])
+        slope.scatter_add_(-1, wanted, -weights[..., None])
+        found: dict[str, Tensor] = {}
+        for name, inputs in (("output", two), ("fc2", one), ("fc1", flat)):
+            found[f"{name}.weight"] = slope.mT @ inputs
+            found[f"{name}.bias"] = slope.sum(1)
+            slope = slope @ parts[f"{name}.weight"]
+            if inputs is not flat:
+                slope = slope * torch.where(inputs > 0, 1.0, 0.0 if self._rectified else SLOPE)
+        full = second.unpooled(slope, winner2, flat, flat=True)
+        found["conv2.weight"], found["conv2.bias"] = second.backward(pooled, full)
+        full = first.unpooled(second.back_to_inputs(full), winner1, pooled)
+        found["conv1.weight"], found["conv1.bias"] = first.backward(images, full)
+        return torch.cat([found[name].flatten(1) for name in self._schema.names], 1), losses
+
+    def _activated(self, values: Tensor) -> Tensor:
+        return values.relu_() if self._rectified else nn.functional.leaky_relu_(values, SLOPE)
+
+
+def _linear(parts: dict[str, Tensor], name: str, inputs: Tensor) -> Tensor:
+    return torch.baddbmm(parts[f"{name}.bias"][:, None], inputs, parts[f"{name}.weight"].mT)
+
+
+class _Convolution:
+    """One convolution of all networks with 5×5 weights, and pooling."""
+
+    def __init__(
+        self, parts: dict[str, Tensor], name: str, side: int, rectified: bool, number: torch.dtype
+    ) -> None:
+        weight = parts[f"{name}.weight"]
+        self.count, self.outputs, self.colours = weight.shape[:3]
+        # Pixels have a power of two of numbers, so that they can be read as a whole.
+        self.inputs = _power(self.colours)
+        self.side, self.half, self.rectified, self.number = side, side // 2 - 2, rectified, number
+        self.bias = parts[f"{name}.bias"].contiguous()
+        # Each of the five rows of a patch is padded to whole pieces for tensor cores.
+        self.chunk = 32 if 5 * self.inputs < 32 else 16
+        self.row = -(-5 * self.inputs // self.chunk) * self.chunk
+        pixels = nn.functional.pad(
+            weight.permute(0, 3, 4, 2, 1), (0, 0, 0, self.inputs - self.colours)
+        )
+        rows = pixels.reshape(self.count, 5, 5 * self.inputs, self.outputs)
+        padding = (0, 0, 0, self.row - 5 * self.inputs)
+        self.weight = nn.functional.pad(rows, padding).to(number).contiguous()
+
+    def _strides(self, flat: bool) -> dict[str, Any]:
+        """Return how results lie: as pixels of channels, or as PyTorch flattens them."""
+        pixels = self.half**2
+        pixel, channel = (1, pixels) if flat else (self.outputs, 1)
+        return {"PIXEL_STRIDE": pixel, "CHANNEL_STRIDE": channel, "RECTIFIED": self.rectified}
+
+    def forward(self, x: Tensor, *, flat: bool = False) -> tuple[Tensor, Tensor]:
+        """Return pooled results, flat with 32 bits or as pixels; and which pixels they are from."""
+        from fedegoists.learning.cnn_kernels import pooled_convolution
+
+        batch, size = x.shape[1], self.half**2 * self.outputs
+        shape = (self.count, batch, self.half, self.half, self.outputs)
+        number = torch.float32 if flat else self.number
+        out = x.new_empty((self.count, batch, size) if flat else shape, dtype=number)
+        winner = x.new_empty(shape, dtype=torch.uint8)
+        tile, tuning = FORWARD[self.number, self.inputs]
+        grid = (-(-batch * self.half**2 // tile), self.count)
+        pooled_convolution[grid](
+            x, self.weight, self.bias, out, winner, batch,
+            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, ROW=self.row,
+            CHUNK=self.chunk, TILE=tile, **self._strides(flat), **tuning,
+        )  # fmt: skip
+        return out, winner
+
+    def unpooled(
+        self, gradient: Tensor, winner: Tensor, pooled: Tensor, *, flat: bool = False
+    ) -> Tensor:
+        """Return the gradient before pooling."""
+        from fedegoists.learning.cnn_kernels import unpool
+
+        count, batch = gradient.shape[:2]
+        side = 2 * self.half
+        full = gradient.new_empty((count, batch, side, side, self.outputs), dtype=self.number)
+        block = 1024
+        grid = (count * batch, -(-(self.half**2) * self.outputs // block))
+        unpool[grid](
+            gradient, winner, pooled, full,
+            HALF=self.half, OUTPUTS=self.outputs, BLOCK=block, **self._strides(flat),
+        )  # fmt: skip
+        return full
+
+    def backward(self, x: Tensor, full: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of weights, as PyTorch lays them out, and biases."""
+        from fedegoists.learning.cnn_kernels import convolution_weights
+
+        batch = x.shape[1]
+        tile, tuning = WEIGHTS[self.number, self.inputs]
+        pixels = batch * (2 * self.half) ** 2
+        splits = max(1, min(PROGRAMS // self.count, pixels // (16 * tile)))
+        tiles = -(-pixels // (splits * tile))
+        width = _power(25 * self.inputs)
+        weights = x.new_empty(self.count, splits, width, self.outputs, dtype=torch.float32)
+        bias = x.new_empty(self.count, splits, self.outputs, dtype=torch.float32)
+        convolution_weights[(splits, self.count)](
+            x, full, weights, bias, batch,
+            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs,
+            WIDTH=width, TILE=tile, TILES=tiles, **tuning,
+        )  # fmt: skip
+        rows = weights.sum(1)[:, : 25 * self.inputs]
+        rows = rows.reshape(self.count, 5, 5, self.inputs, self.outputs)[:, :, :, : self.colours]
+        return rows.permute(0, 4, 3, 1, 2), bias.sum(1)
+
+    def back_to_inputs(self, full: Tensor) -> Tensor:
+        """Return the gradient with respect to what was convolved."""
+        from fedegoists.learning.cnn_kernels import convolution_inputs
+
+        batch = full.shape[1]
+        tile, tuning = INPUTS[self.number]
+        gradient = full.new_empty(self.count, batch, self.side, self.side, self.inputs)
+        grid = (-(-batch * self.side**2 // tile), self.count)
+        convolution_inputs[grid](
+            full, self.weight, gradient, batch,
+            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, ROW=self.row,
+            TILE=tile, **tuning,
+        )  # fmt: skip
+        return gradient
+
+
+def _power(number: int) -> int:
+    """Return the least power of two that is no smaller."""
+    return 1 << (number - 1).bit_length()
