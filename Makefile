@@ -16,6 +16,12 @@ $(VENV)/stamp-train: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]'
 	@touch $@
 
+$(VENV)/stamp-flare: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing fedegoists, PyTorch and NVIDIA FLARE into $(VENV) (a few minutes) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,flare]'
+	@touch $@
+
 $(VENV)/stamp-dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing fedegoists and its development tools into $(VENV) …"
@@ -25,7 +31,7 @@ $(VENV)/stamp-dev: pyproject.toml constraints.txt
 demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, training, report
 	@$(BIN)/fedegoists demo
 
-demo-deploy: $(VENV)/stamp-dev ## Deploy three example banks on this machine with mutual TLS, and run
+demo-deploy: $(VENV)/stamp-flare ## Deploy three example banks on this machine with mutual TLS, and run
 	@$(BIN)/fedegoists deploy demo --out demo-deploy
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests

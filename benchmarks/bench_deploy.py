@@ -4,16 +4,23 @@ A round is one ``train`` of a single step on eight samples by every silo, so tha
 the way there and back is measured; nothing is subtracted. All processes share this machine's cores.
 Where others use them as well, ``processor_ms``, what all processes together need of the processors
 in a round, says more than the time on the clock.
+
+Memory is that of all processes of the server, and of a silo, at many rounds. It wanders by some MB
+with what is on its way; whether it grows is the slope of a line through the later half of the
+rounds, after everything that is loaded once is loaded. After the end no process may be left and no
+port that one of them had open.
 """
 
 import argparse
 import json
+import os
 import socket
 import statistics
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -79,25 +86,70 @@ def consortium(folder: Path, silos: int) -> ConsortiumSettings:
     )
 
 
-def memory(deployment: LocalDeployment) -> dict[str, float]:
-    """Return the resident memory of server and silos, with their job processes, in MB."""
-    sizes = {"server": 0.0, "silos": 0.0}
-    for name, process in deployment.processes.items():
-        parent = psutil.Process(process.pid)
-        for one in (parent, *parent.children(recursive=True)):
-            sizes["silos" if name else "server"] += one.memory_info().rss / 1e6
-    return sizes
+def families(deployment: LocalDeployment) -> dict[str, list[psutil.Process]]:
+    """Return the processes of the server and of each silo, with those of their jobs."""
+    parents = {name: psutil.Process(one.pid) for name, one in deployment.processes.items()}
+    return {name: [one, *one.children(recursive=True)] for name, one in parents.items()}
+
+
+def memory(deployment: LocalDeployment) -> tuple[float, float]:
+    """Return the resident memory of the server and of a silo, their mean, in MB."""
+    sizes = {
+        name: sum(one.memory_info().rss for one in family) / 1e6
+        for name, family in families(deployment).items()
+    }
+    server = sizes.pop("")
+    return server, statistics.mean(sizes.values())
+
+
+def slope(samples: list[tuple[int, float]]) -> float:
+    """Return by how many kB memory grows a round in the later half of the samples."""
+    later = samples[len(samples) // 2 :]
+    rounds, sizes = zip(*later, strict=True)
+    return 1000 * statistics.linear_regression(rounds, sizes).slope
+
+
+def listening(processes: list[psutil.Process]) -> set[int]:
+    """Return the ports at which some processes listen."""
+    return {
+        one.laddr.port
+        for process in processes
+        for one in process.net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN
+    }
 
 
 def processor_seconds(deployment: LocalDeployment) -> float:
     """Return what all processes have used of the processors so far, this one included."""
-    kits = [psutil.Process(process.pid) for process in deployment.processes.values()]
-    jobs = [child for kit in kits for child in kit.children(recursive=True)]
-    times = [process.cpu_times() for process in (psutil.Process(), *kits, *jobs)]
+    others = [one for family in families(deployment).values() for one in family]
+    times = [process.cpu_times() for process in (psutil.Process(), *others)]
     return sum(one.user + one.system for one in times)
 
 
-def measure(silos: int, rounds: int, *, count_bytes: bool) -> dict[str, float]:
+def left_behind(processes: list[psutil.Process], ports: set[int]) -> tuple[int, int]:
+    """Return how many of some processes still run, and how many of their ports are still open."""
+    running = [one for one in processes if one.is_running()]
+    still = {
+        one.laddr.port
+        for one in psutil.net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port in ports
+    }
+    return len(running), len(still)
+
+
+Samples = list[tuple[int, float, float]]
+"""A round, and the memory of the server and of a silo then."""
+
+
+class Measured(NamedTuple):
+    """What came of some rounds: time and bytes, memory and what was left, and all samples."""
+
+    time: dict[str, float]
+    memory: dict[str, float]
+    samples: Samples
+
+
+def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         settings = consortium(folder, silos)
@@ -113,12 +165,13 @@ def measure(silos: int, rounds: int, *, count_bytes: bool) -> dict[str, float]:
             try:
                 federation = engine.federation("mlp")
                 start = federation.schema.drawn(0)
-                payloads = {
-                    name: {"parameters": start, "settings": STEP, "seed": 0}
-                    for name in federation.participants
-                }
-                times, counted, used, remembered = [], 0, 0.0, {}
+                times, counted, used = [], 0, 0.0
+                samples: Samples = []
                 for done in range(1, rounds + 1):
+                    payloads = {
+                        name: {"parameters": start, "settings": STEP, "seed": f"0/{done}"}
+                        for name in federation.participants
+                    }
                     if done == WARM:
                         counted = 0 if counting is None else counting.bytes
                         used = processor_seconds(deployment)
@@ -126,55 +179,115 @@ def measure(silos: int, rounds: int, *, count_bytes: bool) -> dict[str, float]:
                     replies = federation.call("train", payloads)
                     times.append(time.perf_counter() - began)
                     assert not any(isinstance(reply, Failure) for reply in replies.values())
-                    if done in (rounds // 4, rounds):
-                        remembered[done] = memory(deployment)
+                    if done % SAMPLED == 0:
+                        samples.append((done, *memory(deployment)))
                 used = (processor_seconds(deployment) - used) / (rounds - WARM + 1)
                 travelled = 0 if counting is None else counting.bytes - counted
+                processes = [one for family in families(deployment).values() for one in family]
+                ports = listening(processes)
             finally:
                 engine.close()
-            early, late = remembered[rounds // 4], remembered[rounds]
-            size = 2 * 4 * federation.schema.size  # there and back
-            messages = sum(engine.link.sent.values()) + sum(engine.link.received.values())
-            times = times[WARM:]
-            return {
-                "silos": silos,
-                "rounds": rounds,
-                "parameters": federation.schema.size,
-                "ms_median": 1000 * statistics.median(times),
-                "ms_90": 1000 * statistics.quantiles(times, n=10)[-1],
-                "processor_ms": 1000 * used,
-                "message_bytes_ratio": messages / silos / rounds / size,
-                "wire_bytes_ratio": travelled / silos / (rounds - WARM + 1) / size,
-                "server_mb_quarter": early["server"],
-                "server_mb_end": late["server"],
-                "silo_mb_quarter": early["silos"] / silos,
-                "silo_mb_end": late["silos"] / silos,
-            }
+        left = left_behind(processes, ports)
+    size = 2 * 4 * federation.schema.size  # there and back
+    messages = sum(engine.link.sent.values()) + sum(engine.link.received.values())
+    times = times[WARM:]
+    (_, *middle), (_, *end) = samples[len(samples) // 2], samples[-1]
+    about = {"silos": silos, "rounds": rounds}
+    load = {"load_average": os.getloadavg()[1]}
+    return Measured(
+        about
+        | {
+            "parameters": federation.schema.size,
+            "ms_median": 1000 * statistics.median(times),
+            "ms_90": 1000 * statistics.quantiles(times, n=10)[-1],
+            "processor_ms": 1000 * used,
+            "message_bytes_ratio": messages / silos / rounds / size,
+            "wire_bytes_ratio": travelled / silos / (rounds - WARM + 1) / size,
+        }
+        | load,
+        about
+        | {
+            "server_mb_first": samples[0][1],
+            "server_mb_half": middle[0],
+            "server_mb_end": end[0],
+            "server_kb_a_round": slope([(done, server) for done, server, _ in samples]),
+            "silo_mb_first": samples[0][2],
+            "silo_mb_half": middle[1],
+            "silo_mb_end": end[1],
+            "silo_kb_a_round": slope([(done, silo) for done, _, silo in samples]),
+            "processes": len(processes),
+            "processes_left": left[0],
+            "ports": len(ports),
+            "ports_left": left[1],
+        }
+        | load,
+        samples,
+    )
 
 
 WARM = 10
 """Rounds before anything counts."""
 
+SAMPLED = 10
+"""Rounds between two looks at the memory."""
+
+FLAT = 0.01
+"""Growth in 1,000 rounds, as a part of the memory, above which it is not flat.
+
+The server's wanders by some MB, so that a line through 1,500 rounds is sure to a few kB only."""
+
+
+def measure_time(silos: list[int], rounds: int) -> None:
+    """Measure time and bytes; the latter in a run of their own, as counting them takes time."""
+    rows = []
+    for count in silos:
+        timed = measure(count, rounds).time
+        timed["wire_bytes_ratio"] = measure(count, 40, count_bytes=True).time["wire_bytes_ratio"]
+        rows.append(timed)
+    told("deploy_loopback", "A round over FLARE; target: 200 ms, 1.05 times the parameters", rows)
+
+
+def measure_memory(silos: list[int], rounds: int) -> None:
+    """Measure memory, and look for what is left after the end."""
+    rows, sampled = [], []
+    for count in silos:
+        measured = measure(count, rounds)
+        rows.append(measured.memory)
+        sampled += [(count, done, f"{a:.2f}", f"{b:.2f}") for done, a, b in measured.samples]
+    columns = ("silos", "round", "server_mb", "silo_mb")
+    every = max(1, len(sampled) // 40)
+    report("deploy_memory_rounds", "Memory by round", columns, sampled, every=every)
+    title = f"Memory and what is left; target: growth below {FLAT:.0%} in 1,000 rounds, 0 left"
+    told("deploy_memory", title, rows)
+    for row in rows:
+        growing = [
+            who
+            for who in ("server", "silo")
+            if row[f"{who}_kb_a_round"] > FLAT * row[f"{who}_mb_end"]  # kB in one, MB in 1,000
+        ]
+        left = row["processes_left"] + row["ports_left"]
+        if growing or left:
+            raise SystemExit(f"{row['silos']} silos: growing {growing}, left behind {left:g}")
+
+
+def told(name: str, title: str, rows: list[dict[str, float]]) -> None:
+    columns = list(rows[0])
+    for row in rows:
+        print(", ".join(f"{key} {value:.5g}" for key, value in row.items()), flush=True)
+    report(name, title, columns, [[f"{row[column]:.5g}" for column in columns] for row in rows])
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("what", nargs="?", choices=["time", "memory", "both"], default="both")
     parser.add_argument("--silos", type=int, nargs="+", default=[4, 10])
+    parser.add_argument("--rounds", type=int, help="200 for the time, 3000 for the memory")
     options = parser.parse_args()
     torch.set_num_threads(1)  # as in the silos: here all processes share the cores
-    rows = []
-    for silos in options.silos:
-        timed = measure(silos, options.rounds, count_bytes=False)
-        timed["wire_bytes_ratio"] = measure(silos, 40, count_bytes=True)["wire_bytes_ratio"]
-        rows.append(timed)
-        print(", ".join(f"{key} {value:.5g}" for key, value in timed.items()), flush=True)
-    columns = list(rows[0])
-    report(
-        "deploy_loopback",
-        "Silos over FLARE on one machine; target: 200 ms, 1.05 times the parameters",
-        columns,
-        [[f"{row[column]:.5g}" for column in columns] for row in rows],
-    )
+    if options.what != "memory":
+        measure_time(options.silos, options.rounds or 200)
+    if options.what != "time":
+        measure_memory(options.silos, options.rounds or 3000)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,19 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def report(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table and keep it as CSV under `RESULTS`."""
+def report(
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    every: int = 1,
+) -> None:
+    """Print a table, or every so many rows of it, and keep it all as CSV under `RESULTS`."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right")
-    for row in rows:
+    for row in rows[::every]:
         table.add_row(*map(str, row))
     Console(width=110).print(table)
     RESULTS.mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
 """Reading and writing whole files: read with clear errors, written completely or not at all."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -8,10 +9,49 @@ from pathlib import Path
 
 from fedegoists.errors import FileError
 
-__all__ = ["MAX_BYTES", "read_text", "write_all", "write_bytes"]
+__all__ = [
+    "MAX_BYTES",
+    "file_name",
+    "name_digest",
+    "private_folder",
+    "read_text",
+    "write_all",
+    "write_bytes",
+]
 
 MAX_BYTES = 256 * 1024 * 1024
 """Larger files are refused; a million benefit edges need about 30 MB."""
+
+LONGEST_NAME = 50
+
+
+def file_name(name: str) -> str:
+    """Return a name, without a suffix, that every file system takes; two may become the same.
+
+    Examples
+    --------
+    >>> file_name("../a/b")
+    '_a_b'
+    """
+    kept = "".join(c if c.isalnum() or c in "._- " else "_" for c in name).strip("-. ")
+    if len(kept) <= LONGEST_NAME:
+        return kept
+    # A letter takes up to four bytes, and file systems allow 255.
+    return f"{kept[:LONGEST_NAME].strip('-. ')}-{name_digest(name)}"
+
+
+def name_digest(name: str) -> str:
+    """Return a few letters that tell two names apart."""
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner can look into, or make one that is there so."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be a private folder ({error.strerror})") from None
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

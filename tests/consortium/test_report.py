@@ -238,6 +238,15 @@ def test_members_learn_nothing_about_competition(banks, tmp_path):
             assert page[file] == pages[0][file]
 
 
+def test_who_was_away_is_named_to_the_manager_alone(banks, tmp_path):
+    pages = written(replace(banks, absent=("Fir",), undelivered=("Elm",)), tmp_path)
+    report = pages.pop("report.html")
+    assert "<li>data: <bdi>Fir</bdi>, away and left out</li>" in report
+    assert "<li>report: <bdi>Elm</bdi>, its silo has not got its model</li>" in report
+    assert pages
+    assert not any("Fir" in page or "has not got" in page for page in pages.values())
+
+
 def test_members_see_only_their_own_coalition(banks):
     pages = pages_of(banks)
     everybody = set(banks.formation.participants)

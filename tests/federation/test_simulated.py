@@ -346,8 +346,20 @@ def test_slots_are_copied_and_emptied_and_survive_a_checkpoint():
     assert not torch.equal(best, start)
     other = federation("mlp")
     assert silos_.memory("other") == {}
-    other.restore(silos_.memory("mine"))
+    other.restore("mine", silos_.memory("mine"))
     assert torch.equal(other.personal_model("s0", start, ("output.",), "mine/best"), best)
+
+
+def test_what_was_kept_after_a_checkpoint_is_gone_when_it_is_restored():
+    silos_ = federation("mlp")
+    start = initial("mlp")[0]
+    train = {"parameters": start, "settings": SETTINGS, **PERSONAL}
+    before = silos_.memory("mine")
+    silos_.call("train", {"s0": train, "s1": {**train, "slot": "other"}})
+    silos_.call("keep", {"s0": {"slot": "mine/best", "source": "mine"}})
+    silos_.restore("mine", before)
+    assert silos_.memory("mine") == {}
+    assert list(silos_.memory("other")) == ["s1\nother"]
 
 
 def test_several_trials_are_one_federation_and_share_samples():

@@ -1,9 +1,11 @@
-"""What silos keep for a run is that run's alone, whatever ran before."""
+"""What silos keep for a run is that run's alone, whatever ran before and whoever was away."""
 
+import pytest
 import torch
 
-from fedegoists.federation import TrainSettings
+from fedegoists.federation import Failure, TrainSettings
 from fedegoists.federation.flare.federation import FlareFederation
+from fedegoists.federation.flare.link import Lost
 from fedegoists.federation.flare.silo import SiloService
 from tests.flare.test_silo import START, kit
 
@@ -18,46 +20,183 @@ SCORE = {"parameters": START, "split": "test", "personal": ("output.",), "slot":
 
 
 class Wire:
-    """Brings messages to silos in this process, as FLARE does to others."""
+    """Brings messages to a silo in this process, as FLARE does to others."""
 
     run = "r"
 
-    def __init__(self, silos):
-        self.silos, self.told = silos, []
+    def __init__(self, folder):
+        self.folder, self.told, self.away = folder, [], False
         self.tell = self.told.append
+        self.restart()
+
+    def restart(self):
+        """Every job has a process of its own."""
+        self.silo = SiloService(self.folder)
 
     def ask(self, messages, timeout=None):
-        return {site: self.silos[site].answer("server", m) for site, m in messages.items()}
+        if self.away:
+            return dict.fromkeys(messages, Lost("error", "the silo is away"))
+        return {site: self.silo.answer("server", m) for site, m in messages.items()}
 
 
-def federation(wire):
-    options = {"features": 3, "outputs": 1}
-    return FlareFederation(wire, {"South": "south"}, model="mlp", options=options, task="binary")
+class Run:
+    """A method's training over one silo, of which only what concerns its own layers happens."""
+
+    def __init__(self, wire, memory=None):
+        options = {"features": 3, "outputs": 1}
+        self.federation = FlareFederation(
+            wire, {"South": "south"}, model="mlp", options=options, task="binary"
+        )
+        if memory is None:
+            self.federation.call("keep", {"South": {"slot": "fedavg", "source": None}})
+        else:
+            self.federation.restore("fedavg", memory)
+
+    def train(self):
+        self.federation.call("train", {"South": TRAIN})
+
+    def checkpoint(self):
+        return self.federation.memory("fedavg")
+
+    def loss(self):
+        reply = self.federation.call("evaluate", {"South": SCORE})["South"]
+        return reply if isinstance(reply, Failure) else reply["loss"]
 
 
-def loss(one):
-    return one.call("evaluate", {"South": SCORE})["South"]["loss"]
+@pytest.fixture
+def wire(tmp_path):
+    return Wire(kit(tmp_path))
 
 
-def test_a_run_goes_back_to_its_own_checkpoint_after_a_longer_one(tmp_path):
-    wire = Wire({"south": SiloService(kit(tmp_path))})
-    earlier = federation(wire)
+def gone(wire, *, back_by):
+    """Let a silo be away while something happens; it comes back as a new process."""
+    wire.away = True
+    result = back_by()
+    wire.away = False
+    wire.restart()
+    return result
+
+
+def test_a_run_goes_back_to_its_own_checkpoint_after_a_longer_one(wire):
+    earlier = Run(wire)
     for _ in range(5):
-        earlier.call("train", {"South": TRAIN})
-        earlier.memory("fedavg")
-    one = federation(wire)
-    one.call("keep", {"South": {"slot": "fedavg", "source": None}})
-    one.call("train", {"South": TRAIN})
-    checkpoint, then = one.memory("fedavg"), loss(one)
-    one.call("train", {"South": TRAIN})
-    assert loss(one) != then
-    again = federation(wire)
-    again.restore(checkpoint)
-    assert loss(again) == then
+        earlier.train()
+        earlier.checkpoint()
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    one.train()
+    assert one.loss() != then
+    assert Run(wire, checkpoint).loss() == then
     assert wire.told == []
 
 
-def test_a_silo_that_has_not_kept_a_checkpoint_is_named(tmp_path):
-    wire = Wire({"south": SiloService(kit(tmp_path))})
-    federation(wire).restore({"fedavg\ncheckpoint": torch.tensor([7])})
-    assert "South: refused (nothing was kept here at that checkpoint)" in wire.told[0]
+def test_a_silo_that_has_not_kept_a_checkpoint_is_named_and_begins_anew(wire):
+    new = Run(wire).loss()
+    one = Run(wire)
+    one.train()
+    checkpoint = one.checkpoint()
+    for file in (wire.folder / "state").glob("memory-fedavg-[0-9]*"):
+        file.unlink()
+    again = Run(wire, checkpoint)
+    assert "South: refused (nothing was kept here at that checkpoint" in wire.told[0]
+    assert again.loss() == new
+    assert "fedavg: nothing was kept at that checkpoint" in (wire.folder / "silo.log").read_text()
+
+
+def test_a_silo_that_was_away_when_the_run_went_back_goes_back_when_it_returns(wire):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    one.train()
+    later = one.loss()
+    again = gone(wire, back_by=lambda: Run(wire, checkpoint))
+    assert "asked to recall" in wire.told[-1]
+    assert again.loss() == then
+    again.train()
+    assert again.loss() == later  # the same step once more, from the same layers
+
+
+def test_a_silo_that_missed_a_checkpoint_can_go_back_to_it(wire):
+    one = Run(wire)
+    one.train()
+    then = one.loss()
+    checkpoint = gone(wire, back_by=one.checkpoint)
+    # Back, it goes on; the run goes back to the checkpoint that the silo did not see.
+    one.train()
+    assert one.loss() != then
+    assert Run(wire, checkpoint).loss() == then
+    # Or it comes back only after the run has gone back.
+    one = Run(wire)
+    one.train()
+    checkpoint = gone(wire, back_by=one.checkpoint)
+    assert gone(wire, back_by=lambda: Run(wire, checkpoint)).loss() == then
+
+
+def test_a_silo_that_missed_two_returns_and_a_checkpoint_ends_where_the_run_is(wire):
+    one = Run(wire)
+    one.train()
+    first, then = one.checkpoint(), one.loss()
+    one.train()
+    one.checkpoint()
+    one.train()
+
+    def without_it():
+        second = Run(wire, first).checkpoint()
+        return Run(wire, second)
+
+    assert gone(wire, back_by=without_it).loss() == then
+
+
+def test_a_run_can_go_back_to_an_early_checkpoint_again_and_again(wire):
+    one = Run(wire)
+    one.train()
+    then = one.loss()
+    checkpoint = gone(wire, back_by=one.checkpoint)
+    for _ in range(3):
+        one.train()
+        one.checkpoint()  # higher numbers, all given up
+    missed = int(checkpoint["fedavg\ncheckpoint"][0])
+    assert not (wire.folder / "state" / f"memory-fedavg-{missed}.safetensors").exists()
+    new = Run(wire, checkpoint)
+    assert new.loss() != then  # it is gone here, and its layers begin anew
+    begun = new.loss()
+    new.train()
+    assert Run(wire, checkpoint).loss() == begun
+
+
+def test_a_silo_away_at_the_beginning_does_not_bring_layers_of_an_earlier_run(wire):
+    new = Run(wire).loss()
+    earlier = Run(wire)
+    earlier.train()
+    assert earlier.loss() != new
+    assert gone(wire, back_by=lambda: Run(wire)).loss() == new
+
+
+def test_a_tuned_method_begins_with_the_layers_of_the_checkpoint(wire):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    one.train()
+    again = gone(wire, back_by=lambda: Run(wire, checkpoint))
+    again.federation.call("keep", {"South": {"slot": "fedavg+ft", "source": "fedavg"}})
+    score = {**SCORE, "slot": "fedavg+ft"}
+    assert again.federation.call("evaluate", {"South": score})["South"]["loss"] == then
+
+
+def test_layers_of_an_earlier_run_can_be_begun_with(wire):
+    one = Run(wire)
+    one.train()
+    other = Run(wire, memory={}).federation
+    other.call("keep", {"South": {"slot": "fedavg+ft", "source": "fedavg"}})
+    score = {**SCORE, "slot": "fedavg+ft"}
+    assert other.call("evaluate", {"South": score})["South"]["loss"] == one.loss()
+
+
+def test_a_checkpoint_survives_as_numbers(wire):
+    one = Run(wire)
+    one.train()
+    numbers = one.checkpoint()["fedavg\ncheckpoint"]
+    assert numbers.dtype == torch.int64
+    again = Run(wire, {"fedavg\ncheckpoint": numbers})
+    assert len(again.checkpoint()["fedavg\ncheckpoint"]) == len(numbers) + 2

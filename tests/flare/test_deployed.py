@@ -6,17 +6,24 @@ import shutil
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import torch
+from typer.testing import CliRunner
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 
+from fedegoists.cli import app
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.engine import SimulatedEngine
+from fedegoists.consortium.export import export, read_model
 from fedegoists.consortium.settings import read_settings
 from fedegoists.deploy.engine import run_deployed
+from fedegoists.errors import FileError
 from fedegoists.federation.flare.kits import make_kits
 from fedegoists.federation.flare.messages import unpack_request
 from fedegoists.federation.flare.session import DeclinedError, Operator, write_job
@@ -31,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def full_run(deployment):
-    """Benefit learning, formation and all ten methods over the wire, with every message."""
+    """Benefit learning, formation and every method over the wire, with every message."""
     settings = read_settings(
         deployment.file, [f"training.methods={ALL}", 'output.folder="over-flare"']
     )
@@ -67,7 +74,7 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
         frozenset({"East"}),
     }
     assert run.formation.coalitions == simulated.formation.coalitions
-    for name in ("metrics.csv", "summary.csv", "gains.csv", "benefit.csv"):
+    for name in ("metrics.csv", "summary.csv", "gains.csv", "benefit.csv", "weights.csv"):
         assert_same_table(run.folder / name, simulated.folder / name)
     methods = {row[1] for row in rows(run.folder / "metrics.csv")[1:]}
     assert methods == set(METHODS)
@@ -80,15 +87,24 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
 
 
 def sent(messages):
-    """Return everything that was sent to each participant: operation, trial, all vectors."""
+    """Return everything that was sent to each participant: operation, trial, all vectors.
+
+    Without the models that are delivered at the end, which have a test of their own.
+    """
     found = {}
     for direction, site, message in messages:
         if direction == "to":
             request, payloads = unpack_request(message)
             for label, payload in payloads.items():
+                if request.operation == "deliver":
+                    continue
                 terms = payload.get("terms")
                 vectors = [payload.get("parameters")]
-                vectors += [] if terms is None else [terms.anchor, terms.towards, terms.correction]
+                vectors += (
+                    []
+                    if terms is None
+                    else [terms.anchor, terms.towards, terms.correction, terms.momentum]
+                )
                 found.setdefault(site, []).append(
                     (request.operation, label, [v for v in vectors if v is not None])
                 )
@@ -112,7 +128,11 @@ class Recording:
                 label, _, participant = name.rpartition("/")
                 terms = payload.get("terms")
                 vectors = [payload.get("parameters")]
-                vectors += [] if terms is None else [terms.anchor, terms.towards, terms.correction]
+                vectors += (
+                    []
+                    if terms is None
+                    else [terms.anchor, terms.towards, terms.correction, terms.momentum]
+                )
                 self.sent.setdefault(participant, []).append(
                     (operation, label, [v for v in vectors if v is not None])
                 )
@@ -196,6 +216,54 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
             elif all(frozenset((name, other)) in rivals for other in changed):
                 assert apart < 1e-4
     assert checked > 1000
+
+
+def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
+    run, messages = full_run
+    delivered = {}
+    for direction, site, message in messages:
+        if direction == "to" and unpack_request(message)[0].operation == "deliver":
+            assert site not in delivered
+            delivered[site] = unpack_request(message)[1]
+    sites = deployment.deployment.sites
+    assert set(delivered) == set(sites.values())
+    participants = run.trials.federation.participants
+    for name, site in sites.items():
+        ((label, payload),) = delivered[site].items()
+        best = run.outcomes[payload["method"]].best[participants.index(f"{label}/{name}")]
+        assert torch.equal(payload["parameters"], best)
+        log = (deployment.silo(name) / "silo.log").read_text()
+        assert "deliver for run loopback" in log
+
+
+def assert_same_model(one, other):
+    """Compare two models' files, scaling of the inputs and everything else included."""
+    (left, about), (right, expected) = read_model(one), read_model(other)
+    for key, value in right.state_dict().items():
+        torch.testing.assert_close(left.state_dict()[key], value, rtol=1e-4, atol=1e-5)
+    assert about == expected
+
+
+def test_a_silo_has_the_model_of_the_simulation(deployment, full_run, tmp_path):
+    run, _ = full_run
+    settings = read_settings(
+        deployment.file, [f"training.methods={ALL}", 'output.folder="simulated"']
+    )
+    simulated = Consortium(settings).run()  # from its stages
+    for name in NAMES:
+        out = tmp_path / name
+        result = CliRunner().invoke(
+            app, ["deploy", "model", str(deployment.silo(name)), "--out", str(out)]
+        )
+        assert result.exit_code == 0, result.output
+        model = out / "loopback.safetensors"
+        assert_same_model(model, simulated.folder / "models" / f"{name}.safetensors")
+    said = subprocess.run(
+        [sys.executable, "example.py"], cwd=out, capture_output=True, text=True, check=True
+    )
+    assert "tensor" in said.stdout
+    with pytest.raises(FileError, match="there, use `fedegoists deploy model KIT`"):
+        export(run.folder, "South")
 
 
 def needles():

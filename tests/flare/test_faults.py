@@ -1,6 +1,7 @@
 """A real deployment in trouble: silos and servers that are killed, slow, or not who they say."""
 
 import json
+import re
 import shutil
 import signal
 import threading
@@ -22,7 +23,7 @@ from fedegoists.deploy.processes import KitProcess
 from fedegoists.federation import Failure
 from fedegoists.federation.flare.messages import unpack_replies
 from fedegoists.federation.flare.session import Operator
-from tests.flare.test_deployed import assert_same_table
+from tests.flare.test_deployed import NAMES, assert_same_model, assert_same_table
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +90,7 @@ def test_silos_that_are_slow_or_killed_are_left_out_and_come_back(deployment):
         engine.close()
 
 
-def test_a_run_goes_on_after_its_server_was_killed(deployment):
+def test_a_run_goes_on_after_its_server_and_a_silo_were_killed(deployment):
     """Also with layers that silos keep to themselves: they go back to the checkpoint as well."""
     changes = [
         'training.methods=["fedavg", "fedegoists"]',
@@ -108,6 +109,7 @@ def test_a_run_goes_on_after_its_server_was_killed(deployment):
             old.extend(job for job, state in operator.status().jobs.items() if state == "running")
             operator.close()
             kill(deployment.processes[""])
+            kill(deployment.processes["East"])
 
     run = run_deployed(settings, deployment.kit, "killed", progress=progress, tell=told.append)
     assert any("going on from the last checkpoint" in text for text in told)
@@ -118,12 +120,32 @@ def test_a_run_goes_on_after_its_server_was_killed(deployment):
     for name in ("metrics.csv", "gains.csv", "benefit.csv"):
         if simulated.gains or name != "gains.csv":
             assert_same_table(run.folder / name, simulated.folder / name)
+    # Everybody has its whole model, with the layers that never left.
+    models = [deployment.silo(name) / "models" / "killed.safetensors" for name in NAMES]
+    for name, delivered in zip(NAMES, models, strict=True):
+        assert_same_model(delivered, simulated.folder / "models" / f"{name}.safetensors")
+        kept = run.folder / "models" / f"{name}.safetensors"
+        assert b"output.weight" not in kept.read_bytes()
+        assert b"output.weight" in delivered.read_bytes()
     # The job that died with the server is not shown as running.
     operator = Operator(deployment.kit)
     jobs_now = operator.status().jobs
     operator.close()
     assert old
     assert all(jobs_now[job] not in ("running", "waiting") for job in old)
+    # Who was away at the end gets its model when the same run is started again; nobody trains.
+    expected = models[0].read_bytes()
+    models[0].unlink()
+    trained = trainings(deployment)
+    settings = read_settings(deployment.file, [*changes, 'output.folder="over-flare"'])
+    run_deployed(settings, deployment.kit, "killed")
+    assert models[0].read_bytes() == expected
+    assert trainings(deployment) == trained
+
+
+def trainings(deployment):
+    logs = [(deployment.silo(name) / "silo.log").read_text() for name in NAMES]
+    return [log.count("train for run") for log in logs]
 
 
 def test_nobody_can_take_anothers_name(deployment, tmp_path):
@@ -186,3 +208,11 @@ def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deploym
         assert "away" in result.output
     finally:
         operator.close()
+    # A run leaves out who stays away, and names it.
+    changes = ["deploy.wait=1", "training.seeds=1", "training.steps=20"]
+    changes += ['training.methods=["local", "fedavg"]', 'output.folder="over-flare"']
+    run = run_deployed(read_settings(deployment.file, changes), deployment.kit, "without-south")
+    assert run.data.participants == ("East", "North Bank")
+    assert "South: is away and is left out" in (run.folder / "log.txt").read_text()
+    report = (run.folder / "report.html").read_text()
+    assert re.search(r"<li>data: .*South.*, away and left out</li>", report)

@@ -2,18 +2,30 @@
 
 import datetime
 import json
+import os
+import stat
 
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import load_file
 
-from fedegoists.errors import SettingsError
+from fedegoists.consortium.export import read_model
+from fedegoists.deploy.models import export_silo_model
+from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation import Failure, LocalTerms, SimulatedFederation, TrainSettings
-from fedegoists.federation.flare import guard
-from fedegoists.federation.flare.messages import Request, pack_request, unpack_replies
+from fedegoists.federation.flare import guard, kept
+from fedegoists.federation.flare.messages import (
+    Lineage,
+    Request,
+    Return,
+    pack_request,
+    unpack_replies,
+)
 from fedegoists.federation.flare.silo import SiloService
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import schema_digest
+from fedegoists.learning import model_files
 from fedegoists.learning.datasets import load_own
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
@@ -40,6 +52,12 @@ def asked(service, operation, payload, caller="server", **changes):
         operation=operation, run="r", model="mlp", schema_is=schema_digest(SCHEMA), trials=2
     ).model_copy(update=changes)
     return unpack_replies(service.answer(caller, pack_request(request, {"1": payload})))
+
+
+def lineage(checkpoint, *returns, owner="fedavg"):
+    """Where a run stands: a checkpoint, and the returns (to, at) before it."""
+    returned = [Return(to=to, at=at) for to, at in returns]
+    return {owner: Lineage(checkpoint=checkpoint, returns=returned)}
 
 
 TRAIN = {"parameters": START, "settings": SETTINGS, "seed": "0/0"}
@@ -107,9 +125,9 @@ def test_rounds_a_day_are_counted_over_restarts(tmp_path):
     service = SiloService(tmp_path)
     assert asked(service, "loss_and_gradient", GRADIENT)[2] is None
     assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
-    assert "more than allowed" in asked(service, "train", TRAIN)[2]
+    assert "more than the 3 allowed" in asked(service, "train", TRAIN)[2]
     yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
-    counted = {"day": yesterday.isoformat(), "count": 3}
+    counted = {"day": yesterday.isoformat(), "rounds": 3, "evaluations": 0}
     (tmp_path / "state" / "rounds.json").write_text(json.dumps(counted))
     assert asked(service, "train", TRAIN)[2] is None
 
@@ -118,7 +136,7 @@ def test_every_model_gradient_and_loss_of_a_part_counts_as_a_round(tmp_path):
     service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 10\n"))
 
     def count():
-        return json.loads((tmp_path / "state" / "rounds.json").read_text())["count"]
+        return json.loads((tmp_path / "state" / "rounds.json").read_text())["rounds"]
 
     assert (
         asked(service, "loss_and_gradient", {**GRADIENT, "parameters": START.repeat(4, 1)})[2]
@@ -131,10 +149,53 @@ def test_every_model_gradient_and_loss_of_a_part_counts_as_a_round(tmp_path):
     both = pack_request(request, {"0": TRAIN, "1": TRAIN})
     assert unpack_replies(service.answer("server", both))[2] is None
     assert count() == 9
-    assert "2 more are more than allowed" in unpack_replies(service.answer("server", both))[2]
+    refused = unpack_replies(service.answer("server", both))[2]
+    assert refused == "9 rounds have been answered today; 2 more are more than the 10 allowed"
     assert count() == 9
     assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
     assert count() == 9
+
+
+def test_models_measured_on_a_whole_split_are_counted_by_themselves(tmp_path):
+    more = "[limits]\nrounds_per_day = 2\nevaluations_per_day = 4\n"
+    service = SiloService(kit(tmp_path, more))
+
+    def evaluated(split, models=START):
+        return asked(service, "evaluate", {"parameters": models, "split": split})[2]
+
+    def counted():
+        return json.loads((tmp_path / "state" / "rounds.json").read_text())
+
+    assert evaluated("test", START.repeat(3, 1)) is None
+    assert (counted()["rounds"], counted()["evaluations"]) == (0, 3)
+    assert "2 more are more than the 4 allowed" in evaluated("validation", START.repeat(2, 1))
+    assert counted()["evaluations"] == 3  # what was refused does not count
+    service = SiloService(tmp_path)
+    assert evaluated("validation") is None
+    assert "4 evaluations have been answered today" in evaluated("test")
+    assert "refused evaluate from server: 4 evaluations" in (tmp_path / "silo.log").read_text()
+    assert evaluated("train") is None  # of training samples: a round
+    assert (counted()["rounds"], counted()["evaluations"]) == (1, 4)
+    assert asked(service, "train", TRAIN)[2] is None
+    assert "2 rounds have been answered today" in evaluated("train")
+
+
+def test_what_a_silo_writes_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        (tmp_path / "silo.log").touch(mode=0o666)  # from before
+        service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 100\n"))
+        asked(service, "train", {**TRAIN, "personal": ("output.",), "slot": "fedavg"})
+        asked(service, "about", {})
+        asked(service, "deliver", {"parameters": START, "method": "fedavg", "round": 1})
+    finally:
+        os.umask(before)
+    found = [tmp_path / "silo.log", *tmp_path.glob("state/*"), *tmp_path.glob("models/*")]
+    assert {path.name for path in found} >= {"silo.log", "rounds.json", "secret", "r.safetensors"}
+    # The lock is empty, and its folder is closed.
+    assert {path.name for path in found if path.stat().st_mode & 0o077} <= {"rounds.lock"}
+    for folder in ("state", "models"):
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700
 
 
 def test_no_answer_is_about_a_few_samples(tmp_path):
@@ -174,7 +235,7 @@ def test_a_request_cannot_take_all_memory(tmp_path, monkeypatch):
 def test_every_request_is_one_line_of_the_log(tmp_path):
     service = SiloService(kit(tmp_path))
     asked(service, "about", {}, run="a\n2026-01-01 00:00:00 INFO all is well")
-    asked(service, "remember", {}, owner="fedavg", checkpoint=1)
+    asked(service, "remember", {}, lineages=lineage(1))
     asked(service, "evaluate", {"parameters": START, "split": "test"}, caller="East\nINFO x")
     broken = asked(service, "loss_and_gradient", {**GRADIENT, "augment": True})  # no images
     lines = (tmp_path / "silo.log").read_text().splitlines()
@@ -202,6 +263,17 @@ def test_a_model_that_leaves_has_not_moved_further_than_allowed(tmp_path):
     torch.testing.assert_close(
         (bound - START) / 0.01, (free - START) / (free - START).norm(), rtol=0.01, atol=1e-3
     )
+
+
+def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_path):
+    terms = LocalTerms(momentum=torch.full_like(START, 0.01))
+    free = asked(SiloService(kit(tmp_path / "a")), "train", {**TRAIN, "terms": terms})[0]["1"]
+    plain = asked(SiloService(kit(tmp_path / "b")), "train", TRAIN)[0]["1"]
+    assert free["momentum"].shape == START.shape
+    assert "momentum" not in plain
+    assert not torch.equal(free["parameters"], plain["parameters"])
+    bounded = SiloService(kit(tmp_path / "c", "[privacy]\nupdate_clip = 0.01\n"))
+    assert "momentum" not in asked(bounded, "train", {**TRAIN, "terms": terms})[0]["1"]
 
 
 def test_noise_is_as_strong_as_said_and_never_the_same(tmp_path):
@@ -249,8 +321,8 @@ def test_a_silo_goes_back_to_a_checkpoint(tmp_path):
     def loss():
         return asked(service, "evaluate", score)[0]["1"]["loss"]
 
-    def checkpoint(operation, number):
-        return asked(service, operation, {}, owner="fedavg", checkpoint=number)[2]
+    def checkpoint(operation, number, *returns):
+        return asked(service, operation, {}, lineages=lineage(number, *returns))[2]
 
     asked(service, "train", payload)
     before = loss()
@@ -258,10 +330,77 @@ def test_a_silo_goes_back_to_a_checkpoint(tmp_path):
     asked(service, "train", payload)
     assert loss() != before
     service = SiloService(tmp_path)
-    assert checkpoint("recall", 1) is None
+    assert checkpoint("recall", 1, (1, 2)) is None
     assert loss() == before
-    assert "nothing was kept" in checkpoint("recall", 2)
-    assert "no method is called" in asked(service, "remember", {}, owner="../../x")[2]
+    assert "nothing was kept" in checkpoint("recall", 4, (4, 5))
+    assert "lineages" in asked(service, "remember", {}, lineages=lineage(1, owner="../../x"))[2]
+
+
+def test_what_is_kept_for_methods_is_bounded(tmp_path, monkeypatch):
+    service = SiloService(kit(tmp_path))
+    train = {**TRAIN, "personal": ("output.",)}
+    for number in range(kept.MOST_SLOTS):
+        assert asked(service, "train", {**train, "slot": f"fedavg/{number}"})[2] is None
+    assert "more than 8 slots" in asked(service, "train", {**train, "slot": "fedavg/x"})[2]
+    assert asked(service, "train", {**train, "slot": "fedavg/0"})[2] is None
+    monkeypatch.setattr(kept, "MOST_OWNERS", 3)
+    for owner in ("a", "b", "c"):
+        assert asked(service, "train", {**train, "slot": owner})[2] is None
+        asked(service, "remember", {}, lineages=lineage(1, owner=owner))
+    owners = {path.name.split("-")[1] for path in (tmp_path / "state").glob("memory-*")}
+    assert owners == {"a", "b", "c"}
+    assert "fedavg: what was kept for it is given up" in (tmp_path / "silo.log").read_text()
+    assert asked(service, "train", {**train, "slot": "fedavg/x"})[2] is None
+
+
+def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_path, monkeypatch):
+    mask = SCHEMA.mask(["output."])
+    service = SiloService(kit(tmp_path))
+    train = {**TRAIN, "personal": ("output.",), "slot": "fedavg"}
+    asked(service, "train", train)
+    asked(service, "keep", {"slot": "fedavg/best", "source": "fedavg"})
+    asked(service, "train", train)  # goes on; the best ones stay
+    (file,) = (tmp_path / "state").glob("memory-fedavg-now*")
+    best = load_file(file)["1/South\nfedavg/best"]
+    model = {"parameters": torch.where(mask, 0.0, START), "method": "fedavg", "round": 3}
+    own = {"personal": ("output.",), "slot": "fedavg/best"}
+    assert asked(service, "deliver", {**model, **own})[2] is None
+    network, about = read_model(tmp_path / "models" / "r.safetensors")
+    whole = SCHEMA.flatten(dict(network.named_parameters()))
+    assert torch.equal(whole[mask], best)
+    assert torch.equal(whole[~mask], START[~mask])
+    said = {"participant": "South", "method": "fedavg", "seed": 1, "round": 3, "task": "binary"}
+    assert said.items() <= about.items()
+    assert about["inputs"][0]["columns"] == ["age", "income", "debt"]
+    missing = {**own, "slot": "fedprox/best"}
+    assert "are not here" in asked(service, "deliver", {**model, **missing})[2]
+    assert "without slot" in asked(service, "deliver", {**model, "personal": ("output.",)})[2]
+    assert "not one model" in asked(service, "deliver", {**model, "parameters": START[None]})[2]
+    # Whatever a run is called, its model goes to this folder; those of old runs go.
+    monkeypatch.setattr(model_files, "MOST_MODELS", 3)
+    for run in ("../../x", "a/b", "/x"):
+        assert asked(service, "deliver", model, run=run)[2] is None
+    assert len(list((tmp_path / "models").iterdir())) == 3
+    assert not (tmp_path / "models" / "r.safetensors").exists()
+    assert not list(tmp_path.parent.glob("*.safetensors"))
+
+
+def test_a_silo_exports_the_model_of_any_run_it_has(tmp_path):
+    with pytest.raises(FileError, match="not the kit of a silo"):
+        export_silo_model(tmp_path)
+    service = SiloService(kit(tmp_path))
+    with pytest.raises(FileError, match="no run has delivered a model yet"):
+        export_silo_model(tmp_path)
+    for run, number in (("first", 1.0), ("second", 2.0)):
+        model = {"parameters": number * START, "method": "fedavg", "round": 1}
+        assert asked(service, "deliver", model, run=run)[2] is None
+    with pytest.raises(FileError, match="no model of the run 'third'; there are first, second"):
+        export_silo_model(tmp_path, "third")
+    for run, number in ((None, 2.0), ("first", 1.0)):
+        written = export_silo_model(tmp_path, run, tmp_path / f"out-{run}")
+        network = read_model(written[0])[0]
+        assert torch.equal(SCHEMA.flatten(dict(network.named_parameters())), number * START)
+    assert export_silo_model(tmp_path)[0] == tmp_path / "export" / "second" / "second.safetensors"
 
 
 def test_other_parameters_and_half_requests_are_refused(tmp_path):

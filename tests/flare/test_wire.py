@@ -138,7 +138,7 @@ def test_a_damaged_message_is_refused_or_differs_only_in_its_numbers(data):
 def test_what_was_not_expected_is_refused():
     def message(header, vectors, body=b""):
         text = json.dumps({"header": header, "vectors": vectors}).encode()
-        return b"FEG1" + struct.pack("<I", len(text)) + text + body
+        return b"FEG2" + struct.pack("<I", len(text)) + text + body
 
     vector = {"name": "parameters", "size": 2}
     assert unpack(Hello, message({"name": "x"}, [vector], bytes(8)))

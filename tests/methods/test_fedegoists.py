@@ -215,7 +215,7 @@ def test_output_layers_stay_in_their_silos_and_learn_with_momentum():
         # Three models without their output layers, there and back.
         size = 4 * 3 * int((~private).sum())
         assert report.bytes_sent == report.bytes_received == dict.fromkeys(both.participants, size)
-        both.restore(memory)
+        both.restore("fedegoists", memory)
         after, _ = replace(method, settings=twice).round(both, groups, warm, 5)
         slopes = private_slopes(data, both, expected, private)
         speed = slopes[range(3), range(3)] + 0.1 * expected + 0.5 * speed

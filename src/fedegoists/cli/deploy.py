@@ -1,4 +1,4 @@
-"""The commands about deployment: deploy init, start, status, expel, renew, demo."""
+"""The commands about deployment: deploy init, start, status, model, expel, renew, demo."""
 
 import time
 from pathlib import Path
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     deploy.command("init")(init_command)
     deploy.command("start")(start_command)
     deploy.command("status")(status_command)
+    deploy.command("model")(model_command)
     deploy.command("expel")(expel_command)
     deploy.command("renew")(renew_command)
     deploy.command("demo")(demo_command)
@@ -38,6 +39,11 @@ def _needs_training(error: ImportError) -> MissingDependencyError:
     return MissingDependencyError(
         f"deployment needs {error.name}: pip install 'fedegoists[train,flare]'"
     )
+
+
+def _whole(text: str) -> None:
+    """Print one line that is not broken: a command or a path to copy, or a line of a log."""
+    line(text, whole=True)
 
 
 def _operator(kit: Path) -> "Operator":
@@ -60,17 +66,17 @@ def init_command(
         raise _needs_training(error) from None
     settings = read_settings(file)
     deployment = make_deployment(settings, out)
-    line(f"Written: {out}/coordinator, the coordinator's kit")
+    _whole(f"Written: {out}/coordinator, the coordinator's kit")
     for participant, site in deployment.sites.items():
-        line(f"Written: {out}/silos/{site}, the kit of {participant}")
-    line(f"Keep {out}/authority to yourself: it can make certificates for this consortium.")
+        _whole(f"Written: {out}/silos/{site}, the kit of {participant}")
+    _whole(f"Keep {out}/authority to yourself: it can make certificates for this consortium.")
     line("Next steps:", "bold")
     line(f"1. Open TCP port {deployment.port} of {deployment.host} to the silos, and no other.")
     line("2. Hand each silo its kit over a channel you trust; its readme.txt says how to go on.")
-    line(f"3. Here: fedegoists deploy start coordinator {out}/coordinator")
+    _whole(f"3. Here: fedegoists deploy start coordinator {out}/coordinator")
     line("4. There: fedegoists deploy start silo KIT")
-    line(f"   Here, to see who is connected: fedegoists deploy status --kit {out}/coordinator")
-    line(f"5. fedegoists run {file} --engine flare --kit {out}/coordinator")
+    _whole(f"   Here, to see who is connected: fedegoists deploy status --kit {out}/coordinator")
+    _whole(f"5. fedegoists run {file} --engine flare --kit {out}/coordinator")
 
 
 def start_command(
@@ -84,8 +90,8 @@ def start_command(
         raise _needs_training(error) from None
     if role not in ("coordinator", "silo"):
         raise SettingsError(f"{role!r} is neither coordinator nor silo")
-    process = KitProcess(role, kit, tell=line)  # type: ignore[arg-type]
-    line(f"The {role} starts from {kit}. Ctrl-C ends it; all of its log is in {kit}/log.txt.")
+    process = KitProcess(role, kit, tell=_whole)  # type: ignore[arg-type]
+    _whole(f"The {role} starts from {kit}. Ctrl-C ends it; all of its log is in {kit}/log.txt.")
     with process.until_interrupted():
         process.run()
 
@@ -113,6 +119,26 @@ def status_command(
     screen.print(table)
     for job, state in status.jobs.items():
         line(f"Job {job}: {state}")
+
+
+def model_command(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The silo's kit.")],
+    run: Annotated[str | None, typer.Option(help="Which run's; the last one's by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write; by default KIT/export/RUN."),
+    ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Also write ONNX (needs the extra onnx).")
+    ] = False,
+) -> None:
+    """Write a silo's whole model for use elsewhere, with the layers that never left."""
+    try:
+        from fedegoists.deploy.models import export_silo_model
+    except ImportError as error:
+        raise _needs_training(error) from None
+    for path in export_silo_model(kit, run, out, onnx=onnx):
+        _whole(f"Written: {path}")
 
 
 def expel_command(
@@ -143,7 +169,7 @@ def renew_command(
     except ImportError as error:
         raise _needs_training(error) from None
     kit = renew_kit(out, participant)
-    line(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
+    _whole(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
 
 
 def demo_command(
@@ -156,7 +182,7 @@ def demo_command(
         from fedegoists.deploy.demo import demo
     except ImportError as error:
         raise _needs_training(error) from None
-    run = demo(folder, line)
+    run = demo(folder, _whole)
     show_formation(run.formation)
-    line(f"Report: {run.folder / 'report.html'}")
-    line(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")
+    _whole(f"Report: {run.folder / 'report.html'}")
+    _whole(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")

@@ -15,7 +15,7 @@ from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.models import build_model
 
-__all__ = ["PreparedModel", "export", "read_model"]
+__all__ = ["PreparedModel", "export", "export_file", "read_model"]
 
 OUTPUTS = {
     "binary": "probability",
@@ -80,11 +80,16 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any]]
             about: dict[str, Any] = json.loads((file.metadata() or {})["fedegoists"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         if not about["inputs"]:
-            raise KeyError("inputs")
+            raise FileError(
+                f"{path}: only the silo knows how its inputs are prepared and has all layers; "
+                "there, use `fedegoists deploy model KIT`"
+            )
         model = build_model(about["model"], 0, **about["options"])
         model.load_state_dict(tensors)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
+    except FileError:
+        raise
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(f"{path}: not a model that a run of this version left ({error})") from None
     return model.eval(), about
@@ -119,8 +124,12 @@ def export(
     """
     run = Path(run)
     file, source = _found(run, participant)
+    return export_file(source, file, run / "export" / file if out is None else Path(out), onnx=onnx)
+
+
+def export_file(source: Path, file: str, folder: Path, *, onnx: bool = False) -> list[Path]:
+    """Write one model's file for use elsewhere, under the name `file`; return what was written."""
     model, about = read_model(source)
-    folder = run / "export" / file if out is None else Path(out)
     contents = [
         (folder / f"{file}.safetensors", source.read_bytes()),
         (folder / f"{file}.json", (json.dumps(about, indent=2) + "\n").encode()),

@@ -1,24 +1,35 @@
 """The participants' models as files that can be used elsewhere."""
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from fedegoists.consortium.names import file_names
 from fedegoists.experiments.training import Trials
-from fedegoists.federation import Federation
+from fedegoists.federation import Failure, Federation, Payload
+from fedegoists.files import write_all
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.model_files import model_about, model_bytes
 from fedegoists.methods import Outcome
 
-__all__ = ["ChosenModel", "chosen_models", "preferred"]
+__all__ = ["ChosenModel", "chosen_models", "delivered", "preferred", "write_models"]
 
 
 @dataclass(frozen=True)
 class ChosenModel:
-    """The model that a participant's validation data prefers over all methods and seeds."""
+    """The model that a participant's validation data prefers over all methods and seeds.
+
+    Attributes
+    ----------
+    tensors : mapping of str to Tensor
+        As far as they are known here.
+    delivery : mapping
+        What its silo needs to have the whole model, see `Federation.deliver`.
+    """
 
     participant: str
     method: str
@@ -26,15 +37,11 @@ class ChosenModel:
     round: int
     tensors: Mapping[str, Tensor]
     about: Mapping[str, Any]
+    delivery: Payload
 
     def safetensors(self) -> bytes:
         """Return the model as a file."""
-        from safetensors.torch import save
-
-        metadata = {"fedegoists": json.dumps(dict(self.about), sort_keys=True)}
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
-        content: bytes = save(tensors, metadata)
-        return content
+        return model_bytes(self.tensors, self.about)
 
 
 def preferred(
@@ -80,18 +87,15 @@ def chosen_models(
             whole = federation.personal_model(name, vector, personal[method], f"{method}/best")
             vector, left_out = (vector, personal[method]) if whole is None else (whole, ())
         seed = name.split("/", 1)[0]
-        about = {
-            "participant": participant,
-            "method": method,
-            "seed": int(seed),
-            "round": outcomes[method].best_round[k],
-            "model": trials.defaults.model,
-            "options": dict(trials.options),
-            "task": federation.task.name,
-            "description": data.description,
-            "inputs": [one.of(data.participants.index(participant)) for one in data.preparation],
-            "classes": list(data.class_names),
-        }
+        about = model_about(
+            data,
+            participant,
+            method=method,
+            seed=int(seed),
+            chosen_round=outcomes[method].best_round[k],
+            model=trials.defaults.model,
+            options=trials.options,
+        )
         if left_out:
             about["kept by the silo"] = list(left_out)
         tensors = {
@@ -99,7 +103,32 @@ def chosen_models(
             for key, value in federation.schema.unflatten(vector).items()
             if not (left_out and key.startswith(left_out))
         }
+        # Sent without the silo's own layers, wherever these are: it has them.
+        delivery: dict[str, Any] = {"parameters": outcomes[method].best[k], "method": method}
+        delivery["round"] = outcomes[method].best_round[k]
+        if personal[method]:
+            delivery |= {"personal": personal[method], "slot": f"{method}/best"}
         models.append(
-            ChosenModel(participant, method, seed, outcomes[method].best_round[k], tensors, about)
+            ChosenModel(participant, method, seed, delivery["round"], tensors, about, delivery)
         )
     return models
+
+
+def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequence[str]) -> None:
+    """Write everybody's model, as far as it is known here."""
+    files = file_names(participants)
+    # A model comes with means and deviations of its participant's data.
+    write_all(
+        [
+            (folder / f"{files[model.participant]}.safetensors", model.safetensors())
+            for model in models
+        ],
+        private=True,
+    )
+
+
+def delivered(models: Sequence[ChosenModel], federation: Federation) -> dict[str, Failure]:
+    """Hand everybody its model; return whose silo has not got it."""
+    named = {f"{model.seed}/{model.participant}": model.delivery for model in models}
+    lost = federation.deliver(named)
+    return {name.split("/", 1)[1]: failure for name, failure in lost.items()}

@@ -21,8 +21,7 @@ from fedegoists.consortium.folder import (
     state,
 )
 from fedegoists.consortium.gains import Gain, gains_over_local
-from fedegoists.consortium.models import chosen_models
-from fedegoists.consortium.names import file_names
+from fedegoists.consortium.models import chosen_models, delivered, write_models
 from fedegoists.consortium.settings import ConsortiumSettings, checked_name, read_settings
 from fedegoists.consortium.stages import StageStore
 from fedegoists.errors import FileError, SettingsError
@@ -40,6 +39,7 @@ from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.model_files import MODELS
 from fedegoists.methods import Outcome
 
 __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
@@ -84,6 +84,10 @@ class ConsortiumRun:
         What each participant gains against training alone.
     outcomes : dict of Outcome by method
         Everything measured; with a method that is only fine-tuned, also what it was tuned from.
+    absent : tuple of str
+        Members of the consortium that were away and left out.
+    undelivered : tuple of str
+        Participants whose silos have not got their models.
     """
 
     folder: Path
@@ -95,6 +99,8 @@ class ConsortiumRun:
     outcomes: dict[str, Outcome]
     trials: Trials
     seconds: dict[str, float]
+    absent: tuple[str, ...] = ()
+    undelivered: tuple[str, ...] = ()
 
 
 class Consortium:
@@ -309,7 +315,6 @@ class Consortium:
         gains = gains_over_local(wanted, trials.federation)
         with clock.stage("report"):
             models = chosen_models(self.data, wanted, personal, trials)
-            files = file_names(self.data.participants)
             write_all(
                 [
                     (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
@@ -317,17 +322,10 @@ class Consortium:
                     (folder / "gains.csv", _gains_csv(gains)),
                 ]
             )
-            # A model comes with means and deviations of its participant's data.
-            write_all(
-                [
-                    (
-                        folder / "models" / f"{files[model.participant]}.safetensors",
-                        model.safetensors(),
-                    )
-                    for model in models
-                ],
-                private=True,
-            )
+            write_models(folder / MODELS, models, self.data.participants)
+            lost = delivered(models, trials.federation)
+            for who, failed in lost.items():
+                clock.log(f"{who}: has not got its model ({failed.detail})")
             result = ConsortiumRun(
                 folder,
                 settings,
@@ -338,6 +336,8 @@ class Consortium:
                 outcomes,
                 trials,
                 clock.seconds,
+                absent=self.engine.absent,
+                undelivered=tuple(lost),
             )
             write_report(result)
         write_bytes(marker, state("finished", "", clock.seconds))

@@ -27,7 +27,12 @@ position = {position}        # which organisation of the consortium this is
 [limits]
 # What may be asked; everything else is refused and logged in silo.log.
 operations = ["train", "loss_and_gradient", "evaluate", "describe", "keep"]
-# rounds_per_day = 100000 # models, gradients, and losses of parts of the data in a day (UTC)
+# How many answers may tell of training samples in a day (UTC): each trained model, each gradient
+# and each loss of a part of the data is one. A method that trains 20 rounds with 5 seeds needs 100.
+# rounds_per_day = 100000
+# How many models may be measured on all validation or test data in a day; a run does both for every
+# seed in every evaluated round of every method.
+# evaluations_per_day = 100000
 fewest_samples = 5        # an answer is about so many samples at least, or half of them
 # models = ["mlp"]        # networks that may be trained
 
@@ -48,6 +53,7 @@ Kit of the silo {participant!r}.
 4. Make sure that this machine can open {host}:{port} (outgoing TCP; nothing comes in).
 5. fedegoists deploy start silo .
    It runs in the foreground, connects again by itself, and logs every request in silo.log.
+6. After a run, for your whole model with the layers that never left: fedegoists deploy model .
 
 Made with fedegoists {version}.
 """

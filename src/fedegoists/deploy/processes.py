@@ -128,6 +128,7 @@ class KitProcess:
                 cwd=self.kit,
                 env=environment,
                 start_new_session=True,
+                umask=0o077,  # logs and what is kept are nobody else's business
             )
         return True
 

@@ -1,6 +1,8 @@
 """Which samples a step uses: a function of a seed, the same wherever a silo lives."""
 
 import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Hashable
 from functools import lru_cache
 
@@ -60,9 +62,36 @@ def share_of(size: int, share: float | None, batch_size: int | None) -> int | No
     return batch_size if share is None else max(1, int(share * size))
 
 
-@lru_cache(maxsize=1024)
-def _order(size: int, seed: int, number: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng([seed, number]).permutation(size)
+class Orders:
+    """Orders in which samples are gone through, of which the last ones used stay at hand.
+
+    Parameters
+    ----------
+    most_bytes : int
+        How much memory they may take; one that is larger by itself is drawn anew at every step.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self.bytes = most_bytes, 0
+        self._known: OrderedDict[tuple[int, int, int], npt.NDArray[np.int64]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, size: int, seed: int, number: int) -> npt.NDArray[np.int64]:
+        """Return the order of one pass over so many samples."""
+        key = (size, seed, number)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+            order = np.random.default_rng([seed, number]).permutation(size)
+            self._known[key] = order
+            self.bytes += order.nbytes
+            while self.bytes > self._most:
+                self.bytes -= self._known.popitem(last=False)[1].nbytes
+            return order
+
+
+_order = Orders(64 * 1024 * 1024)
 
 
 def augmentation_draws(shape: tuple[int, ...], seed: int) -> Tensor:

@@ -85,13 +85,20 @@ class Federation(Protocol):
     def memory(self, owner: str) -> dict[str, Tensor]:
         """Return what silos in this process keep in a method's slots, for its checkpoint."""
 
-    def restore(self, memory: Mapping[str, Tensor]) -> None:
-        """Give silos in this process back what they kept."""
+    def restore(self, owner: str, memory: Mapping[str, Tensor]) -> None:
+        """Give silos back what they kept in a method's slots then, and nothing else in them."""
 
     def personal_model(
         self, participant: str, parameters: Tensor, personal: tuple[str, ...], slot: str
     ) -> Tensor | None:
         """Return a whole model with a silo's own parameters, or nothing if only the silo can."""
+
+    def deliver(self, models: Mapping[str, Payload]) -> dict[str, Failure]:
+        """Hand participants their models; return who has not got its own.
+
+        Each comes with the ``method`` and ``round`` that it is from and, where layers stayed at
+        the silo, with ``personal`` and the ``slot`` they are in.
+        """
 
 
 class WithTimeout:
@@ -105,7 +112,7 @@ class WithTimeout:
         self.task, self.device = federation.task, federation.device
         self.stream_name = federation.stream_name
         self.memory, self.restore = federation.memory, federation.restore
-        self.personal_model = federation.personal_model
+        self.personal_model, self.deliver = federation.personal_model, federation.deliver
 
     def call(
         self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None

@@ -14,7 +14,18 @@ from torch import Tensor
 from fedegoists.federation.federation import Payload, Reply
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["SiloMemory", "as_rows", "fill_all", "step_all", "withhold_all"]
+__all__ = ["SiloMemory", "as_rows", "fill_all", "owner_of", "step_all", "withhold_all"]
+
+
+def owner_of(slot: str) -> str:
+    """Return the method whose slot it is.
+
+    Examples
+    --------
+    >>> owner_of("fedavg/best")
+    'fedavg'
+    """
+    return slot.split("/", 1)[0]
 
 
 @lru_cache(maxsize=64)
@@ -61,6 +72,12 @@ class SiloMemory:
             self.slots[slot] = self.slots[source]
         elif source is None:
             self.slots.pop(slot, None)
+
+    def empty(self, owner: str) -> None:
+        """Forget everything in a method's slots."""
+        for kept in (self.slots, self.speeds):
+            for slot in [slot for slot in kept if owner_of(slot) == owner]:
+                del kept[slot]
 
 
 # For many silos at once, whose payloads differ in nothing but tensors: on a GPU a few operations

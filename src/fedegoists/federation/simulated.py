@@ -20,7 +20,14 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import operations
 from fedegoists.federation.batches import share_of, stream_seed
 from fedegoists.federation.federation import LARGEST, Failure, Payload, Reply, accepted
-from fedegoists.federation.memory import SiloMemory, as_rows, fill_all, step_all, withhold_all
+from fedegoists.federation.memory import (
+    SiloMemory,
+    as_rows,
+    fill_all,
+    owner_of,
+    step_all,
+    withhold_all,
+)
 from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import SiloedData
@@ -169,11 +176,13 @@ class SimulatedFederation:
             f"{name}\n{slot}": value
             for name, memory in self._memories.items()
             for slot, value in memory.slots.items()
-            if slot.split("/", 1)[0] == owner
+            if owner_of(slot) == owner
         }
 
-    def restore(self, memory: Mapping[str, Tensor]) -> None:
-        """Give the silos back what they kept."""
+    def restore(self, owner: str, memory: Mapping[str, Tensor]) -> None:
+        """Give the silos back what they kept in a method's slots; what came later is gone."""
+        for one in self._memories.values():
+            one.empty(owner)
         for key, value in memory.items():
             name, slot = key.split("\n")
             self._memories[name].slots[slot] = value.to(self._device)
@@ -187,6 +196,10 @@ class SimulatedFederation:
         """
         payload = {"personal": personal, "slot": slot}
         return self._memories[participant].fill(parameters, payload)
+
+    def deliver(self, models: Mapping[str, Payload]) -> dict[str, Failure]:  # noqa: ARG002
+        """Do nothing: whoever is in this process has its model in the run's folder."""
+        return {}
 
     def _seed(self, payload: Payload, participant: str) -> int:
         return stream_seed(payload.get("seed", 0), self.stream_name(participant))

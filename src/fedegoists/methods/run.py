@@ -119,7 +119,7 @@ def run(
     if timeout is not None:
         federation = WithTimeout(federation, timeout)
     identity = _identity(method, coalitions, initial, seed, may_keep_start, begin_with)
-    outcome = _loaded(checkpoint, identity, federation)
+    outcome = _loaded(checkpoint, identity, method.name, federation)
     if outcome is None:
         count = len(federation.participants)
         worst = (-math.inf, -math.inf)
@@ -295,7 +295,7 @@ def _save(
 
 
 def _loaded(
-    path: str | os.PathLike[str] | None, identity: str, federation: Federation
+    path: str | os.PathLike[str] | None, identity: str, owner: str, federation: Federation
 ) -> Outcome | None:
     if path is None or not Path(path).exists():
         return None
@@ -319,7 +319,7 @@ def _loaded(
         }
         for kind in ("state.", "memory.")
     )
-    federation.restore(memory)
+    federation.restore(owner, memory)
     return Outcome(
         State(about["round"], state),
         tensors["best"].to(device),

@@ -196,7 +196,7 @@ def _explanations(formation: Formation) -> list[tuple[str, list[tuple[str, bool,
 
 def _failures(run: "ConsortiumRun", results: Results) -> list[tuple[str, str, str]]:
     """Return what failed: in which part, whose, and how often for which reason."""
-    found: list[tuple[str, str, str]] = []
+    found = [("data", who, "away and left out") for who in run.absent]
     for text in run.benefit.failures:
         who, _, what = text.rpartition(": ")
         found.append(("benefit", who, what))
@@ -209,4 +209,5 @@ def _failures(run: "ConsortiumRun", results: Results) -> list[tuple[str, str, st
             (method, who, f"{reason}, {counted(times, 'time')}")
             for (who, reason), times in counts.items()
         ]
+    found += [("report", who, "its silo has not got its model") for who in run.undelivered]
     return found

@@ -12,12 +12,16 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.federation import Failure, Payload, Reply, accepted
 from fedegoists.federation.flare.link import Link, Lost
 from fedegoists.federation.flare.messages import (
+    MOST_RETURNS,
     About,
+    Lineage,
     Request,
+    Return,
     pack_request,
     unpack_replies,
 )
 from fedegoists.federation.flare.wire import WireError, schema_digest
+from fedegoists.federation.memory import owner_of
 from fedegoists.federation.operations import OPERATIONS
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
@@ -25,6 +29,9 @@ from fedegoists.learning.task import TASKS, Task
 from fedegoists.version import __version__
 
 __all__ = ["FlareFederation", "ask_about"]
+
+LINEAGE = "checkpoint"
+"""As what a method's lineage stands in a checkpoint of the run."""
 
 
 def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
@@ -112,8 +119,8 @@ class FlareFederation:
             schema_is=schema_digest(self._schema),
             trials=trials or 0,
         )
-        self._owners: set[str] = set()
-        self._checkpoint = 0
+        self._lineages: dict[str, Lineage] = {}
+        self._last = 0
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -159,13 +166,7 @@ class FlareFederation:
                 result[name] = Failure(name, "error", str(error))
                 continue
             by_site.setdefault(site, {})[label] = payload
-            if payload.get("slot"):
-                self._owners.add(str(payload["slot"]).split("/")[0])
-        request = self._request.model_copy(update={"operation": operation})
-        answers = self._link.ask(
-            {site: pack_request(request, asked) for site, asked in by_site.items()}, timeout
-        )
-        replies = {site: _understood(answer) for site, answer in answers.items()}
+        replies = self._asked(operation, by_site, timeout)
         for name, payload in payloads.items():
             if name not in result:
                 label, site = self._places[name]
@@ -173,6 +174,37 @@ class FlareFederation:
                 reply = given if isinstance(given, Failure) else given.get(label)
                 result[name] = self._judged(operation, name, payload, reply)
         return {name: result[name] for name in payloads}
+
+    def _asked(
+        self, operation: str, by_site: Mapping[str, Mapping[str, Payload]], timeout: float | None
+    ) -> dict[str, dict[str, Reply | Failure] | Failure]:
+        """Ask sites, each with the payloads of its trials; all learn where the run stands."""
+        messages: dict[str, bytes] = {}
+        for site, asked in by_site.items():
+            slots, sources = (
+                {owner_of(payload[key]) for payload in asked.values() if payload.get(key)}
+                for key in ("slot", "source")
+            )
+            # What is only copied from stays as it is, unless this run has trained it.
+            owners = slots | (sources & self._lineages.keys())
+            lineages = {owner: self._lineage(owner) for owner in sorted(owners)}
+            request = self._request.model_copy(
+                update={"operation": operation, "lineages": lineages}
+            )
+            messages[site] = pack_request(request, asked)
+        answers = self._link.ask(messages, timeout)
+        return {site: _understood(answer) for site, answer in answers.items()}
+
+    def _lineage(self, owner: str) -> Lineage:
+        if owner not in self._lineages:
+            self._lineages[owner] = Lineage(returns=[Return(to=0, at=self._next())])
+        return self._lineages[owner]
+
+    def _next(self) -> int:
+        """Return a number that no checkpoint and no return of this or another run has."""
+        # By the clock: silos keep checkpoints longer than a run, and two runs must not share one.
+        self._last = max(self._last + 1, time.time_ns() // 1000)
+        return self._last
 
     def _check(self, payload: Payload) -> None:
         vectors = [payload["parameters"]] if "parameters" in payload else []
@@ -199,27 +231,51 @@ class FlareFederation:
     def memory(self, owner: str) -> dict[str, Tensor]:
         """Have silos keep a copy of what they keep to themselves, and return the copy's number.
 
-        The values themselves never leave a silo.
+        The values themselves never leave a silo. A silo that is away makes its copy when it is
+        back, before anything else.
         """
-        if owner not in self._owners:
+        if owner not in self._lineages:
             return {}
-        # By the clock: silos keep checkpoints longer than a run, and two runs must not share one.
-        self._checkpoint = max(self._checkpoint + 1, time.time_ns() // 1000)
-        self._tell_all("remember", owner, self._checkpoint)
-        return {f"{owner}\ncheckpoint": torch.tensor([self._checkpoint])}
+        checkpoint = self._next()
+        lineage = self._lineages[owner].model_copy(update={"checkpoint": checkpoint})
+        self._lineages[owner] = lineage
+        self._tell_all("remember", owner)
+        return {f"{owner}\n{LINEAGE}": torch.tensor(lineage.numbers())}
 
-    def restore(self, memory: Mapping[str, Tensor]) -> None:
-        """Have silos go back to what they kept at a checkpoint."""
-        for key, number in memory.items():
-            owner = key.split("\n")[0]
-            self._owners.add(owner)
-            self._checkpoint = int(number)
-            self._tell_all("recall", owner, self._checkpoint)
+    def restore(self, owner: str, memory: Mapping[str, Tensor]) -> None:
+        """Have silos go back to what they kept at a checkpoint, or do so when they are back."""
+        numbers = memory.get(f"{owner}\n{LINEAGE}")
+        if numbers is None:
+            return  # a method without slots
+        then = Lineage.of(numbers.tolist())
+        self._last = max(self._last, *numbers.tolist())
+        back = Return(to=then.checkpoint, at=self._next())
+        returns = [*then.returns, back][-MOST_RETURNS:]
+        self._lineages[owner] = then.model_copy(update={"returns": returns})
+        self._tell_all("recall", owner)
 
-    def _tell_all(self, operation: str, owner: str, checkpoint: int) -> None:
-        request = self._request.model_copy(
-            update={"operation": operation, "owner": owner, "checkpoint": checkpoint}
-        )
+    def deliver(self, models: Mapping[str, Payload]) -> dict[str, Failure]:
+        """Hand silos their models, which they complete with their own layers and keep.
+
+        Returns
+        -------
+        dict
+            Who has not got its model, and why.
+        """
+        by_site = {
+            self._places[name][1]: {self._places[name][0]: model} for name, model in models.items()
+        }
+        replies = self._asked("deliver", by_site, None)
+        lost: dict[str, Failure] = {}
+        for name in models:
+            reply = replies[self._places[name][1]]
+            if isinstance(reply, Failure):
+                lost[name] = replace(reply, participant=name)
+        return lost
+
+    def _tell_all(self, operation: str, owner: str) -> None:
+        lineages = {owner: self._lineages[owner]}
+        request = self._request.model_copy(update={"operation": operation, "lineages": lineages})
         message = pack_request(request, {})
         answers = self._link.ask(dict.fromkeys(self._sites.values(), message))
         for name, site in self._sites.items():

@@ -18,13 +18,18 @@ from fedegoists.federation.federation import Reply
 from fedegoists.federation.flare.messages import Request
 from fedegoists.federation.flare.silo_settings import LIMITED, SiloSettings
 from fedegoists.federation.privacy import SHORTEST
-from fedegoists.files import write_bytes
+from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
 
 __all__ = ["Guard", "RefusedError"]
 
-ALWAYS = ("about", "remember", "recall")
+ALWAYS = ("about", "remember", "recall", "deliver")
 """Requests that tell nothing of any sample."""
+
+
+ROUNDS, EVALUATIONS = "rounds", "evaluations"
+COUNTED = (ROUNDS, EVALUATIONS)
+"""What is counted by the day."""
 
 
 MOST_DRAWS = 100_000_000
@@ -69,9 +74,12 @@ class Guard:
             raise RefusedError("this network is not among those allowed here")
         for payload in payloads.values():
             self._admit_part(request.operation, payload)
-        rounds = sum(_rounds(request.operation, payload) for payload in payloads.values())
-        if rounds and limits.rounds_per_day is not None:
-            self._count(rounds, limits.rounds_per_day)
+        asked = dict.fromkeys(COUNTED, 0)
+        for payload in payloads.values():
+            kind = _counts_as(request.operation, payload)
+            if kind is not None:
+                asked[kind] += _models(payload)
+        self._count(asked, (limits.rounds_per_day, limits.evaluations_per_day))
 
     def _admit_part(self, operation: str, payload: Mapping[str, Any]) -> None:
         """Refuse what is about so few samples that it is as good as one of them."""
@@ -95,25 +103,38 @@ class Guard:
         if batch < fewest:
             raise RefusedError(f"{batch} of {size} {split} samples; here at least {fewest}")
 
-    def _count(self, rounds: int, most: int) -> None:
+    def _count(self, asked: Mapping[str, int], most: tuple[int | None, ...]) -> None:
+        """Count what is limited, and refuse what goes beyond; nothing counts that is refused."""
+        limits = dict(zip(COUNTED, most, strict=True))
+        if not any(asked[kind] for kind, limit in limits.items() if limit is not None):
+            return
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         with self._alone():
-            try:
-                known = json.loads(self._counted.read_text())
-                count = int(known["count"]) if known["day"] == today else 0
-            except (OSError, ValueError, KeyError, TypeError):
-                count = 0
-            if count + rounds > most:
-                raise RefusedError(
-                    f"{count} rounds have been answered today; {rounds} more are more than allowed"
-                )
-            content = json.dumps({"day": today, "count": count + rounds})
-            write_bytes(self._counted, content.encode())
+            counts = self._counts(today)
+            for kind, limit in limits.items():
+                if limit is not None and asked[kind] and counts[kind] + asked[kind] > limit:
+                    raise RefusedError(
+                        f"{counts[kind]} {kind} have been answered today; {asked[kind]} more are "
+                        f"more than the {limit} allowed"
+                    )
+                counts[kind] += asked[kind]
+            content = json.dumps({"day": today, **counts})
+            write_bytes(self._counted, content.encode(), private=True)
+
+    def _counts(self, today: str) -> dict[str, int]:
+        """Return what has been answered today."""
+        try:
+            known = json.loads(self._counted.read_text())
+            if known["day"] == today:
+                return {kind: int(known[kind]) for kind in COUNTED}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return dict.fromkeys(COUNTED, 0)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Keep other jobs, each a process of its own, from counting at the same time."""
-        self._counted.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._counted.parent)
         with self._counted.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -178,10 +199,15 @@ def _of_a_part(payload: Mapping[str, Any]) -> bool:
     return payload.get("share") is not None or payload.get("split") == "train"
 
 
-def _rounds(operation: str, payload: Mapping[str, Any]) -> int:
-    """Return how many models, gradients, or losses of a part of the data are asked for."""
-    if operation not in LIMITED and not (operation == "evaluate" and _of_a_part(payload)):
-        return 0
+def _counts_as(operation: str, payload: Mapping[str, Any]) -> str | None:
+    """Return as what an answer counts: losses of all validation or test data are evaluations."""
+    if operation in LIMITED or (operation == "evaluate" and _of_a_part(payload)):
+        return ROUNDS
+    return EVALUATIONS if operation == "evaluate" else None
+
+
+def _models(payload: Mapping[str, Any]) -> int:
+    """Return about how many models something is asked; each is an answer of its own."""
     parameters = payload.get("parameters")
     return 1 if parameters is None or parameters.ndim == 1 else len(parameters)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
-from fedegoists.files import read_text, write_bytes
+from fedegoists.files import private_folder, read_text, write_bytes
 
 __all__ = [
     "DEPLOY_FILE",
@@ -145,11 +145,13 @@ def make_kits(
         if not server.exists():
             shutil.move(made / host, server)
             shutil.move(made / deployment.operator, server / OPERATOR)
+            private_folder(server)
         for site in deployment.sites.values():
             target = folder / "silos" / site
             if not target.exists():
                 target.parent.mkdir(exist_ok=True)
                 shutil.move(made / site, target)
+                private_folder(target)
                 _hide_keys(target)
         _hide_keys(server)
     finally:
@@ -297,6 +299,7 @@ def prepare_kit(kit: Path, role: str) -> None:
     role : {"coordinator", "silo"}
         Whose kit it is.
     """
+    private_folder(kit)
     defaults = kit / "local" / "resources.json.default"
     resources = json.loads(read_text(defaults))
     coordinator = role == "coordinator"

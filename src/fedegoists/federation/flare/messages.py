@@ -5,7 +5,7 @@ once. Payloads and replies are those of `fedegoists.federation.operations`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,9 @@ from fedegoists.federation.operations import LocalTerms, TrainSettings
 
 __all__ = [
     "About",
+    "Lineage",
     "Request",
+    "Return",
     "pack_replies",
     "pack_request",
     "unpack_replies",
@@ -32,6 +34,9 @@ Label = Annotated[str, Field(pattern=r"^([0-9]{1,4})?$")]
 
 Slot = Annotated[str, Field(pattern=r"^[\w+]{1,100}(/[\w+]{1,100})?$")]
 """A method's name, and what it keeps apart; part of the name of a file at the silo."""
+
+Owner = Annotated[str, Field(pattern=r"^[\w+]{1,100}$")]
+"""A method's name alone."""
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)] | Text
@@ -78,6 +83,58 @@ class Ask(Strict):
     personal_momentum: Number | None = None
     personal_decay: Number | None = None
     direction: bool | None = None
+    method: Slot | None = None
+    round: Count | None = None
+
+
+class Return(Strict):
+    """That a run went back.
+
+    Attributes
+    ----------
+    to : int
+        The checkpoint; 0 where a method began, with nothing kept.
+    at : int
+        The number of this return, another for each.
+    """
+
+    to: Count
+    at: Count
+
+
+MOST_RETURNS = 500
+
+
+class Lineage(Strict):
+    """How a method's training came to where it is, for silos that were away on the way.
+
+    Attributes
+    ----------
+    checkpoint : int
+        The last that was made or gone back to; 0 before the first.
+    returns : list of Return
+        Whenever the run began or went back, oldest first.
+    """
+
+    checkpoint: Count = 0
+    returns: Annotated[list[Return], Field(max_length=MOST_RETURNS, default_factory=list)]
+
+    def numbers(self) -> list[int]:
+        """Return it as numbers for a checkpoint; see `of`."""
+        return [self.checkpoint, *(number for one in self.returns for number in (one.to, one.at))]
+
+    @classmethod
+    def of(cls, numbers: Sequence[int]) -> "Lineage":
+        """Return what became `numbers`.
+
+        Examples
+        --------
+        >>> lineage = Lineage(checkpoint=7, returns=[Return(to=0, at=1), Return(to=5, at=6)])
+        >>> Lineage.of(lineage.numbers()) == lineage
+        True
+        """
+        pairs = zip(numbers[1::2], numbers[2::2], strict=True)
+        return cls(checkpoint=numbers[0], returns=[Return(to=to, at=at) for to, at in pairs])
 
 
 class Request(Strict):
@@ -87,13 +144,16 @@ class Request(Strict):
     ----------
     operation : str
         One of the operations; or ``about``, what a silo has; or ``remember`` and ``recall``, which
-        tie what it keeps to itself to a checkpoint of the coordinator.
+        tie what it keeps to itself to a checkpoint of the coordinator; or ``deliver``, which hands
+        it the model that its validation data prefers.
     model, schema_is : str
         The network's name, and the hash of its parameters' names and shapes.
     trials : int
         How many trials there are besides the one without a label.
     run : str
         The run that asks, for the log.
+    lineages : dict of Lineage
+        By method, for those whose slots are used.
     """
 
     operation: Literal[
@@ -105,14 +165,14 @@ class Request(Strict):
         "keep",
         "remember",
         "recall",
+        "deliver",
     ]
     run: Annotated[str, Field(max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")] = ""
     model: Annotated[str, Field(max_length=100)] = ""
     schema_is: Annotated[str, Field(max_length=64)] = ""
     trials: Annotated[int, Field(ge=0, le=100)] = 0
     asks: dict[Label, Ask] = Field(default_factory=dict)
-    owner: Text = ""
-    checkpoint: Count = 0
+    lineages: Annotated[dict[Owner, Lineage], Field(max_length=10)] = Field(default_factory=dict)
 
 
 LARGEST_INPUT = 10**8

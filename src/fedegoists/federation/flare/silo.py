@@ -5,6 +5,7 @@ import hmac
 import logging
 import secrets
 import threading
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -14,21 +15,21 @@ import numpy as np
 from fedegoists.errors import SettingsError
 from fedegoists.federation.federation import Failure, Reply
 from fedegoists.federation.flare.guard import Guard, RefusedError
+from fedegoists.federation.flare.kept import KeptLayers
 from fedegoists.federation.flare.messages import About, Request, pack_replies, unpack_request
 from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import WireError, schema_digest
+from fedegoists.federation.memory import owner_of
 from fedegoists.federation.simulated import SimulatedFederation
-from fedegoists.files import write_bytes
+from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.model_files import MODELS, keep_model, model_about
 from fedegoists.learning.models import build_model, model_options
 from fedegoists.version import __version__
 
 __all__ = ["SiloService"]
 
 SPLITS = ("train", "validation", "test")
-
-KEPT = 3
-"""Checkpoints of the coordinator to which a silo can go back."""
 
 
 class SiloService:
@@ -44,9 +45,12 @@ class SiloService:
         self._settings = read_silo_settings(kit / SILO_FILE)
         self._state = kit / "state"
         self._log = _logger(kit / "silo.log")
+        private_folder(self._state)
         self._data = load_silo(self._settings)
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
         self._guard = Guard(self._settings, self._state, splits)
+        self._kept = KeptLayers(self._state, self._log)
+        self._models = kit / MODELS
         self._own: tuple[tuple[str, int], SimulatedFederation] | None = None
         self._lock = threading.Lock()
         sizes = "/".join(map(str, self._data.silos[0].sizes))
@@ -64,6 +68,8 @@ class SiloService:
                     about = self._about()
                 elif request.operation in ("remember", "recall"):
                     self._checkpoint(request)
+                elif request.operation == "deliver":
+                    self._delivered(request, payloads)
                 else:
                     replies = self._carried_out(request, payloads)
             except (RefusedError, WireError, SettingsError) as error:
@@ -77,23 +83,22 @@ class SiloService:
             failed = [str(reply) for reply in replies.values() if isinstance(reply, Failure)]
             told = f"failed: {failed[0]}" if failed else "answered"
             self._log.info(
-                "%s for run %s, %s trials: %s", request.operation, request.run, len(replies), told
+                "%s for run %s, %s trials: %s", request.operation, request.run, len(payloads), told
             )
             return pack_replies(replies, about=about)
 
     def _carried_out(
         self, request: Request, payloads: dict[str, dict[str, Any]]
     ) -> dict[str, Reply | Failure]:
-        federation = self._federation(request)
-        for label in payloads:
-            if label and int(label) >= request.trials:
-                raise SettingsError(f"there are {request.trials} trials, none is {label}")
-        _check_keys(request.operation, payloads)
         operation = request.operation
+        federation = self._ready(request, payloads)
         asked = {
             self._name(label): self._guard.asked(operation, payload)
             for label, payload in payloads.items()
         }
+        self._kept.check(federation, asked)
+        for owner, lineage in request.lineages.items():
+            self._kept.follow(federation, owner, lineage)
         replies = federation.call(operation, asked)
         result: dict[str, Reply | Failure] = {}
         for label, payload in payloads.items():
@@ -101,10 +106,19 @@ class SiloService:
             if not isinstance(reply, Failure):
                 reply = self._guard.leaving(operation, payload, reply, federation.schema)
             result[label] = reply
-        owners = {str(p["slot"]).split("/")[0] for p in payloads.values() if p.get("slot")}
-        for owner in owners:
-            self._keep(federation, owner, "now")
+        if operation != "evaluate":  # which changes nothing that is kept
+            for owner in {owner_of(p["slot"]) for p in payloads.values() if p.get("slot")}:
+                self._kept.save(federation, owner)
         return result
+
+    def _ready(self, request: Request, payloads: dict[str, dict[str, Any]]) -> SimulatedFederation:
+        """Return the federation of this silo alone that a request is for, checked."""
+        federation = self._federation(request)
+        for label in payloads:
+            if label and int(label) >= request.trials:
+                raise SettingsError(f"there are {request.trials} trials, none is {label}")
+        _check_keys(request.operation, payloads)
+        return federation
 
     def _name(self, label: str) -> str:
         participant = self._settings.participant
@@ -120,8 +134,7 @@ class SiloService:
                 device=self._settings.data.device,
             )
             self._own = (key, federation)
-            for file in sorted(self._state.glob("memory-*-now.safetensors")):
-                self._restore(federation, file)
+            self._kept.load(federation)
         federation = self._own[1]
         if schema_digest(federation.schema) != request.schema_is:
             raise SettingsError("the coordinator's network has other parameters than the one here")
@@ -130,45 +143,39 @@ class SiloService:
     def _checkpoint(self, request: Request) -> None:
         """Keep a copy of a method's memory beside a checkpoint, or go back to it."""
         federation = self._federation(request)
-        if request.operation == "remember":
-            self._keep(federation, request.owner, str(request.checkpoint))
-            known = sorted(
-                self._state.glob(f"memory-{_plain(request.owner)}-[0-9]*.safetensors"),
-                key=lambda file: int(file.stem.rsplit("-", 1)[1]),
+        complete = [
+            self._kept.follow(federation, owner, lineage)
+            for owner, lineage in request.lineages.items()
+        ]
+        if not all(complete):
+            raise SettingsError("nothing was kept here at that checkpoint; its layers begin anew")
+
+    def _delivered(self, request: Request, payloads: dict[str, dict[str, Any]]) -> None:
+        """Complete a model with the silo's own layers, and keep it for its organisation."""
+        federation = self._ready(request, payloads)
+        for owner, lineage in request.lineages.items():
+            self._kept.follow(federation, owner, lineage)
+        for label, payload in payloads.items():
+            name, personal = self._name(label), payload.get("personal", ())
+            if payload["parameters"].shape != (federation.schema.size,):
+                raise SettingsError("this is not one model")
+            if personal and f"{name}\n{payload['slot']}" not in federation.memory(
+                owner_of(payload["slot"])
+            ):
+                raise SettingsError("the layers that this silo keeps to itself are not here")
+            whole = federation.personal_model(
+                name, payload["parameters"], personal, payload.get("slot", "")
             )
-            for file in known[:-KEPT]:
-                file.unlink()
-            return
-        file = self._memory_file(request.owner, str(request.checkpoint))
-        if not file.exists():
-            raise SettingsError("nothing was kept here at that checkpoint")
-        self._restore(federation, file)
-        self._keep(federation, request.owner, "now")
-
-    def _memory_file(self, owner: str, when: str) -> Path:
-        return self._state / f"memory-{_plain(owner)}-{when}.safetensors"
-
-    def _keep(self, federation: SimulatedFederation, owner: str, when: str) -> None:
-        from safetensors.torch import save
-
-        tensors = {
-            name: value.detach().cpu().contiguous().clone()
-            for name, value in federation.memory(owner).items()
-        }
-        write_bytes(self._memory_file(owner, when), save(tensors), private=True)
-
-    def _restore(self, federation: SimulatedFederation, file: Path) -> None:
-        from safetensors.torch import load_file
-
-        known = set(federation.participants)
-        size = federation.schema.size
-        federation.restore(
-            {
-                key: value
-                for key, value in load_file(file).items()
-                if key.split("\n")[0] in known and value.numel() <= size
-            }
-        )
+            about = model_about(
+                self._data,
+                self._settings.participant,
+                method=payload["method"],
+                seed=int(label or 0),
+                chosen_round=payload["round"],
+                model=request.model,
+                options=model_options(self._data),
+            )
+            keep_model(self._models, request.run, federation.schema.unflatten(whole), about)
 
     def _about(self) -> About:
         data = self._data
@@ -191,6 +198,7 @@ def _check_keys(operation: str, payloads: dict[str, dict[str, Any]]) -> None:
         "loss_and_gradient": ("parameters",),
         "evaluate": ("parameters", "split"),
         "keep": ("slot",),
+        "deliver": ("parameters", "method", "round"),
     }.get(operation, ())
     for payload in payloads.values():
         missing = [key for key in needed if key not in payload]
@@ -198,13 +206,6 @@ def _check_keys(operation: str, payloads: dict[str, dict[str, Any]]) -> None:
             missing.append("slot")
         if missing:
             raise SettingsError(f"{operation} without {missing[0]}")
-
-
-def _plain(owner: str) -> str:
-    """Return a method's name as part of a file's name."""
-    if not owner or not all(c.isalnum() or c in "+_" for c in owner):
-        raise SettingsError(f"no method is called {owner[:50]!r}")
-    return owner
 
 
 def _digest(data: SiloedData, secret: Path) -> str:
@@ -226,12 +227,21 @@ class _OneLine(logging.Formatter):
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+class _PrivateFile(RotatingFileHandler):
+    """A log that only its owner can read."""
+
+    def _open(self) -> TextIOWrapper:
+        Path(self.baseFilename).touch(mode=0o600)
+        Path(self.baseFilename).chmod(0o600)  # also one from before
+        return super()._open()
+
+
 def _logger(path: Path) -> logging.Logger:
     """Return the silo's own log: one line for every request, and why one was refused."""
     logger = logging.getLogger("fedegoists.silo")
     logger.setLevel(logging.INFO)
     if not any(getattr(handler, "baseFilename", "") == str(path) for handler in logger.handlers):
-        handler = RotatingFileHandler(path, maxBytes=20_000_000, backupCount=5, encoding="utf-8")
+        handler = _PrivateFile(path, maxBytes=20_000_000, backupCount=5, encoding="utf-8")
         handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
     return logger

@@ -4,6 +4,7 @@ It says where the data is, what may be asked how often, and what is done to ever
 """
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -66,7 +67,13 @@ class SiloLimits(_Section):
     rounds_per_day: int | None = Field(
         default=None,
         ge=0,
-        description="models, gradients, and losses of parts of the data, in a day (UTC)",
+        description="answers that tell of training samples, in a day (UTC): each trained model, "
+        "each gradient, each loss of a part of the data is one",
+    )
+    evaluations_per_day: int | None = Field(
+        default=None,
+        ge=0,
+        description="models whose loss and score on all validation or test data is told in a day",
     )
     fewest_samples: int = Field(
         default=5, ge=1, description="an answer is about so many samples at least, or half of them"
@@ -160,16 +167,11 @@ def load_silo(settings: SiloSettings) -> SiloedData:
 def _only(data: SiloedData, participant: str) -> SiloedData:
     """Return one silo with its own rows alone."""
     own = data.silo(participant)
-    samples = data.samples.take(own.all)
     train, validation, test = own.sizes
     rows = np.arange(train + validation + test)
     parts = np.split(rows, [train, train + validation])
-    return SiloedData(
-        data.name,
-        data.task,
-        samples,
-        (SiloIndices(participant, *parts),),
-        data.classes,
-        data.description,
-        data.notes,
+    return replace(
+        data.restricted_to([participant]),
+        samples=data.samples.take(own.all),
+        silos=(SiloIndices(participant, *parts),),
     )

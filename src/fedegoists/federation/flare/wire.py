@@ -1,6 +1,6 @@
 """What travels between the coordinator and a silo: one flat run of numbers and a checked header.
 
-A message is ``FEG1``, the length of the header, the header as JSON, and all vectors one after the
+A message is ``FEG2``, the length of the header, the header as JSON, and all vectors one after the
 other as 32-bit floats. Nothing in it is code, and nothing is taken that was not expected.
 """
 
@@ -21,7 +21,7 @@ from fedegoists.learning.parameters import ParameterSchema
 
 __all__ = ["Strict", "WireError", "pack", "schema_digest", "unpack"]
 
-MAGIC = b"FEG1"
+MAGIC = b"FEG2"
 """Its number is raised when messages change; a silo and a coordinator must have the same."""
 
 LARGEST_HEADER = 4 * 1024 * 1024
@@ -39,8 +39,13 @@ class Strict(BaseModel):
     """A part of a header: exactly these keys, with values of exactly these types."""
 
     # A score that is not defined, like an AUC with one class, is no number and must arrive so.
+    # Values, such as seeds, hardly ever come again: only the words for keys are worth keeping.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, ser_json_inf_nan="constants"
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        ser_json_inf_nan="constants",
+        cache_strings="keys",
     )
 
 
