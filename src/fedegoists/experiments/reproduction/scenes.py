@@ -117,7 +117,7 @@ def _all_tables() -> tuple[Table, ...]:
         "contributors": "Beyond the paper (c): contributors only, or the whole coalition",
         "hypernetwork": "Beyond the paper (d): hypernetwork, or directly weighted gradients",
         "principles": "Beyond the paper (e): what the principles cost",
-        "mixing": "Beyond the paper: how contributors are weighed in a mixture",
+        "mixing": "Beyond the paper: what each part of EgoMix is worth",
     }
     return (
         Table("table1", "Table 1: CIFAR-10 by competition", by_alpha, _by_alpha("cifar10")),
