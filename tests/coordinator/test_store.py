@@ -34,7 +34,7 @@ from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from fedegoists.coordinator.store.backup import back_up, restore
 from fedegoists.coordinator.store.migrate import revision_of
-from fedegoists.coordinator.store.replay import check_log
+from fedegoists.coordinator.store.replay import check_log, reports_digest
 from fedegoists.coordinator.store.tables import Base
 from fedegoists.errors import FileError, GraphError, SettingsError
 from tests.coordinator.consortia import found, report
@@ -63,8 +63,31 @@ def test_migrations_make_the_tables_that_the_code_expects(store):
     with store.read() as session:
         context = MigrationContext.configure(session.connection())
         assert compare_metadata(context, Base.metadata) == []
-        assert revision_of(session.connection()) == "0001"
+        assert revision_of(session.connection()) == "0002"
     Store(store.url).close()  # again: nothing to do
+
+
+def test_a_database_of_the_first_version_goes_on(store, monkeypatch):
+    """Its decisions have no salt of their own; what the log says of them still holds."""
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    with monkeypatch.context() as before:
+        before.setattr(deciding, "_new_salt", lambda: None)
+        before.setattr(deciding, "new_secret", lambda: b"s" * 32)
+        hidden = (b"s" * 32).hex()
+        before.setattr(
+            deciding, "reports_digest", lambda _, reports: reports_digest(hidden, reports)
+        )
+        forms(store, consortium_id)
+    with store.write() as session:
+        session.execute(text("ALTER TABLE formations DROP COLUMN salt"))
+        session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    store.close()
+    again = Store(store.url, clock=store.clock)
+    assert checked(again).ok
+    assert forms(again, consortium_id).number == 2
+    assert checked(again).ok
+    again.close()
 
 
 def test_a_database_of_a_later_version_is_left_alone(store):
@@ -270,6 +293,29 @@ def test_a_decision_is_kept_with_its_proof(store):
     assert commitment.member_certificate("South", ["East"]).check(record.commitment).ok
     assert commitment.opening().check(record.commitment).ok
     assert checked(store).ok
+
+
+def test_log_and_opening_do_not_tell_which_side_reported(store):
+    """Whoever is given both tries all ways in which the graph can have been reported."""
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    record = forms(store, consortium_id)
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        opening = json.loads(deciding.commitment_for(consortium, record).opening().to_json())
+        log = [value for entry in entries(session) for value in json.loads(entry.details).values()]
+    ways = [{"South": ["East"]}, {"East": ["South"]}, {"South": ["East"], "East": ["South"]}]
+    assert json.loads(record.reports) in ways
+    assert record.salt not in json.dumps(opening)
+    known = [value for value in opening.values() if isinstance(value, str)]
+    assert record.secret in known
+    tried = {
+        reports_digest(value, json.dumps(way, ensure_ascii=False, sort_keys=True))
+        for value in known
+        for way in ways
+    }
+    assert tried.isdisjoint(log)
+    assert reports_digest(record.salt, record.reports) in log
 
 
 def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_store):

@@ -1,6 +1,7 @@
 """Decisions: recording who benefits whom, forming coalitions, and asking what if."""
 
 import json
+import secrets
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -193,7 +194,7 @@ class Decider:
                 )
                 or 0
             )
-            secret = new_secret()
+            secret, salt = new_secret(), _new_salt()
             commitment = Commitment(_context(consortium, number), certificate, secret)
             record = FormationRecord(
                 consortium_id=consortium_id,
@@ -204,6 +205,7 @@ class Decider:
                 secret=secret.hex(),
                 commitment=commitment.digest,
                 reports=inputs.reports,
+                salt=salt,
                 created=self.store.now(session),
             )
             session.add(record)
@@ -212,7 +214,7 @@ class Decider:
                 "number": number,
                 "commitment": record.commitment,
                 "certificate": record.certificate_digest,
-                "reports": reports_digest(record.secret, record.reports),
+                "reports": reports_digest(salt, record.reports),
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)
@@ -255,6 +257,10 @@ def _form(benefit: BenefitGraph, competition: CompetitionGraph, wish: Wish) -> F
         seed=wish.seed,
         time_limit=wish.time_limit,
     )
+
+
+def _new_salt() -> str:
+    return secrets.token_hex(32)
 
 
 def _context(consortium: ConsortiumRecord, number: int) -> str:
