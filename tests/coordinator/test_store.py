@@ -28,14 +28,14 @@ from fedegoists.coordinator.errors import (
     NotFoundError,
     StoreError,
 )
-from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs import records, worker
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from fedegoists.coordinator.store.backup import back_up, restore
 from fedegoists.coordinator.store.migrate import revision_of
 from fedegoists.coordinator.store.replay import check_log, reports_digest
-from fedegoists.coordinator.store.tables import Base
+from fedegoists.coordinator.store.tables import Base, RunRecord
 from fedegoists.errors import FileError, GraphError, SettingsError
 from tests.coordinator.consortia import found, report
 from tests.coordinator.databases import database_url
@@ -334,6 +334,10 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
     assert train() == 1
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
+        with pytest.raises(ConflictError, match="run 1 relies on the reports"):
+            consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
+        run = records.run_numbered(session, consortium, 1)
+        records.cancel(sqlite_store, session, "manager m", run)
         consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
     report(sqlite_store, consortium_id, "South", "East")
     with pytest.raises(ConflictError, match="form coalitions again"):
@@ -345,6 +349,36 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
         consortia.expel(sqlite_store, session, "manager m", consortium, "North")
     with pytest.raises(ConflictError, match="'North' was expelled"):
         train()
+    with sqlite_store.read() as session:
+        run = records.run_numbered(session, consortium, 2)
+    assert (run.state, run.error) == ("cancelled", "'North' was expelled")
+    assert checked(sqlite_store).ok
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("kind", ["training", "benefit"])
+def test_a_run_that_waited_is_checked_again_before_it_goes_on(
+    sqlite_store, tmp_path, monkeypatch, kind, begun
+):
+    """Whatever way things changed meanwhile, such as by a version that let reports be reopened."""
+    consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
+    forms(sqlite_store, consortium_id)
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        plan = RunPlan(source="banks")
+        run = records.enqueue(
+            sqlite_store, session, "manager m", consortium, kind, "simulation", plan
+        )
+        run.started = run.created if begun else None
+        consortium.state = "collecting"
+    report(sqlite_store, consortium_id, "South", "East")
+    monkeypatch.setattr(worker, "engine_named", lambda _: pytest.fail("an engine was loaded"))
+    worker.work_on(sqlite_store, run.id, tmp_path)
+    with sqlite_store.read() as session:
+        failed = session.get(RunRecord, run.id)
+    assert failed.state == "failed"
+    wanted = "form coalitions again" if kind == "training" else "close the reports first"
+    assert wanted in failed.error
 
 
 def test_what_if_is_answered_from_the_decision(store):

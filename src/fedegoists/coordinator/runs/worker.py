@@ -30,11 +30,6 @@ class _StoppedError(Exception):
 
 def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> None:
     """Do a run, and note how it went."""
-    with store.read() as session:
-        run = session.get(RunRecord, run_id)
-        assert run is not None
-        task = records.task_for(session, run, data, kit)
-        kind, engine_name = run.kind, run.engine
     noted = 0.0
     shown = ""
 
@@ -48,6 +43,12 @@ def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> N
             raise _StoppedError
 
     try:
+        with store.read() as session:
+            run = session.get(RunRecord, run_id)
+            assert run is not None
+            records.check_may_go_on(store, session, run)
+            task = records.task_for(session, run, data, kit)
+            kind, engine_name = run.kind, run.engine
         progress("beginning", 0, 0, "")
         engine = engine_named(engine_name)
         if kind == "benefit":
