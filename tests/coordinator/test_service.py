@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sqlalchemy import text
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.errors import FullStoreError
 from fedegoists.coordinator.runs.engines import Reach
+from fedegoists.coordinator.runs.queue import RunQueue
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import COOKIE
 from fedegoists.coordinator.service.state import Limits, Service
@@ -525,6 +527,43 @@ def test_a_clock_behind_the_log_shows_in_health(sqlite_store, tmp_path, clock):
         founded(client, manager)
         clock.move(hours=-1)
         assert "clock is behind" in client.get("/health").json()["status"]
+
+
+def test_runs_go_on_after_something_unexpected(sqlite_store, tmp_path, monkeypatch, caplog):
+    looked = threading.Event()
+    troubles = [OSError("no room for a process"), RuntimeError("a bug")]
+
+    def unfinished(_):
+        if troubles:
+            raise troubles.pop()
+        looked.set()
+
+    monkeypatch.setattr("fedegoists.coordinator.runs.queue.SECONDS_AFTER_TROUBLE", 0.0)
+    monkeypatch.setattr("fedegoists.coordinator.runs.records.unfinished", unfinished)
+    queue = RunQueue(sqlite_store, tmp_path)
+    queue.start()
+    try:
+        assert looked.wait(30)
+        assert not queue.lost
+    finally:
+        queue.stop()
+    assert "no room for a process" in caplog.text
+    assert not queue.lost  # it was told to stop
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lost_queue_of_runs_shows_in_health(sqlite_store, tmp_path, monkeypatch):
+    def ends(_):
+        raise SystemExit
+
+    with inside(sqlite_store, tmp_path) as (client, _):
+        assert client.get("/health").json() == {"status": "ok"}
+        queue = client.app.state.service.queue
+        monkeypatch.setattr("fedegoists.coordinator.runs.queue.close_due", ends)
+        queue.start()
+        queue._thread.join(30)
+        answer = client.get("/health")
+    assert (answer.status_code, "not worked on" in answer.json()["status"]) == (503, True)
 
 
 def test_benefits_come_from_a_csv_on_the_page(served):

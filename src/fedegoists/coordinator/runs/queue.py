@@ -43,6 +43,12 @@ class RunQueue:
         """Begin."""
         self._thread.start()
 
+    @property
+    def lost(self) -> bool:
+        """Whether it was started and is gone, though nobody stopped it."""
+        begun = self._thread.ident is not None
+        return begun and not self._thread.is_alive() and not self._stop.is_set()
+
     def wake(self) -> None:
         """Look now; something was queued."""
         self._wake.set()
@@ -65,6 +71,9 @@ class RunQueue:
                     continue
             except StoreError as error:
                 log.error("the runs wait: %s", error)
+                self._stop.wait(SECONDS_AFTER_TROUBLE)
+            except Exception:  # such as no room for a process; nobody else would go on with them
+                log.exception("the runs wait: something unexpected")
                 self._stop.wait(SECONDS_AFTER_TROUBLE)
             self._wake.wait(SECONDS_BETWEEN_LOOKS)
             self._wake.clear()
