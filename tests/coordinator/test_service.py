@@ -238,6 +238,26 @@ def test_numbers_and_forms_that_make_no_sense_are_refused_on_pages_too(served):
     assert "not a date" in client.post("/consortia/1/reports", data=late).text
 
 
+@pytest.mark.parametrize(
+    "deadline",
+    ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "0001-01-01T00:00:00", "9999-12-31"],
+)
+def test_deadlines_at_the_ends_of_the_calendar(served, deadline):
+    client, manager = served
+    consortium, _ = founded(client, manager)
+    refused = deadline != "9999-12-31"  # far away, but a moment
+    body = {"name": "Other", "deadline": deadline}
+    made = client.post("/api/consortia", json=body, headers=bearer(manager))
+    assert made.status_code in ((409, 422) if refused else (201,)), made.text
+    api = f"/api/consortia/{consortium}/deadline"
+    put = client.put(api, json={"deadline": deadline}, headers=bearer(manager))
+    assert put.status_code in ((409, 422) if refused else (200,)), put.text
+    form = {"csrf": signed_in(client, manager), "action": "deadline", "deadline": deadline}
+    answer = client.post(f"/consortia/{consortium}/reports", data=form)
+    assert answer.status_code == (409 if refused else 303), answer.text
+    assert client.get(f"/consortia/{consortium}").status_code == 200
+
+
 def test_names_are_text_and_nothing_else(served):
     client, manager = served
     name = "<script>alert(1)</script>"

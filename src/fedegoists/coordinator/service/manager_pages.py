@@ -188,10 +188,9 @@ def _moment(text: str) -> str | None:
     if not text.strip():
         return None
     try:
-        time = datetime.datetime.fromisoformat(text.strip())
+        return as_moment(datetime.datetime.fromisoformat(text.strip()))
     except ValueError:
         raise ConflictError(f"{text!r} is not a date and time, such as 2026-12-24T18:00") from None
-    return as_moment(time if time.tzinfo else time.replace(tzinfo=datetime.UTC))
 
 
 @router.post("/consortia/{consortium_id}/benefit")

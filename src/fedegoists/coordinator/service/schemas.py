@@ -51,6 +51,12 @@ def _name(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _time(time: datetime.datetime) -> datetime.datetime:
+    as_moment(time)  # a ValueError if it cannot be kept
+    return time
+
+
+Time = Annotated[datetime.datetime, AfterValidator(_time)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_name)]
 Pair = tuple[Name, Name]
 Number = Annotated[int, Field(ge=1, lt=2**31)]
@@ -97,21 +103,18 @@ class NewAccount(_Asked):
 class Deadline(_Asked):
     """Until when members may report; null for no end."""
 
-    deadline: datetime.datetime | None
+    deadline: Time | None
 
     def moment(self) -> str | None:
         """Return it as it is stored; without a time zone it is UTC."""
-        if self.deadline is None:
-            return None
-        aware = self.deadline.tzinfo is not None
-        return as_moment(self.deadline if aware else self.deadline.replace(tzinfo=datetime.UTC))
+        return None if self.deadline is None else as_moment(self.deadline)
 
 
 class NewConsortium(Deadline):
     """A consortium to found."""
 
     name: Name
-    deadline: datetime.datetime | None = None
+    deadline: Time | None = None
 
 
 class MemberName(_Asked):
