@@ -455,6 +455,13 @@ def tampered(path, *statements):
         ("UPDATE runs SET state = 'finished'", "run Banks, 1: the tables say"),
         ("UPDATE runs SET plan = '{}'", "run Banks, 1: the tables say"),
         ("UPDATE runs SET kind = 'benefit'", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET formation_id = 2", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET formation_id = NULL", "run Banks, 1: the tables say"),
+        ("UPDATE accounts SET member_id = 2 WHERE label = 'North'", "account member, North"),
+        ("UPDATE formations SET certificate_digest = '00' WHERE number = 2", "formation Banks, 2"),
+        ("UPDATE formations SET benefit_id = 2", "formation Banks, 1: the tables say"),
+        ("UPDATE benefit_estimates SET digest = '00'", "benefit estimate Banks, 1: the tables say"),
+        ("UPDATE benefit_estimates SET source = 'me'", "benefit estimate Banks, 1: the tables say"),
         ("DELETE FROM runs", "run Banks, 1: in the log, but not in the tables"),
     ],
 )
@@ -467,6 +474,7 @@ def test_whatever_is_altered_shows(sqlite_store, tmp_path, statement, problem):
         plan = RunPlan(source="banks")
         run = (sqlite_store, session, "manager m", consortium, "training", "simulation", plan)
         records.enqueue(*run)
+    forms(sqlite_store, consortium_id)
     assert checked(sqlite_store).ok
     tampered(tmp_path / "coordinator.db", statement)
     check = checked(sqlite_store)

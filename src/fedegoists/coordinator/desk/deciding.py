@@ -215,6 +215,7 @@ class Decider:
                 "commitment": record.commitment,
                 "certificate": record.certificate_digest,
                 "reports": reports_digest(salt, record.reports),
+                "benefit": inputs.benefit_id,
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)

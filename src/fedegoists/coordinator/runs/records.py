@@ -79,6 +79,7 @@ def enqueue(
         "kind": kind,
         "engine": engine,
         "plan": text_digest(run.plan),
+        "formation": formation.number if formation else None,
     }
     append(store, session, by, Action.RUN_QUEUED, details)
     return run
