@@ -3,10 +3,8 @@
 import json
 import secrets
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from threading import Lock
 
 import networkx as nx  # noqa: F401, what-if needs it: loaded now, not while the first one waits
@@ -30,6 +28,7 @@ from fedegoists.coordinator.desk.consortia import (
     is_closed,
     participants_of,
 )
+from fedegoists.coordinator.desk.process import ProcessOfItsOwn
 from fedegoists.coordinator.desk.reporting import active_reports, competition_of
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
 from fedegoists.coordinator.store import Store
@@ -157,12 +156,11 @@ class Decider:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool = ProcessOfItsOwn()
 
     def close(self) -> None:
         """Stop what is still being formed."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def form(self, by: str, consortium_id: int, wish: Wish) -> FormationRecord:
         """Decide who trains with whom, by what has been reported until reports were closed.
@@ -244,9 +242,7 @@ class Decider:
     def _formed(self, inputs: _Inputs, wish: Wish) -> Formation:
         if wish.method != "best" or inputs.benefit.n <= IN_THREAD:
             return _form(inputs.benefit, inputs.competition, wish)
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        return self._pool.submit(_form, inputs.benefit, inputs.competition, wish).result()
+        return self._pool.call(_form, inputs.benefit, inputs.competition, wish)
 
 
 def _form(benefit: BenefitGraph, competition: CompetitionGraph, wish: Wish) -> Formation:
