@@ -542,6 +542,21 @@ def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
     assert [(run["engine"], run["state"]) for run in runs] == [("flare", "queued")]
 
 
+def test_training_needs_only_the_kits_of_those_who_were_decided_about(sqlite_store, tmp_path):
+    app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        invite_and_join(client, manager, consortium, ["Late"])
+    client = TestClient(app)
+    api = f"/api/consortia/{consortium}/runs"
+    wanted = {"engine": "flare", "plan": {}}
+    made = client.post(api, json=wanted, headers=bearer(manager))
+    assert made.status_code == 201, made.text
+    refused = client.post(api, json={**wanted, "kind": "benefit"}, headers=bearer(manager))
+    assert (refused.status_code, "no kit of 'Late'" in refused.text) == (409, True)
+
+
 def test_a_clock_behind_the_log_shows_in_health(sqlite_store, tmp_path, clock):
     with inside(sqlite_store, tmp_path) as (client, manager):
         founded(client, manager)

@@ -55,10 +55,11 @@ def enqueue(
     formation = latest_formation(session, consortium) if kind == "training" else None
     if kind == "training" and formation is None:
         raise ConflictError("nothing has been decided yet; form coalitions first")
-    participants = [member.name for member in participants_of(session, consortium)]
-    if not participants:
+    joined = tuple(member.name for member in participants_of(session, consortium))
+    if not joined:
         raise ConflictError("nobody has joined yet")
-    check_engine(engine, plan, reach, participants)
+    # Whoever joined after the decision does not take part in training by it.
+    check_engine(engine, plan, reach, formation_of(formation).participants if formation else joined)
     _check_may_begin(store, session, consortium, formation)
     last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
     run = RunRecord(
