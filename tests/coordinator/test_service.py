@@ -326,6 +326,24 @@ def test_wrong_tokens_are_counted_on_pages_too(sqlite_store, tmp_path, header):
     assert seen == [303] * 3 + [429] * 2
 
 
+def test_wrong_tokens_do_not_keep_out_who_is_known(sqlite_store, tmp_path):
+    limits = Limits(failures_per_minute=3)
+    with inside(sqlite_store, tmp_path, limits) as (client, manager):
+        consortium, tokens = founded(client, manager)
+        head = bearer(tokens["East"])
+        assert client.get("/api/me", headers=head).status_code == 200  # now it is known
+        for k in range(3):
+            assert client.get("/api/me", headers=bearer(f"w{k}")).status_code == 401
+        assert client.get("/api/me", headers=bearer("w")).status_code == 429
+        assert client.get("/api/me", headers=head).status_code == 200
+        guess = client.post("/api/invitations/accept", json={"invitation": "w"}, headers=head)
+        assert guess.status_code == 429
+        path = f"/api/consortia/{consortium}/members/East"
+        assert client.delete(path, headers=bearer(manager)).status_code == 204
+        assert client.get("/api/me", headers=head).status_code == 401
+        assert client.get("/api/me", headers=head).status_code == 429  # it is known no more
+
+
 def test_invented_methods_do_not_fill_the_metrics(served):
     client, manager = served
     for k in range(5):
