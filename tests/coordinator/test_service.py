@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -137,6 +138,23 @@ def test_a_new_invitation_ends_the_old_token(served):
     assert client.get("/api/me", headers=bearer(tokens["East"])).status_code == 401
     accepted = client.post("/api/invitations/accept", json={"invitation": again})
     assert client.get("/api/me", headers=bearer(accepted.json()["token"])).status_code == 200
+
+
+def test_names_with_a_slash_are_names_in_every_address(served):
+    client, manager = served
+    made = client.post("/api/consortia", json={"name": "A/S"}, headers=bearer(manager))
+    names = ["Nord A/S", "x/invitation"]
+    tokens = invite_and_join(client, manager, made.json()["id"], names)
+    for name in names:
+        path = f"/api/consortia/{made.json()['id']}/members/{quote(name, safe='')}"
+        again = client.post(f"{path}/invitation", headers=bearer(manager))
+        assert (again.status_code, again.json()["label"]) == (201, name)
+        assert client.get("/api/me", headers=bearer(tokens[name])).status_code == 401
+        assert client.delete(path, headers=bearer(manager)).status_code == 204
+        assert client.delete(path, headers=bearer(manager)).status_code == 404
+    body = {"role": "monitor", "label": "a/b"}
+    client.post("/api/accounts", json=body, headers=bearer(manager))
+    assert client.delete("/api/accounts/a%2Fb", headers=bearer(manager)).status_code == 204
 
 
 def test_a_lost_token_of_a_manager_can_be_ended(served):

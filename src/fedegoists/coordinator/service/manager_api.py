@@ -79,7 +79,7 @@ def invite_member(
     return Invitation(label=member.name, invitation=secret)
 
 
-@router.post("/consortia/{consortium_id}/members/{name}/invitation", status_code=201)
+@router.post("/consortia/{consortium_id}/members/{name:path}/invitation", status_code=201)
 def invite_member_again(
     consortium_id: Number, name: Name, service: TheService, asker: AManager
 ) -> Invitation:
@@ -90,7 +90,7 @@ def invite_member_again(
     return Invitation(label=name, invitation=secret)
 
 
-@router.delete("/consortia/{consortium_id}/members/{name}", status_code=204)
+@router.delete("/consortia/{consortium_id}/members/{name:path}", status_code=204)
 def expel_member(consortium_id: Number, name: Name, service: TheService, asker: AManager) -> None:
     """Expel a member. Its token ends now, and later decisions do without it."""
     with service.store.write() as session:
@@ -273,7 +273,7 @@ def invite_account(body: NewAccount, service: TheService, asker: AManager) -> In
     return Invitation(label=body.label, invitation=secret)
 
 
-@router.delete("/accounts/{label}", status_code=204)
+@router.delete("/accounts/{label:path}", status_code=204)
 def end_accounts(label: Name, service: TheService, asker: AManager) -> None:
     """End every other manager and monitor of this name: a token that was lost works no more."""
     with service.store.write() as session:
