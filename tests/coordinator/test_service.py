@@ -91,6 +91,49 @@ def test_from_founding_to_a_checked_decision(store, tmp_path):
         assert [entry["action"] for entry in log[-2:]] == ["coalitions formed", "opened to auditor"]
 
 
+def test_a_decision_says_when_it_is_out_of_date(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    decided(client, manager, consortium)
+    api, head = f"/api/consortia/{consortium}", bearer(manager)
+
+    def current():
+        """As the manager is told four times, and each member."""
+        signed_in(client, manager)
+        told = {
+            client.get(f"{api}/formations/1", headers=head).json()["current"],
+            client.post(f"{api}/formations/1/what-if", json={}, headers=head).json()["current"],
+            client.get(f"/consortia/{consortium}/picture.json").json()["current"],
+            'id="out-of-date"' not in client.get(f"/consortia/{consortium}").text,
+        }
+        client.cookies.clear()
+        members = {
+            client.get("/api/me/decision", headers=bearer(tokens[name])).json()["current"]
+            for name in ("North", "South")
+        }
+        assert len(told) == len(members) == 1
+        return told.pop(), members.pop()
+
+    assert current() == (True, True)
+    client.post(f"{api}/reports/reopen", headers=head)
+    assert current() == (True, False)
+    names_competitors(client, tokens["South"], "East")
+    assert current() == (False, False)
+    client.post(f"{api}/reports/close", headers=head)
+    assert current() == (False, True)  # what others reported shows in nothing a member sees
+    client.post(f"{api}/reports/reopen", headers=head)
+    names_competitors(client, tokens["South"])
+    client.post(f"{api}/reports/close", headers=head)
+    assert current() == (True, True)
+    client.put(f"{api}/benefit", json={"edges": EDGES[:3]}, headers=head)
+    assert current() == (False, True)
+    client.post(f"{api}/formations", json={}, headers=head)
+    assert [one["current"] for one in client.get(f"{api}/formations", headers=head).json()] == [
+        True,
+        False,
+    ]
+
+
 def test_nobody_gets_further_than_its_role(served):
     client, manager = served
     consortium, tokens = founded(client, manager)

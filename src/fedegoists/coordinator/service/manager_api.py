@@ -4,6 +4,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy import select
 
 from fedegoists.coordinator.desk import access, consortia, deciding
+from fedegoists.coordinator.desk.current import is_current
 from fedegoists.coordinator.desk.reporting import competition_of
 from fedegoists.coordinator.errors import ConflictError
 from fedegoists.coordinator.service.identity import AManager, TheService
@@ -180,7 +181,10 @@ def form_coalitions(
     if body.objective != "welfare" and body.method != "best":
         raise ConflictError(f"the objective {body.objective!r} needs the method 'best'")
     wish = deciding.Wish(body.method, body.objective, body.time_limit, body.seed)
-    return FormationView.of(service.decider.form(asker.actor, consortium_id, wish))
+    record = service.decider.form(asker.actor, consortium_id, wish)
+    with service.store.read() as session:
+        found = consortia.consortium_with(session, consortium_id)
+        return FormationView.of(session, found, record)
 
 
 @router.get("/consortia/{consortium_id}/formations")
@@ -193,7 +197,7 @@ def list_formations(consortium_id: Number, service: TheService, _: AManager) -> 
             .where(FormationRecord.consortium_id == found.id)
             .order_by(FormationRecord.number.desc())
         ).all()
-    return [FormationView.of(record) for record in records]
+        return [FormationView.of(session, found, record) for record in records]
 
 
 def _record(
@@ -209,7 +213,9 @@ def get_formation(
     consortium_id: Number, number: Number, service: TheService, _: AManager
 ) -> FormationView:
     """Show a decision."""
-    return FormationView.of(_record(service, consortium_id, number)[1])
+    found, record = _record(service, consortium_id, number)
+    with service.store.read() as session:
+        return FormationView.of(session, found, record)
 
 
 @router.get("/consortia/{consortium_id}/formations/{number}/certificate", response_class=Response)
@@ -246,8 +252,10 @@ def what_if(
     with service.store.read() as session:
         found = consortia.consortium_with(session, consortium_id)
         trial = deciding.trial_of(session, found, number)
+        current = is_current(session, found, number, trial.formation)
     result = deciding.quick_what_if(trial, body.add, body.remove, body.leaves)
     return WhatIfAnswer(
+        current=current,
         coalitions=[list(group) for group in result.coalitions],
         welfare=result.welfare,
         welfare_change=result.welfare_change,

@@ -4,6 +4,7 @@ import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, Member, RunRecord
@@ -194,9 +195,13 @@ class FormationWish(_Asked):
 
 
 class FormationView(BaseModel):
-    """A decision, as the manager sees it."""
+    """A decision, as the manager sees it.
+
+    It is not current if it is not the latest one, or members, benefits or competitors changed.
+    """
 
     number: int
+    current: bool
     made: str
     commitment: str
     method: str
@@ -209,13 +214,17 @@ class FormationView(BaseModel):
     notes: list[str]
 
     @classmethod
-    def of(cls, record: FormationRecord) -> "FormationView":
+    def of(
+        cls, session: Session, consortium: ConsortiumRecord, record: FormationRecord
+    ) -> "FormationView":
         """Return it from the store."""
+        from fedegoists.coordinator.desk.current import is_current
         from fedegoists.coordinator.desk.deciding import formation_of
 
         formation = formation_of(record)
         return cls(
             number=record.number,
+            current=is_current(session, consortium, record.number, formation),
             made=record.created,
             commitment=record.commitment,
             method=formation.method,
@@ -238,8 +247,9 @@ class WhatIfQuestion(_Asked):
 
 
 class WhatIfAnswer(BaseModel):
-    """What the change would bring."""
+    """What the change would bring to a decision, which may not be current any more."""
 
+    current: bool
     coalitions: list[list[str]]
     welfare: float
     welfare_change: float
@@ -327,10 +337,15 @@ class Reports(BaseModel):
 
 
 class Decision(BaseModel):
-    """A decision, as a member sees it."""
+    """A decision, as a member sees it.
+
+    It is not current while reports are open again, or if somebody in the coalition was expelled;
+    it says nothing of what others reported since.
+    """
 
     model_config = ConfigDict(from_attributes=True)
     number: int
+    current: bool
     made: str
     commitment: str
     coalition: list[str]
