@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.errors import FullStoreError
+from fedegoists.coordinator.runs import records, worker
 from fedegoists.coordinator.runs.engines import Reach
 from fedegoists.coordinator.runs.queue import RunQueue
 from fedegoists.coordinator.service.app import create_app
@@ -663,6 +664,39 @@ def test_runs_go_on_after_something_unexpected(sqlite_store, tmp_path, monkeypat
         queue.stop()
     assert "no room for a process" in caplog.text
     assert not queue.lost  # it was told to stop
+
+
+def test_only_deaths_without_progress_count(sqlite_store, tmp_path):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        plan = {"plan": {"source": "banks"}}
+        client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
+    queue, seen = RunQueue(sqlite_store, tmp_path), []
+    for stage, done in [("a", 1), ("a", 1), ("a", 2), ("a", 1), ("b", 0), ("a", 2), ("b", 0)]:
+        records.note_progress(sqlite_store, 1, stage, done, 9, "")
+        seen.append(queue._died(1))
+    assert seen == [1, 2, 1, 2, 1, 2, 3]
+
+
+def test_a_remark_without_progress_is_noted_at_once(sqlite_store, tmp_path, monkeypatch):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        plan = {"plan": {"source": "banks"}}
+        client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
+    noted = []
+
+    class Engine:
+        def train(self, _, progress):
+            for done, remark in [(1, "loss 3"), (2, "loss 2"), (2, "loss 2"), (2, "East is away")]:
+                progress("trains", done, 9, remark)
+
+    monkeypatch.setattr(worker, "SECONDS_BETWEEN_NOTES", 600.0)
+    monkeypatch.setattr(worker, "engine_named", lambda _: Engine())
+    monkeypatch.setattr(records, "note_progress", lambda *told, **_: noted.append(told[2:]) or True)
+    worker.work_on(sqlite_store, 1, tmp_path)
+    assert noted[1:] == [("trains", 1, 9, "loss 3"), ("trains", 2, 9, "East is away")]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
