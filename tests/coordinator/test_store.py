@@ -773,6 +773,19 @@ def test_damage_under_postgresql_is_said_plainly(new_postgres_database):
     store.close()
 
 
+def test_one_service_at_a_time_over_a_postgresql_database(new_postgres_database):
+    address = new_postgres_database()
+    one, other = Store(address), Store(address)
+    with one.alone():
+        found(one, NAMES)  # others work on as before
+        with pytest.raises(StoreError, match="another coordinator"), other.alone():
+            pass
+    with other.alone():
+        pass
+    one.close()
+    other.close()
+
+
 def test_an_unreachable_database_and_a_wrong_address_show_no_password():
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError, match="does not answer") as caught:

@@ -217,7 +217,8 @@ class Decider:
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)
-        _keep_trial(record.certificate_digest, Trial(formation))  # the manager will ask what if
+        with _ONE_BY_ONE:
+            _keep_trial(record.certificate_digest, Trial(formation))  # the manager asks what if
         return record
 
     def _inputs(self, session: Session, consortium_id: int) -> _Inputs:
