@@ -86,7 +86,12 @@ def test_a_process_that_was_killed_is_said_and_replaced(tmp_path):
         os.kill(pid_in(tmp_path), signal.SIGKILL)
         thread.join(60)
         assert "nothing was decided" in said[0]
-        assert process.call(os.getpid) not in (os.getpid(), pid_in(tmp_path))
+        second = process.call(os.getpid)
+        assert second not in (os.getpid(), pid_in(tmp_path))
+        os.kill(second, signal.SIGKILL)  # while nobody asks
+        assert ends(second)
+        process._pool._executor_manager_thread.join(60)  # which notices it
+        assert process.call(os.getpid) != second
     finally:
         process.close()
 

@@ -37,11 +37,13 @@ class ProcessOfItsOwn:
         with self._lock:
             if self._closed:
                 raise ConflictError("the coordinator stops; ask again when it is back")
-            if self._pool is None:
-                context = get_context("spawn")
-                self._pool = ProcessPoolExecutor(1, context, initializer=_leave_when_alone)
-            pool = self._pool
-            future = pool.submit(function, *args, **kwargs)
+            pool = self._pool or self._started()
+            try:
+                future = pool.submit(function, *args, **kwargs)
+            except BrokenProcessPool:  # it was lost while nobody asked
+                pool.shutdown(wait=False)
+                pool = self._started()
+                future = pool.submit(function, *args, **kwargs)
         try:
             return future.result()
         except (BrokenProcessPool, CancelledError):
@@ -53,6 +55,11 @@ class ProcessOfItsOwn:
                 "the process that worked on this has ended, as for want of memory or because the "
                 "coordinator stops; nothing was decided. Ask again"
             ) from None
+
+    def _started(self) -> ProcessPoolExecutor:
+        context = get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, context, initializer=_leave_when_alone)
+        return self._pool
 
     def close(self) -> None:
         """End the process, whatever it does; nothing is called any more."""

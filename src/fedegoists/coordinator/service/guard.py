@@ -121,10 +121,8 @@ class Guard:
                 status = message["status"]
                 if status == 401 or scope.get(WRONG):  # pages send to the login instead of 401
                     self.failures.take(address)
-                    if (
-                        scope.get(WRONG) and secret is not None
-                    ):  # it may have ended since it was recognised
-                        self.recognised.pop(secret, None)
+                if scope.get(WRONG) and secret is not None:
+                    self.recognised.pop(secret, None)  # it ended since it was recognised
                 if scope.get(KNOWN) and secret is not None:
                     self._recognise(secret)
                 route = getattr(scope.get("route"), "path", "other")
