@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fedegoists import coordinator
 from tests.coordinator.served import running
 from tests.coordinator.test_process import BANKS, with_banks
 
@@ -240,6 +241,40 @@ def test_the_story(browser, service):
         assert name in person.page.locator("h1").inner_text()
     for person in (manager, *members.values()):
         assert person.complaints == []
+
+
+def test_a_page_follows_one_run_at_a_time(browser):
+    """With many unfinished runs no connection would be left for anything else."""
+    states = ["queued"] * 8 + ["running", "finished"]
+    items = "".join(
+        f'<li data-run="{10 - k}" data-consortium="1" data-state="{state}"><span class="state">'
+        '</span><span class="stage"></span><progress></progress><span class="remark"></span></li>'
+        for k, state in enumerate(states)
+    )
+    script = Path(coordinator.__file__).parent / "web" / "static" / "runs.js"
+    body = f'<input autofocus><ol class="timeline">{items}</ol><script src="/runs.js"></script>'
+    followed = []
+
+    def events(route):
+        followed.append(route.request.url)
+        over = len(followed) < 3
+        run = {"state": "finished" if over else "running", "stage": "", "remark": ""}
+        told = f"data: {json.dumps({**run, 'total': 1, 'done': 1})}\n\n"
+        told += 'event: end\ndata: "finished"\n\n' if over else ""
+        route.fulfill(content_type="text/event-stream", body=told)
+
+    context = browser.new_context(base_url="http://coordinator.test")
+    page = context.new_page()
+    page.route("**/page", lambda route: route.fulfill(content_type="text/html", body=body))
+    page.route("**/runs.js", lambda route: route.fulfill(path=script))
+    page.route("**/events", events)
+    page.goto("/page")
+    page.locator('li[data-run="4"][data-state="running"]').wait_for()
+    context.close()
+    # The one that runs; as a field is being filled in, the next one, without loading the page.
+    api = "http://coordinator.test/api/consortia/1/runs"
+    assert followed[:3] == [f"{api}/{number}/events" for number in (2, 3, 4)]
+    assert set(followed[3:]) <= {f"{api}/4/events"}  # a stream that broke off is opened again
 
 
 def drags(page, one, other):

@@ -1,5 +1,6 @@
 """Whatever is sent to any operation: no crash, and nothing of another consortium or member."""
 
+import json
 import os
 from collections import Counter
 
@@ -9,7 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from fedegoists.coordinator.desk import access, deciding
-from fedegoists.coordinator.desk.consortia import close_reports, consortium_with
+from fedegoists.coordinator.desk.consortia import close_reports, consortium_with, reopen_reports
+from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.engines import FILES
+from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.service.identity import COOKIE, TLS_EXTENSION
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log
@@ -37,6 +41,27 @@ class Served:
                 consortium = consortium_with(session, consortium_id)
                 close_reports(self.store, session, "manager m", consortium)
             deciding.Decider(self.store).form("manager m", consortium_id, deciding.Wish())
+        self.trained(folder, own)
+
+    def trained(self, folder, consortium_id):
+        """Leave what a run leaves, and let members report again."""
+        with self.store.write() as session:
+            consortium = consortium_with(session, consortium_id)
+            plan = RunPlan(source="banks")
+            run = records.enqueue(
+                self.store, session, "manager m", consortium, "training", "simulation", plan
+            )
+        records.finish(self.store, run.id)
+        with self.store.write() as session:
+            consortium = consortium_with(session, consortium_id)
+            reopen_reports(self.store, session, "manager m", consortium)
+        runs, name = records.run_folder(folder, run)
+        for part, suffix in (("members", ".html"), ("models", ".safetensors")):
+            (runs / name / part).mkdir(parents=True)
+            for one in OWN:
+                (runs / name / part / f"{one}{suffix}").write_text(f"for {one} alone")
+        (runs / name / "report.html").write_text("for the manager")
+        (runs / name / FILES).write_text(json.dumps({one: one for one in OWN}))
 
     def session(self, token):
         """A browser's session, with what shows that a request came from our own page."""
@@ -128,6 +153,8 @@ def test_whatever_is_sent_in_whatever_role(schema, served):
     answered = Counter()
 
     def check(case):
+        if case.path.startswith("/api/me/runs/"):
+            case.path_parameters["number"] = 1  # the one there is
         # Who asks is what the roles say, not what is generated.
         for name in ("Authorization", "Cookie", "X-CSRF-Token"):
             case.headers.pop(name, None)
@@ -136,6 +163,7 @@ def test_whatever_is_sent_in_whatever_role(schema, served):
             response = case.call(headers=headers)
             assert response.status_code < 500, (who, case.path, response.text)
             answered[who] += response.status_code < 300
+            answered[who, case.method, case.path] += response.status_code < 300
             if who.startswith("member"):
                 as_member(case, response, who)
             elif who == "manager":
@@ -150,4 +178,10 @@ def test_whatever_is_sent_in_whatever_role(schema, served):
         given(case=operation.as_strategy())(bounded(lambda case: check(case)))()
     # Each was let in, so that refusing everybody would not pass.
     assert all(answered[who] > 20 for who in roles if who.startswith("m")), answered
+    for method, path in (
+        ("GET", "/api/me/runs/{number}/report"),
+        ("GET", "/api/me/runs/{number}/model"),
+        ("PUT", "/api/me/reports"),
+    ):
+        assert answered["member", method, path] > 0, path
     assert served.as_it_was(member)

@@ -47,7 +47,7 @@ WISHES = [
     *(deciding.Wish(method) for method in METHODS if method not in ("best", "stable")),
 ]
 EXAMPLES = int(os.environ.get("FEDEGOISTS_EXAMPLES", "40"))
-"""For a longer search, as once a night."""
+"""How many pairs of worlds; more for a longer search."""
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SECRET = bytes(range(32))

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -13,7 +15,9 @@ from sqlalchemy import text
 
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.errors import FullStoreError
+from fedegoists.coordinator.runs import records, worker
 from fedegoists.coordinator.runs.engines import Reach
+from fedegoists.coordinator.runs.queue import RunQueue
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import COOKIE
 from fedegoists.coordinator.service.state import Limits, Service
@@ -88,6 +92,49 @@ def test_from_founding_to_a_checked_decision(store, tmp_path):
         assert [entry["action"] for entry in log[-2:]] == ["coalitions formed", "opened to auditor"]
 
 
+def test_a_decision_says_when_it_is_out_of_date(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    decided(client, manager, consortium)
+    api, head = f"/api/consortia/{consortium}", bearer(manager)
+
+    def current():
+        """As the manager is told four times, and each member."""
+        signed_in(client, manager)
+        told = {
+            client.get(f"{api}/formations/1", headers=head).json()["current"],
+            client.post(f"{api}/formations/1/what-if", json={}, headers=head).json()["current"],
+            client.get(f"/consortia/{consortium}/picture.json").json()["current"],
+            'id="out-of-date"' not in client.get(f"/consortia/{consortium}").text,
+        }
+        client.cookies.clear()
+        members = {
+            client.get("/api/me/decision", headers=bearer(tokens[name])).json()["current"]
+            for name in ("North", "South")
+        }
+        assert len(told) == len(members) == 1
+        return told.pop(), members.pop()
+
+    assert current() == (True, True)
+    client.post(f"{api}/reports/reopen", headers=head)
+    assert current() == (True, False)
+    names_competitors(client, tokens["South"], "East")
+    assert current() == (False, False)
+    client.post(f"{api}/reports/close", headers=head)
+    assert current() == (False, True)  # what others reported shows in nothing a member sees
+    client.post(f"{api}/reports/reopen", headers=head)
+    names_competitors(client, tokens["South"])
+    client.post(f"{api}/reports/close", headers=head)
+    assert current() == (True, True)
+    client.put(f"{api}/benefit", json={"edges": EDGES[:3]}, headers=head)
+    assert current() == (False, True)
+    client.post(f"{api}/formations", json={}, headers=head)
+    assert [one["current"] for one in client.get(f"{api}/formations", headers=head).json()] == [
+        True,
+        False,
+    ]
+
+
 def test_nobody_gets_further_than_its_role(served):
     client, manager = served
     consortium, tokens = founded(client, manager)
@@ -135,6 +182,23 @@ def test_a_new_invitation_ends_the_old_token(served):
     assert client.get("/api/me", headers=bearer(tokens["East"])).status_code == 401
     accepted = client.post("/api/invitations/accept", json={"invitation": again})
     assert client.get("/api/me", headers=bearer(accepted.json()["token"])).status_code == 200
+
+
+def test_names_with_a_slash_are_names_in_every_address(served):
+    client, manager = served
+    made = client.post("/api/consortia", json={"name": "A/S"}, headers=bearer(manager))
+    names = ["Nord A/S", "x/invitation"]
+    tokens = invite_and_join(client, manager, made.json()["id"], names)
+    for name in names:
+        path = f"/api/consortia/{made.json()['id']}/members/{quote(name, safe='')}"
+        again = client.post(f"{path}/invitation", headers=bearer(manager))
+        assert (again.status_code, again.json()["label"]) == (201, name)
+        assert client.get("/api/me", headers=bearer(tokens[name])).status_code == 401
+        assert client.delete(path, headers=bearer(manager)).status_code == 204
+        assert client.delete(path, headers=bearer(manager)).status_code == 404
+    body = {"role": "monitor", "label": "a/b"}
+    client.post("/api/accounts", json=body, headers=bearer(manager))
+    assert client.delete("/api/accounts/a%2Fb", headers=bearer(manager)).status_code == 204
 
 
 def test_a_lost_token_of_a_manager_can_be_ended(served):
@@ -236,6 +300,26 @@ def test_numbers_and_forms_that_make_no_sense_are_refused_on_pages_too(served):
     assert "not a date" in client.post("/consortia/1/reports", data=late).text
 
 
+@pytest.mark.parametrize(
+    "deadline",
+    ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "0001-01-01T00:00:00", "9999-12-31"],
+)
+def test_deadlines_at_the_ends_of_the_calendar(served, deadline):
+    client, manager = served
+    consortium, _ = founded(client, manager)
+    refused = deadline != "9999-12-31"  # far away, but a moment
+    body = {"name": "Other", "deadline": deadline}
+    made = client.post("/api/consortia", json=body, headers=bearer(manager))
+    assert made.status_code in ((409, 422) if refused else (201,)), made.text
+    api = f"/api/consortia/{consortium}/deadline"
+    put = client.put(api, json={"deadline": deadline}, headers=bearer(manager))
+    assert put.status_code in ((409, 422) if refused else (200,)), put.text
+    form = {"csrf": signed_in(client, manager), "action": "deadline", "deadline": deadline}
+    answer = client.post(f"/consortia/{consortium}/reports", data=form)
+    assert answer.status_code == (409 if refused else 303), answer.text
+    assert client.get(f"/consortia/{consortium}").status_code == 200
+
+
 def test_names_are_text_and_nothing_else(served):
     client, manager = served
     name = "<script>alert(1)</script>"
@@ -302,6 +386,24 @@ def test_wrong_tokens_are_counted_on_pages_too(sqlite_store, tmp_path, header):
             for k in range(5)
         ]
     assert seen == [303] * 3 + [429] * 2
+
+
+def test_wrong_tokens_do_not_keep_out_who_is_known(sqlite_store, tmp_path):
+    limits = Limits(failures_per_minute=3)
+    with inside(sqlite_store, tmp_path, limits) as (client, manager):
+        consortium, tokens = founded(client, manager)
+        head = bearer(tokens["East"])
+        assert client.get("/api/me", headers=head).status_code == 200  # now it is known
+        for k in range(3):
+            assert client.get("/api/me", headers=bearer(f"w{k}")).status_code == 401
+        assert client.get("/api/me", headers=bearer("w")).status_code == 429
+        assert client.get("/api/me", headers=head).status_code == 200
+        guess = client.post("/api/invitations/accept", json={"invitation": "w"}, headers=head)
+        assert guess.status_code == 429
+        path = f"/api/consortia/{consortium}/members/East"
+        assert client.delete(path, headers=bearer(manager)).status_code == 204
+        assert client.get("/api/me", headers=head).status_code == 401
+        assert client.get("/api/me", headers=head).status_code == 429  # it is known no more
 
 
 def test_invented_methods_do_not_fill_the_metrics(served):
@@ -520,11 +622,96 @@ def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
     assert [(run["engine"], run["state"]) for run in runs] == [("flare", "queued")]
 
 
+def test_training_needs_only_the_kits_of_those_who_were_decided_about(sqlite_store, tmp_path):
+    app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        invite_and_join(client, manager, consortium, ["Late"])
+    client = TestClient(app)
+    api = f"/api/consortia/{consortium}/runs"
+    wanted = {"engine": "flare", "plan": {}}
+    made = client.post(api, json=wanted, headers=bearer(manager))
+    assert made.status_code == 201, made.text
+    refused = client.post(api, json={**wanted, "kind": "benefit"}, headers=bearer(manager))
+    assert (refused.status_code, "no kit of 'Late'" in refused.text) == (409, True)
+
+
 def test_a_clock_behind_the_log_shows_in_health(sqlite_store, tmp_path, clock):
     with inside(sqlite_store, tmp_path) as (client, manager):
         founded(client, manager)
         clock.move(hours=-1)
         assert "clock is behind" in client.get("/health").json()["status"]
+
+
+def test_runs_go_on_after_something_unexpected(sqlite_store, tmp_path, monkeypatch, caplog):
+    looked = threading.Event()
+    troubles = [OSError("no room for a process"), RuntimeError("a bug")]
+
+    def unfinished(_):
+        if troubles:
+            raise troubles.pop()
+        looked.set()
+
+    monkeypatch.setattr("fedegoists.coordinator.runs.queue.SECONDS_AFTER_TROUBLE", 0.0)
+    monkeypatch.setattr("fedegoists.coordinator.runs.records.unfinished", unfinished)
+    queue = RunQueue(sqlite_store, tmp_path)
+    queue.start()
+    try:
+        assert looked.wait(30)
+        assert not queue.lost
+    finally:
+        queue.stop()
+    assert "no room for a process" in caplog.text
+    assert not queue.lost  # it was told to stop
+
+
+def test_only_deaths_without_progress_count(sqlite_store, tmp_path):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        plan = {"plan": {"source": "banks"}}
+        client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
+    queue, seen = RunQueue(sqlite_store, tmp_path), []
+    for stage, done in [("a", 1), ("a", 1), ("a", 2), ("a", 1), ("b", 0), ("a", 2), ("b", 0)]:
+        records.note_progress(sqlite_store, 1, stage, done, 9, "")
+        seen.append(queue._died(1))
+    assert seen == [1, 2, 1, 2, 1, 2, 3]
+
+
+def test_a_remark_without_progress_is_noted_at_once(sqlite_store, tmp_path, monkeypatch):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        plan = {"plan": {"source": "banks"}}
+        client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
+    noted = []
+
+    class Engine:
+        def train(self, _, progress):
+            for done, remark in [(1, "loss 3"), (2, "loss 2"), (2, "loss 2"), (2, "East is away")]:
+                progress("trains", done, 9, remark)
+
+    monkeypatch.setattr(worker, "SECONDS_BETWEEN_NOTES", 600.0)
+    monkeypatch.setattr(worker, "engine_named", lambda _: Engine())
+    monkeypatch.setattr(records, "note_progress", lambda *told, **_: noted.append(told[2:]) or True)
+    worker.work_on(sqlite_store, 1, tmp_path)
+    assert noted[1:] == [("trains", 1, 9, "loss 3"), ("trains", 2, 9, "East is away")]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lost_queue_of_runs_shows_in_health(sqlite_store, tmp_path, monkeypatch):
+    def ends(_):
+        raise SystemExit
+
+    with inside(sqlite_store, tmp_path) as (client, _):
+        assert client.get("/health").json() == {"status": "ok"}
+        queue = client.app.state.service.queue
+        monkeypatch.setattr("fedegoists.coordinator.runs.queue.close_due", ends)
+        queue.start()
+        queue._thread.join(30)
+        answer = client.get("/health")
+    assert (answer.status_code, "not worked on" in answer.json()["status"]) == (503, True)
 
 
 def test_benefits_come_from_a_csv_on_the_page(served):

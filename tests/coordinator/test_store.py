@@ -28,14 +28,14 @@ from fedegoists.coordinator.errors import (
     NotFoundError,
     StoreError,
 )
-from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs import records, worker
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from fedegoists.coordinator.store.backup import back_up, restore
 from fedegoists.coordinator.store.migrate import revision_of
-from fedegoists.coordinator.store.replay import check_log
-from fedegoists.coordinator.store.tables import Base
+from fedegoists.coordinator.store.replay import check_log, reports_digest
+from fedegoists.coordinator.store.tables import Base, RunRecord
 from fedegoists.errors import FileError, GraphError, SettingsError
 from tests.coordinator.consortia import found, report
 from tests.coordinator.databases import database_url
@@ -63,8 +63,31 @@ def test_migrations_make_the_tables_that_the_code_expects(store):
     with store.read() as session:
         context = MigrationContext.configure(session.connection())
         assert compare_metadata(context, Base.metadata) == []
-        assert revision_of(session.connection()) == "0001"
+        assert revision_of(session.connection()) == "0002"
     Store(store.url).close()  # again: nothing to do
+
+
+def test_a_database_of_the_first_version_goes_on(store, monkeypatch):
+    """Its decisions have no salt of their own; what the log says of them still holds."""
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    with monkeypatch.context() as before:
+        before.setattr(deciding, "_new_salt", lambda: None)
+        before.setattr(deciding, "new_secret", lambda: b"s" * 32)
+        hidden = (b"s" * 32).hex()
+        before.setattr(
+            deciding, "reports_digest", lambda _, reports: reports_digest(hidden, reports)
+        )
+        forms(store, consortium_id)
+    with store.write() as session:
+        session.execute(text("ALTER TABLE formations DROP COLUMN salt"))
+        session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    store.close()
+    again = Store(store.url, clock=store.clock)
+    assert checked(again).ok
+    assert forms(again, consortium_id).number == 2
+    assert checked(again).ok
+    again.close()
 
 
 def test_a_database_of_a_later_version_is_left_alone(store):
@@ -272,6 +295,29 @@ def test_a_decision_is_kept_with_its_proof(store):
     assert checked(store).ok
 
 
+def test_log_and_opening_do_not_tell_which_side_reported(store):
+    """Whoever is given both tries all ways in which the graph can have been reported."""
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    record = forms(store, consortium_id)
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        opening = json.loads(deciding.commitment_for(consortium, record).opening().to_json())
+        log = [value for entry in entries(session) for value in json.loads(entry.details).values()]
+    ways = [{"South": ["East"]}, {"East": ["South"]}, {"South": ["East"], "East": ["South"]}]
+    assert json.loads(record.reports) in ways
+    assert record.salt not in json.dumps(opening)
+    known = [value for value in opening.values() if isinstance(value, str)]
+    assert record.secret in known
+    tried = {
+        reports_digest(value, json.dumps(way, ensure_ascii=False, sort_keys=True))
+        for value in known
+        for way in ways
+    }
+    assert tried.isdisjoint(log)
+    assert reports_digest(record.salt, record.reports) in log
+
+
 def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_store):
     consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
     record = forms(sqlite_store, consortium_id)
@@ -288,6 +334,10 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
     assert train() == 1
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
+        with pytest.raises(ConflictError, match="run 1 relies on the reports"):
+            consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
+        run = records.run_numbered(session, consortium, 1)
+        records.cancel(sqlite_store, session, "manager m", run)
         consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
     report(sqlite_store, consortium_id, "South", "East")
     with pytest.raises(ConflictError, match="form coalitions again"):
@@ -299,6 +349,36 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
         consortia.expel(sqlite_store, session, "manager m", consortium, "North")
     with pytest.raises(ConflictError, match="'North' was expelled"):
         train()
+    with sqlite_store.read() as session:
+        run = records.run_numbered(session, consortium, 2)
+    assert (run.state, run.error) == ("cancelled", "'North' was expelled")
+    assert checked(sqlite_store).ok
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("kind", ["training", "benefit"])
+def test_a_run_that_waited_is_checked_again_before_it_goes_on(
+    sqlite_store, tmp_path, monkeypatch, kind, begun
+):
+    """Whatever way things changed meanwhile, such as by a version that let reports be reopened."""
+    consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
+    forms(sqlite_store, consortium_id)
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        plan = RunPlan(source="banks")
+        run = records.enqueue(
+            sqlite_store, session, "manager m", consortium, kind, "simulation", plan
+        )
+        run.started = run.created if begun else None
+        consortium.state = "collecting"
+    report(sqlite_store, consortium_id, "South", "East")
+    monkeypatch.setattr(worker, "engine_named", lambda _: pytest.fail("an engine was loaded"))
+    worker.work_on(sqlite_store, run.id, tmp_path)
+    with sqlite_store.read() as session:
+        failed = session.get(RunRecord, run.id)
+    assert failed.state == "failed"
+    wanted = "form coalitions again" if kind == "training" else "close the reports first"
+    assert wanted in failed.error
 
 
 def test_what_if_is_answered_from_the_decision(store):
@@ -375,6 +455,13 @@ def tampered(path, *statements):
         ("UPDATE runs SET state = 'finished'", "run Banks, 1: the tables say"),
         ("UPDATE runs SET plan = '{}'", "run Banks, 1: the tables say"),
         ("UPDATE runs SET kind = 'benefit'", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET formation_id = 2", "run Banks, 1: the tables say"),
+        ("UPDATE runs SET formation_id = NULL", "run Banks, 1: the tables say"),
+        ("UPDATE accounts SET member_id = 2 WHERE label = 'North'", "account member, North"),
+        ("UPDATE formations SET certificate_digest = '00' WHERE number = 2", "formation Banks, 2"),
+        ("UPDATE formations SET benefit_id = 2", "formation Banks, 1: the tables say"),
+        ("UPDATE benefit_estimates SET digest = '00'", "benefit estimate Banks, 1: the tables say"),
+        ("UPDATE benefit_estimates SET source = 'me'", "benefit estimate Banks, 1: the tables say"),
         ("DELETE FROM runs", "run Banks, 1: in the log, but not in the tables"),
     ],
 )
@@ -387,6 +474,7 @@ def test_whatever_is_altered_shows(sqlite_store, tmp_path, statement, problem):
         plan = RunPlan(source="banks")
         run = (sqlite_store, session, "manager m", consortium, "training", "simulation", plan)
         records.enqueue(*run)
+    forms(sqlite_store, consortium_id)
     assert checked(sqlite_store).ok
     tampered(tmp_path / "coordinator.db", statement)
     check = checked(sqlite_store)
@@ -683,6 +771,19 @@ def test_damage_under_postgresql_is_said_plainly(new_postgres_database):
     report(store, consortium_id, "m1", "m2")
     assert checked(store).ok
     store.close()
+
+
+def test_one_service_at_a_time_over_a_postgresql_database(new_postgres_database):
+    address = new_postgres_database()
+    one, other = Store(address), Store(address)
+    with one.alone():
+        found(one, NAMES)  # others work on as before
+        with pytest.raises(StoreError, match="another coordinator"), other.alone():
+            pass
+    with other.alone():
+        pass
+    one.close()
+    other.close()
 
 
 def test_an_unreachable_database_and_a_wrong_address_show_no_password():

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,16 +68,21 @@ class ServerSettings:
 
 def open_store(data: Path, database: str | None) -> Store:
     """Open the database of a folder, or the one at an address; an empty folder is enough."""
+    _make(data)
+    return Store(database or sqlite_url((data / DATABASE).resolve()))
+
+
+def _make(data: Path) -> None:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{data}: cannot be used ({error.strerror})") from None
-    return Store(database or sqlite_url((data / DATABASE).resolve()))
 
 
 @contextmanager
 def _alone_in(data: Path) -> Iterator[None]:
     """Refuse a second service in the same folder: both would work on the same runs."""
+    _make(data)
     with (data / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,19 +102,19 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
             raise FileError(f"{path}: no such file")
     reach = _reach(settings.kit)
     os.umask(0o077)  # whatever is written here is nobody else's business
-    store = open_store(settings.data, settings.database)
-    try:
-        with _alone_in(settings.data):
-            scheme = "https" if settings.certificate else "http"
-            address = f"{scheme}://{settings.host}:{settings.port}"
-            say(f"The coordinator is at {address} and keeps its data in {settings.data}")
-            invitation = first_manager(store)
-            if invitation is not None:
-                say(f"The manager's one-time login, at {address}/login: {invitation}")
-            service = Service.over(store, settings.data.resolve(), settings.limits, reach)
-            _Server(_config(settings, service), service).run()
-    finally:
-        store.close()
+    with (
+        _alone_in(settings.data),
+        closing(open_store(settings.data, settings.database)) as store,
+        store.alone(),
+    ):
+        scheme = "https" if settings.certificate else "http"
+        address = f"{scheme}://{settings.host}:{settings.port}"
+        say(f"The coordinator is at {address} and keeps its data in {settings.data}")
+        invitation = first_manager(store)
+        if invitation is not None:
+            say(f"The manager's one-time login, at {address}/login: {invitation}")
+        service = Service.over(store, settings.data.resolve(), settings.limits, reach)
+        _Server(_config(settings, service), service).run()
 
 
 def _reach(kit: Path | None) -> Reach:

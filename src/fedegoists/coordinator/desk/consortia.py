@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.desk import access
+from fedegoists.coordinator.desk.ending import end_run, unfinished_in
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
@@ -116,8 +117,15 @@ def invite_again(
 
 
 def expel(store: Store, session: Session, by: str, consortium: ConsortiumRecord, name: str) -> None:
-    """Have a member leave: its token ends, and later decisions do without it and its reports."""
+    """Have a member leave: its token ends, and later decisions do without it and its reports.
+
+    Runs that are not over end, so that nothing of it is used any more; one that does without it
+    is started anew.
+    """
     member = member_named(session, consortium, name)
+    if member.state == "joined":
+        for run in unfinished_in(session, consortium):
+            end_run(store, session, run, "cancelled", f"{name!r} was expelled")
     member.state = "expelled"
     access.end_account(store, session, _account(session, member))
     details = {"consortium": consortium.name, "member": member.name}
@@ -163,6 +171,11 @@ def reopen_reports(store: Store, session: Session, by: str, consortium: Consorti
     """Let members report again, until they are closed or a new deadline passes."""
     if not is_closed(store, session, consortium):
         raise ConflictError("reports are open already")
+    unfinished = unfinished_in(session, consortium)
+    if unfinished:
+        raise ConflictError(
+            f"run {unfinished[0].number} relies on the reports there are; cancel it, or wait for it"
+        )
     consortium.state, consortium.deadline = "collecting", None
     append(store, session, by, Action.REPORTS_REOPENED, {"consortium": consortium.name})
 

@@ -1,11 +1,10 @@
 """Decisions: recording who benefits whom, forming coalitions, and asking what if."""
 
 import json
+import secrets
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from threading import Lock
 
 import networkx as nx  # noqa: F401, what-if needs it: loaded now, not while the first one waits
@@ -29,6 +28,7 @@ from fedegoists.coordinator.desk.consortia import (
     is_closed,
     participants_of,
 )
+from fedegoists.coordinator.desk.process import ProcessOfItsOwn
 from fedegoists.coordinator.desk.reporting import active_reports, competition_of
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
 from fedegoists.coordinator.store import Store
@@ -156,12 +156,11 @@ class Decider:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool = ProcessOfItsOwn()
 
     def close(self) -> None:
         """Stop what is still being formed."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def form(self, by: str, consortium_id: int, wish: Wish) -> FormationRecord:
         """Decide who trains with whom, by what has been reported until reports were closed.
@@ -193,7 +192,7 @@ class Decider:
                 )
                 or 0
             )
-            secret = new_secret()
+            secret, salt = new_secret(), _new_salt()
             commitment = Commitment(_context(consortium, number), certificate, secret)
             record = FormationRecord(
                 consortium_id=consortium_id,
@@ -204,6 +203,7 @@ class Decider:
                 secret=secret.hex(),
                 commitment=commitment.digest,
                 reports=inputs.reports,
+                salt=salt,
                 created=self.store.now(session),
             )
             session.add(record)
@@ -212,11 +212,13 @@ class Decider:
                 "number": number,
                 "commitment": record.commitment,
                 "certificate": record.certificate_digest,
-                "reports": reports_digest(record.secret, record.reports),
+                "reports": reports_digest(salt, record.reports),
+                "benefit": inputs.benefit_id,
                 "method": wish.method,
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)
-        _keep_trial(record.certificate_digest, Trial(formation))  # the manager will ask what if
+        with _ONE_BY_ONE:
+            _keep_trial(record.certificate_digest, Trial(formation))  # the manager asks what if
         return record
 
     def _inputs(self, session: Session, consortium_id: int) -> _Inputs:
@@ -241,9 +243,7 @@ class Decider:
     def _formed(self, inputs: _Inputs, wish: Wish) -> Formation:
         if wish.method != "best" or inputs.benefit.n <= IN_THREAD:
             return _form(inputs.benefit, inputs.competition, wish)
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        return self._pool.submit(_form, inputs.benefit, inputs.competition, wish).result()
+        return self._pool.call(_form, inputs.benefit, inputs.competition, wish)
 
 
 def _form(benefit: BenefitGraph, competition: CompetitionGraph, wish: Wish) -> Formation:
@@ -255,6 +255,10 @@ def _form(benefit: BenefitGraph, competition: CompetitionGraph, wish: Wish) -> F
         seed=wish.seed,
         time_limit=wish.time_limit,
     )
+
+
+def _new_salt() -> str:
+    return secrets.token_hex(32)
 
 
 def _context(consortium: ConsortiumRecord, number: int) -> str:

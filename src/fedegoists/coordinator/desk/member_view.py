@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from fedegoists.coalitions import usage_graph
 from fedegoists.commitments import MemberCertificate
-from fedegoists.coordinator.desk.consortia import consortium_of
+from fedegoists.coordinator.desk.consortia import consortium_of, participants_of
 from fedegoists.coordinator.desk.deciding import (
     commitment_for,
     formation_of,
@@ -24,6 +24,9 @@ class MemberDecision:
 
     Attributes
     ----------
+    current : bool
+        Whether reports are still closed, and all in the coalition still members. More, such as
+        whether somebody reported otherwise since, would tell on others.
     coalition : names
         With whom it trains, itself included.
     contributors, beneficiaries : mappings
@@ -33,6 +36,7 @@ class MemberDecision:
     """
 
     number: int
+    current: bool
     made: str
     commitment: str
     coalition: tuple[str, ...]
@@ -50,13 +54,16 @@ def member_decision(session: Session, member_id: int) -> MemberDecision | None:
     formation = formation_of(record)
     if member.name not in formation.participants:
         return None  # it joined after the decision
+    coalition = formation.coalition_of(member.name)
+    present = {other.name for other in participants_of(session, consortium)}
     own = usage_graph(formation).nodes[member.name]
     benefit = formation.benefit.benefit
     return MemberDecision(
         number=record.number,
+        current=consortium.state == "closed" and present.issuperset(coalition),
         made=record.created,
         commitment=record.commitment,
-        coalition=formation.coalition_of(member.name),
+        coalition=coalition,
         contributors={name: benefit(name, member.name) for name in own["contributors"]},
         beneficiaries={name: benefit(member.name, name) for name in own["beneficiaries"]},
         gain=formation.utilities[member.name],

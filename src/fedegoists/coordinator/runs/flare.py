@@ -1,7 +1,8 @@
 """The engine whose silos are at their organisations, reached over a deployment with FLARE.
 
-The FLARE server is a process of its own, ``fedegoists deploy start coordinator``; it may be lost
-and come back, and so may silos. Runs wait for it, and go on from their last checkpoint.
+The FLARE server is a process of its own, ``fedegoists deploy start coordinator``. Runs that have
+begun wait for it if it is lost, and go on from their last checkpoint; silos that are lost are left
+out until they are back.
 """
 
 import json
@@ -55,7 +56,7 @@ def _over(work: Work[Result], task: Task, progress: Progress) -> Result:
         engine = FlareEngine(
             settings,
             kit,
-            # Silos keep what belongs to a run under its name, whichever consortium it is of.
+            # Runs of two consortia may be called the same, and a silo may be in both.
             run=f"{task.folder.name}-{task.name}",
             known={**_known(task), **known},
             participants=task.participants,

@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 from fedegoists.coordinator.desk.consortia import close_due
@@ -38,10 +37,17 @@ class RunQueue:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
         self._deaths: dict[int, int] = {}
+        self._furthest: dict[tuple[int, str], int] = {}
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was started and is gone, though nobody stopped it."""
+        begun = self._thread.ident is not None
+        return begun and not self._thread.is_alive() and not self._stop.is_set()
 
     def wake(self) -> None:
         """Look now; something was queued."""
@@ -66,6 +72,9 @@ class RunQueue:
             except StoreError as error:
                 log.error("the runs wait: %s", error)
                 self._stop.wait(SECONDS_AFTER_TROUBLE)
+            except Exception:  # such as no room for a process; nobody else would go on with them
+                log.exception("the runs wait: something unexpected")
+                self._stop.wait(SECONDS_AFTER_TROUBLE)
             self._wake.wait(SECONDS_BETWEEN_LOOKS)
             self._wake.clear()
 
@@ -89,12 +98,23 @@ class RunQueue:
             self._watch(run, worker)
         if self._stop.is_set() or worker.returncode == 0:
             return
-        self._deaths[run.id] = self._deaths.get(run.id, 0) + 1
         log.error("the worker of run %s ended with %s", run.id, worker.returncode)
-        if self._deaths[run.id] >= STARTS:
+        deaths = self._died(run.id)
+        if deaths >= STARTS:
             records.finish(self.store, run.id, error="its process died again and again")
         else:
-            time.sleep(0.1 * 2 ** self._deaths[run.id])
+            self._stop.wait(0.1 * 2**deaths)
+
+    def _died(self, run_id: int) -> int:
+        """Return how often in a row a worker died without having come further than before."""
+        with self.store.read() as session:
+            now = session.get(RunRecord, run_id)
+        stage, done = ("", 0) if now is None else (now.stage, now.done)
+        further = done > self._furthest.get((run_id, stage), -1)
+        if further:
+            self._furthest[run_id, stage] = done
+        self._deaths[run_id] = 1 if further else self._deaths.get(run_id, 0) + 1
+        return self._deaths[run_id]
 
     def _watch(self, run: RunRecord, worker: "subprocess.Popen[str]") -> None:
         """Wait for the worker; stop it if the run is cancelled or the service ends."""

@@ -15,6 +15,7 @@ from fedegoists.coordinator.desk.deciding import (
     latest_formation,
     record_benefit,
 )
+from fedegoists.coordinator.desk.ending import end_run
 from fedegoists.coordinator.desk.reporting import competition_of
 from fedegoists.coordinator.errors import ConflictError, NotFoundError
 from fedegoists.coordinator.runs.engines import HERE_ONLY, Kind, Reach, Task, check_engine
@@ -23,12 +24,12 @@ from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.replay import ENDED, text_digest
 from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, RunRecord
-from fedegoists.coordinator.store.times import from_moment
 from fedegoists.graphs import BenefitGraph
 
 __all__ = [
     "ENDED",
     "cancel",
+    "check_may_go_on",
     "enqueue",
     "finish",
     "note_progress",
@@ -54,17 +55,12 @@ def enqueue(
     formation = latest_formation(session, consortium) if kind == "training" else None
     if kind == "training" and formation is None:
         raise ConflictError("nothing has been decided yet; form coalitions first")
-    participants = [member.name for member in participants_of(session, consortium)]
-    if not participants:
+    joined = tuple(member.name for member in participants_of(session, consortium))
+    if not joined:
         raise ConflictError("nobody has joined yet")
-    check_engine(engine, plan, reach, participants)
-    if formation is not None:
-        _check_still_fits(session, consortium, formation)
-    if kind == "benefit" and not is_closed(store, session, consortium):
-        raise ConflictError(
-            "benefits are learned by showing models to others, but not to competitors: "
-            "close the reports first, or wait for the deadline"
-        )
+    # Whoever joined after the decision does not take part in training by it.
+    check_engine(engine, plan, reach, formation_of(formation).participants if formation else joined)
+    _check_may_begin(store, session, consortium, formation)
     last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
     run = RunRecord(
         consortium_id=consortium.id,
@@ -84,9 +80,45 @@ def enqueue(
         "kind": kind,
         "engine": engine,
         "plan": text_digest(run.plan),
+        "formation": formation.number if formation else None,
     }
     append(store, session, by, Action.RUN_QUEUED, details)
     return run
+
+
+def check_may_go_on(store: Store, session: Session, run: RunRecord) -> None:
+    """Refuse to begin, or to go on with, a run that could not be asked for any more.
+
+    Raises
+    ------
+    ConflictError
+        If members or reports changed since it was asked for.
+    """
+    consortium = consortium_with(session, run.consortium_id)
+    _check_may_begin(store, session, consortium, _formation_record(session, run))
+
+
+def _check_may_begin(
+    store: Store,
+    session: Session,
+    consortium: ConsortiumRecord,
+    formation: FormationRecord | None,
+) -> None:
+    if formation is not None:
+        _check_still_fits(session, consortium, formation)
+    elif not is_closed(store, session, consortium):
+        raise ConflictError(
+            "benefits are learned by showing models to others, but not to competitors: "
+            "close the reports first, or wait for the deadline"
+        )
+
+
+def _formation_record(session: Session, run: RunRecord) -> FormationRecord | None:
+    if run.formation_id is None:
+        return None
+    found = session.get(FormationRecord, run.formation_id)
+    assert found is not None
+    return found
 
 
 def _check_still_fits(
@@ -146,11 +178,8 @@ def task_for(session: Session, run: RunRecord, data: Path, kit: Path | None = No
     """Return what an engine needs to know of a run."""
     consortium = consortium_with(session, run.consortium_id)
     folder, name = run_folder(data, run)
-    formation = None
-    if run.formation_id is not None:
-        record = session.get(FormationRecord, run.formation_id)
-        assert record is not None
-        formation = formation_of(record)
+    record = _formation_record(session, run)
+    formation = None if record is None else formation_of(record)
     competition = formation.competition if formation else competition_of(session, consortium)
     return Task(
         plan=RunPlan.model_validate_json(run.plan),
@@ -203,21 +232,11 @@ def finish(
         if learned is not None:
             source = f"learned by run {run.number}"
             record_benefit(store, session, "coordinator", consortium, learned, source)
-        _end(store, session, run, "failed" if error is not None else "finished", error or "")
+        end_run(store, session, run, "failed" if error is not None else "finished", error or "")
 
 
 def cancel(store: Store, session: Session, by: str, run: RunRecord) -> None:
     """Have a run stop."""
     if run.state in ENDED:
         raise ConflictError(f"the run is {run.state} already")
-    _end(store, session, run, "cancelled", f"by {by}")
-
-
-def _end(store: Store, session: Session, run: RunRecord, state: str, error: str) -> None:
-    run.state, run.error, run.ended = state, error[:2000], store.now(session)
-    if run.started:
-        passed = from_moment(run.ended) - from_moment(run.started)
-        run.seconds = passed.total_seconds()
-    consortium = consortium_with(session, run.consortium_id)
-    details = {"consortium": consortium.name, "number": run.number, "state": state}
-    append(store, session, "coordinator", Action.RUN_ENDED, details)
+    end_run(store, session, run, "cancelled", f"by {by}")

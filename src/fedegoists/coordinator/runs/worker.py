@@ -30,24 +30,28 @@ class _StoppedError(Exception):
 
 def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> None:
     """Do a run, and note how it went."""
-    with store.read() as session:
-        run = session.get(RunRecord, run_id)
-        assert run is not None
-        task = records.task_for(session, run, data, kit)
-        kind, engine_name = run.kind, run.engine
     noted = 0.0
-    shown = ""
+    last: tuple[str, int, str] = ("", 0, "")
 
     def progress(stage: str, done: int, total: int, remark: str, *, waiting: bool = False) -> None:
-        nonlocal noted, shown
+        nonlocal noted, last
         now = time.monotonic()
-        if now < noted + SECONDS_BETWEEN_NOTES and stage == shown:
+        # A remark that comes without progress, as that a silo is away, is not passed over.
+        nothing_else = stage == last[0] and (done != last[1] or remark == last[2])
+        last = (stage, done, remark)
+        if now < noted + SECONDS_BETWEEN_NOTES and nothing_else:
             return
-        noted, shown = now, stage
+        noted = now
         if not records.note_progress(store, run_id, stage, done, total, remark, waiting=waiting):
             raise _StoppedError
 
     try:
+        with store.read() as session:
+            run = session.get(RunRecord, run_id)
+            assert run is not None
+            records.check_may_go_on(store, session, run)
+            task = records.task_for(session, run, data, kit)
+            kind, engine_name = run.kind, run.engine
         progress("beginning", 0, 0, "")
         engine = engine_named(engine_name)
         if kind == "benefit":

@@ -38,6 +38,9 @@ HEADERS = {
 }
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+SECRETS_IN_BODY = ("/login", "/api/invitations/accept")
+"""Where another secret is tried than the one a request comes with."""
+
 TOO_LARGE = "the request is too large"
 TWO_YEARS = 63_072_000
 MAX_BUCKETS = 10_000
@@ -118,6 +121,8 @@ class Guard:
                 status = message["status"]
                 if status == 401 or scope.get(WRONG):  # pages send to the login instead of 401
                     self.failures.take(address)
+                if scope.get(WRONG) and secret is not None:
+                    self.recognised.pop(secret, None)  # it ended since it was recognised
                 if scope.get(KNOWN) and secret is not None:
                     self._recognise(secret)
                 route = getattr(scope.get("route"), "path", "other")
@@ -130,7 +135,7 @@ class Guard:
                 log.info("%s %s %s %.0f ms", method, route, status, seconds * 1e3)
             await send(message)
 
-        refusal = self._refusal(headers, address, secret)
+        refusal = self._refusal(scope["path"], headers, address, secret)
         if refusal is not None:
             metrics.refused.labels(str(refusal.status_code)).inc()
             await refusal(scope, receive, answer)
@@ -151,14 +156,15 @@ class Guard:
         while len(self.recognised) > MAX_BUCKETS:
             self.recognised.popitem(last=False)
 
-    def _refusal(self, headers: Headers, address: str, secret: str | None) -> JSONResponse | None:
-        if self.failures.left(address) < 1:
+    def _refusal(
+        self, path: str, headers: Headers, address: str, secret: str | None
+    ) -> JSONResponse | None:
+        known = secret is not None and secret in self.recognised
+        # Whoever invents tokens shares the limit of those who have none, and does not keep out
+        # others at the same address, such as behind one proxy, who are known here.
+        if self.failures.left(address) < 1 and (not known or path in SECRETS_IN_BODY):
             return _said(429, "too many wrong tokens; wait a minute", {"Retry-After": "60"})
-        # Whoever invents tokens shares the limit of those who have none.
-        if secret is not None and secret in self.recognised:
-            allowed = self.known.take(secret)
-        else:
-            allowed = self.unknown.take(address)
+        allowed = self.known.take(str(secret)) if known else self.unknown.take(address)
         if not (allowed and self.addresses.take(address)):
             return _said(429, "too many requests; wait a moment", {"Retry-After": "10"})
         length = headers.get("content-length", "0")

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy import select
 
 from fedegoists.coordinator.desk import access, consortia, deciding
+from fedegoists.coordinator.desk.current import is_current
 from fedegoists.coordinator.desk.reporting import competition_of
 from fedegoists.coordinator.errors import ConflictError
 from fedegoists.coordinator.service.identity import AManager, TheService
@@ -79,7 +80,7 @@ def invite_member(
     return Invitation(label=member.name, invitation=secret)
 
 
-@router.post("/consortia/{consortium_id}/members/{name}/invitation", status_code=201)
+@router.post("/consortia/{consortium_id}/members/{name:path}/invitation", status_code=201)
 def invite_member_again(
     consortium_id: Number, name: Name, service: TheService, asker: AManager
 ) -> Invitation:
@@ -90,7 +91,7 @@ def invite_member_again(
     return Invitation(label=name, invitation=secret)
 
 
-@router.delete("/consortia/{consortium_id}/members/{name}", status_code=204)
+@router.delete("/consortia/{consortium_id}/members/{name:path}", status_code=204)
 def expel_member(consortium_id: Number, name: Name, service: TheService, asker: AManager) -> None:
     """Expel a member. Its token ends now, and later decisions do without it."""
     with service.store.write() as session:
@@ -180,7 +181,10 @@ def form_coalitions(
     if body.objective != "welfare" and body.method != "best":
         raise ConflictError(f"the objective {body.objective!r} needs the method 'best'")
     wish = deciding.Wish(body.method, body.objective, body.time_limit, body.seed)
-    return FormationView.of(service.decider.form(asker.actor, consortium_id, wish))
+    record = service.decider.form(asker.actor, consortium_id, wish)
+    with service.store.read() as session:
+        found = consortia.consortium_with(session, consortium_id)
+        return FormationView.of(session, found, record)
 
 
 @router.get("/consortia/{consortium_id}/formations")
@@ -193,7 +197,7 @@ def list_formations(consortium_id: Number, service: TheService, _: AManager) -> 
             .where(FormationRecord.consortium_id == found.id)
             .order_by(FormationRecord.number.desc())
         ).all()
-    return [FormationView.of(record) for record in records]
+        return [FormationView.of(session, found, record) for record in records]
 
 
 def _record(
@@ -209,7 +213,9 @@ def get_formation(
     consortium_id: Number, number: Number, service: TheService, _: AManager
 ) -> FormationView:
     """Show a decision."""
-    return FormationView.of(_record(service, consortium_id, number)[1])
+    found, record = _record(service, consortium_id, number)
+    with service.store.read() as session:
+        return FormationView.of(session, found, record)
 
 
 @router.get("/consortia/{consortium_id}/formations/{number}/certificate", response_class=Response)
@@ -246,8 +252,10 @@ def what_if(
     with service.store.read() as session:
         found = consortia.consortium_with(session, consortium_id)
         trial = deciding.trial_of(session, found, number)
+        current = is_current(session, found, number, trial.formation)
     result = deciding.quick_what_if(trial, body.add, body.remove, body.leaves)
     return WhatIfAnswer(
+        current=current,
         coalitions=[list(group) for group in result.coalitions],
         welfare=result.welfare,
         welfare_change=result.welfare_change,
@@ -273,7 +281,7 @@ def invite_account(body: NewAccount, service: TheService, asker: AManager) -> In
     return Invitation(label=body.label, invitation=secret)
 
 
-@router.delete("/accounts/{label}", status_code=204)
+@router.delete("/accounts/{label:path}", status_code=204)
 def end_accounts(label: Name, service: TheService, asker: AManager) -> None:
     """End every other manager and monitor of this name: a token that was lost works no more."""
     with service.store.write() as session:

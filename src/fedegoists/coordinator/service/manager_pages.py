@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import select
 
 from fedegoists.coordinator.desk import consortia, deciding
+from fedegoists.coordinator.desk.current import is_current
 from fedegoists.coordinator.errors import ConflictError
 from fedegoists.coordinator.runs import records
 from fedegoists.coordinator.runs.plan import RunPlan
@@ -60,6 +61,7 @@ def _consortium_page(
         formation = deciding.latest_formation(session, found)
         estimate = deciding.latest_benefit(session, found)
         runs = records.runs_of(session, found)
+        shown = None if formation is None else FormationView.of(session, found, formation)
         edges = 0 if estimate is None else sum(1 for _ in deciding.graph_of(estimate).edges())
     content: dict[str, Any] = {"invited": None, **more}
     return page(
@@ -67,7 +69,7 @@ def _consortium_page(
         "consortium.html.j2",
         asker,
         consortium=consortium_view(service, consortium_id),
-        formation=None if formation is None else FormationView.of(formation),
+        formation=shown,
         estimate=estimate,
         edges=edges,
         runs=[RunView.of(run) for run in runs],
@@ -99,19 +101,23 @@ def picture(request: Request, consortium_id: Number) -> dict[str, Any]:
     with service.store.read() as session:
         found = consortia.consortium_with(session, consortium_id)
         record = deciding.latest_formation(session, found)
+        if record is not None:
+            formation = deciding.formation_of(record)
+            current = is_current(session, found, record.number, formation)
     if record is None:
         graphs = graphs_now(service, consortium_id)
         return {
             "number": None,
+            "current": True,
             "participants": graphs.participants,
             "coalitions": [[name] for name in graphs.participants],
             "benefit": _indexed(graphs.participants, graphs.benefit),
             "competition": _indexed(graphs.participants, graphs.competition),
         }
-    formation = deciding.formation_of(record)
     names = formation.participants
     return {
         "number": record.number,
+        "current": current,
         "participants": names,
         "coalitions": formation.coalitions,
         "benefit": _indexed(names, formation.benefit.edges()),
@@ -188,10 +194,9 @@ def _moment(text: str) -> str | None:
     if not text.strip():
         return None
     try:
-        time = datetime.datetime.fromisoformat(text.strip())
+        return as_moment(datetime.datetime.fromisoformat(text.strip()))
     except ValueError:
         raise ConflictError(f"{text!r} is not a date and time, such as 2026-12-24T18:00") from None
-    return as_moment(time if time.tzinfo else time.replace(tzinfo=datetime.UTC))
 
 
 @router.post("/consortia/{consortium_id}/benefit")

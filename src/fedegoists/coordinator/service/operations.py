@@ -23,6 +23,9 @@ def health(service: TheService, response: Response) -> Health:
     except StoreError as error:
         response.status_code = 503
         return Health(status=type(error).__name__)
+    if service.queue.lost:
+        response.status_code = 503
+        return Health(status="runs are not worked on any more; start the coordinator again")
     if behind > BACK_SECONDS:
         return Health(status="the clock is behind the audit log; set it right")
     return Health(status="ok")

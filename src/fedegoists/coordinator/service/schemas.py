@@ -4,6 +4,7 @@ import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, Member, RunRecord
@@ -51,6 +52,12 @@ def _name(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _time(time: datetime.datetime) -> datetime.datetime:
+    as_moment(time)  # a ValueError if it cannot be kept
+    return time
+
+
+Time = Annotated[datetime.datetime, AfterValidator(_time)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_name)]
 Pair = tuple[Name, Name]
 Number = Annotated[int, Field(ge=1, lt=2**31)]
@@ -97,21 +104,18 @@ class NewAccount(_Asked):
 class Deadline(_Asked):
     """Until when members may report; null for no end."""
 
-    deadline: datetime.datetime | None
+    deadline: Time | None
 
     def moment(self) -> str | None:
         """Return it as it is stored; without a time zone it is UTC."""
-        if self.deadline is None:
-            return None
-        aware = self.deadline.tzinfo is not None
-        return as_moment(self.deadline if aware else self.deadline.replace(tzinfo=datetime.UTC))
+        return None if self.deadline is None else as_moment(self.deadline)
 
 
 class NewConsortium(Deadline):
     """A consortium to found."""
 
     name: Name
-    deadline: datetime.datetime | None = None
+    deadline: Time | None = None
 
 
 class MemberName(_Asked):
@@ -191,9 +195,13 @@ class FormationWish(_Asked):
 
 
 class FormationView(BaseModel):
-    """A decision, as the manager sees it."""
+    """A decision, as the manager sees it.
+
+    It is not current if it is not the latest one, or members, benefits or competitors changed.
+    """
 
     number: int
+    current: bool
     made: str
     commitment: str
     method: str
@@ -206,13 +214,17 @@ class FormationView(BaseModel):
     notes: list[str]
 
     @classmethod
-    def of(cls, record: FormationRecord) -> "FormationView":
+    def of(
+        cls, session: Session, consortium: ConsortiumRecord, record: FormationRecord
+    ) -> "FormationView":
         """Return it from the store."""
+        from fedegoists.coordinator.desk.current import is_current
         from fedegoists.coordinator.desk.deciding import formation_of
 
         formation = formation_of(record)
         return cls(
             number=record.number,
+            current=is_current(session, consortium, record.number, formation),
             made=record.created,
             commitment=record.commitment,
             method=formation.method,
@@ -235,8 +247,9 @@ class WhatIfQuestion(_Asked):
 
 
 class WhatIfAnswer(BaseModel):
-    """What the change would bring."""
+    """What the change would bring to a decision, which may not be current any more."""
 
+    current: bool
     coalitions: list[list[str]]
     welfare: float
     welfare_change: float
@@ -324,10 +337,15 @@ class Reports(BaseModel):
 
 
 class Decision(BaseModel):
-    """A decision, as a member sees it."""
+    """A decision, as a member sees it.
+
+    It is not current while reports are open again, or if somebody in the coalition was expelled;
+    it says nothing of what others reported since.
+    """
 
     model_config = ConfigDict(from_attributes=True)
     number: int
+    current: bool
     made: str
     commitment: str
     coalition: list[str]

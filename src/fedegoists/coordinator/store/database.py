@@ -33,6 +33,9 @@ __all__ = ["Store", "earliest_after", "sqlite_url"]
 WRITER_LOCK = 0xFED_E60
 """The advisory lock under which PostgreSQL lets one transaction at a time write, as SQLite does."""
 
+SERVICE_LOCK = 0xFED_E61
+"""The advisory lock that a service holds on PostgreSQL for as long as it runs."""
+
 BUSY_SECONDS = 30
 
 
@@ -100,6 +103,28 @@ class Store:
             if not self.is_sqlite:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a second service over the same PostgreSQL database, from whatever folder.
+
+        Both would work on the same runs. A file is guarded by the lock of its folder.
+        """
+        if self.is_sqlite:
+            yield
+            return
+        with self._translated():
+            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        with connection:
+            with self._translated():
+                lock = text(f"SELECT pg_try_advisory_lock({SERVICE_LOCK})")
+                taken = connection.execute(lock).scalar_one()
+            if not taken:
+                raise StoreError("another coordinator is running over this database")
+            try:
+                yield
+            finally:
+                connection.invalidate()  # which lets go of the lock, also if it is broken
 
     def now(self, session: Session) -> str:
         """Return the time, which does not go back a little behind the last entry of the audit log.

@@ -26,6 +26,9 @@ __all__ = ["ENDED", "check_log", "report_digest", "reports_digest", "text_digest
 ENDED = ("finished", "failed", "cancelled")
 """The states in which a run is over."""
 
+NONE = 0
+"""In place of the number of a decision, for a run that goes by none."""
+
 
 def text_digest(text: str) -> str:
     """Return the SHA-256 of a text, by which the log refers to it."""
@@ -37,9 +40,13 @@ def report_digest(salt: str, consortium: str, reporter: str, competitor: str) ->
     return text_digest(json.dumps([salt, consortium, reporter, competitor], ensure_ascii=False))
 
 
-def reports_digest(secret: str, reports: str) -> str:
-    """Return what the log says of all reports behind a decision; the secret keeps them unread."""
-    return text_digest(json.dumps([secret, reports]))
+def reports_digest(salt: str, reports: str) -> str:
+    """Return what the log says of all reports behind a decision.
+
+    Only a salt that nobody is ever shown keeps them unread: there are few ways in which a known
+    graph can have been reported, and whoever has the salt tries them all.
+    """
+    return text_digest(json.dumps([salt, reports]))
 
 
 def check_log(session: Session, expected_head: str | None = None) -> LogCheck:
@@ -86,17 +93,17 @@ class _Told:
                 _, deadline = self.consortia[(details["consortium"],)]
                 self.consortia[(details["consortium"],)] = ("closed", deadline)
             case Action.ACCOUNT_INVITED if details["role"] != "member":
-                self._count(details, made=1)
+                self._count((details["role"], details["label"]), made=1)
             case Action.ACCOUNT_ENDED:
-                self._count(details, ended=1)
+                self._count((details["role"], details["label"]), ended=1)
             case Action.MEMBER_INVITED:
                 self.members[details["consortium"], details["member"]] = "invited"
-                self._count({"role": "member", "label": details["member"]}, made=1)
+                self._count(_of_member(details), made=1)
             case Action.MEMBER_JOINED:
                 self.members[details["consortium"], details["member"]] = "joined"
             case Action.MEMBER_EXPELLED:
                 self.members[details["consortium"], details["member"]] = "expelled"
-                self._count({"role": "member", "label": details["member"]}, ended=1)
+                self._count(_of_member(details), ended=1)
             case Action.COMPETITOR_REPORTED:
                 self.reports[details["report"]] = True
             case Action.REPORT_WITHDRAWN:
@@ -104,21 +111,35 @@ class _Told:
             case Action.COALITIONS_FORMED:
                 key = details["consortium"], details["number"]
                 self.formations[key] = tuple(
-                    details.get(part) for part in ("commitment", "certificate", "reports")
+                    details.get(part)
+                    for part in ("commitment", "certificate", "reports", "benefit")
                 )
             case Action.BENEFIT_RECORDED:
-                self.benefits[details["consortium"], details["number"]] = details["sha256"]
+                key = details["consortium"], details["number"]
+                self.benefits[key] = details["sha256"], details["source"]
             case Action.RUN_QUEUED:
                 wanted = details["kind"], details["engine"], details.get("plan")
-                self.runs[details["consortium"], details["number"]] = (*wanted, "")
+                # Earlier versions did not say which; what learns benefits goes by none.
+                formation = (details["formation"] or NONE) if "formation" in details else None
+                self.runs[details["consortium"], details["number"]] = (*wanted, formation, "")
             case Action.RUN_ENDED:
                 key = details["consortium"], details["number"]
-                self.runs[key] = (*self.runs[key][:3], details["state"])
+                self.runs[key] = (*self.runs[key][:-1], details["state"])
 
-    def _count(self, details: dict[str, Any], made: int = 0, ended: int = 0) -> None:
-        key = details["role"], details["label"]
+    def _count(self, key: tuple[str, ...], made: int = 0, ended: int = 0) -> None:
         before = self.accounts.get(key, (0, 0))
         self.accounts[key] = (before[0] + made, before[1] + ended)
+
+
+def _of_member(details: dict[str, Any]) -> tuple[str, ...]:
+    """Return how the account of a member is told apart: also by whom it acts for."""
+    name = details["member"]
+    return "member", name, details["consortium"], name
+
+
+def _kept_digest(digest: str, text: str) -> str:
+    """Return the hash of a text that is kept with it; by it copies in memory are found again."""
+    return digest if digest == text_digest(text) else "not the hash of the text"
 
 
 def _consortia(session: Session) -> dict[Any, Any]:
@@ -148,8 +169,9 @@ def _formations(session: Session) -> dict[Any, Any]:
     return {
         (consortia[row.consortium_id], row.number): (
             row.commitment,
-            text_digest(row.certificate),
-            reports_digest(row.secret, row.reports),
+            _kept_digest(row.certificate_digest, row.certificate),
+            reports_digest(row.salt or row.secret, row.reports),
+            row.benefit_id,
         )
         for row in session.scalars(select(FormationRecord))
     }
@@ -158,25 +180,35 @@ def _formations(session: Session) -> dict[Any, Any]:
 def _benefits(session: Session) -> dict[Any, Any]:
     consortia = dict(session.execute(select(ConsortiumRecord.id, ConsortiumRecord.name)).all())
     return {
-        (consortia[row.consortium_id], row.id): text_digest(row.graph)
+        (consortia[row.consortium_id], row.id): (_kept_digest(row.digest, row.graph), row.source)
         for row in session.scalars(select(BenefitEstimate))
     }
 
 
 def _accounts(session: Session) -> dict[Any, Any]:
-    rows = session.execute(select(Account.role, Account.label, Account.ended)).all()
-    made = Counter((role, label) for role, label, _ in rows)
-    ended = Counter((role, label) for role, label, at in rows if at is not None)
+    made: Counter[tuple[str, ...]] = Counter()
+    ended: Counter[tuple[str, ...]] = Counter()
+    for row in session.scalars(select(Account)):
+        member = row.member
+        whose = () if member is None else (member.consortium.name, member.name)
+        key = (row.role, row.label, *whose)
+        made[key] += 1
+        ended[key] += row.ended is not None
     return {key: (count, ended[key]) for key, count in made.items()}
 
 
 def _runs(session: Session) -> dict[Any, Any]:
     consortia = dict(session.execute(select(ConsortiumRecord.id, ConsortiumRecord.name)).all())
+    decisions = select(FormationRecord.consortium_id, FormationRecord.id, FormationRecord.number)
+    numbers = {(where, row): number for where, row, number in session.execute(decisions)}
     return {
         (consortia[row.consortium_id], row.number): (
             row.kind,
             row.engine,
             text_digest(row.plan),
+            NONE
+            if row.formation_id is None
+            else numbers.get((row.consortium_id, row.formation_id)),
             row.state if row.state in ENDED else "",
         )
         for row in session.scalars(select(RunRecord))

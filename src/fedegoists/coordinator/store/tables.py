@@ -134,6 +134,9 @@ class FormationRecord(Base):
     secret: Mapped[str] = mapped_column(DIGEST)
     commitment: Mapped[str] = mapped_column(DIGEST)
     reports: Mapped[str] = mapped_column(Text)  # who had reported whom when it was made
+    # So that the audit log can vouch for the reports unseen; it is in no opening, as the secret is.
+    # Decisions of earlier versions have none: the log hid their reports by the secret.
+    salt: Mapped[str | None] = mapped_column(DIGEST)
     created: Mapped[str] = mapped_column(MOMENT)
 
 

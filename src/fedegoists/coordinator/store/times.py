@@ -28,14 +28,24 @@ def system_clock() -> datetime.datetime:
 
 
 def as_moment(time: datetime.datetime) -> str:
-    """Return a point in time as it is stored.
+    """Return a point in time as it is stored; without a time zone it is UTC.
+
+    Raises
+    ------
+    ValueError
+        If in UTC it is before the year 1 or after the year 9999.
 
     Examples
     --------
     >>> as_moment(datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC))
     '2026-01-02T03:04:05.000000Z'
     """
-    return time.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+    try:
+        utc = aware.astimezone(datetime.UTC)
+    except OverflowError:
+        raise ValueError("too close to an end of the calendar for its time zone") from None
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
 
 
 def from_moment(moment: str) -> datetime.datetime:

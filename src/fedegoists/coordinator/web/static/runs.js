@@ -1,7 +1,16 @@
-// Follows the runs that are not over yet, and loads the page anew when one has ended.
+// Follows the run that is worked on, or is next, and loads the page anew when it has ended. Only
+// one: a browser has six connections to a place, and each that follows a run keeps one of them.
 "use strict";
-for (const item of document.querySelectorAll(".timeline li")) {
-  if (!["queued", "running", "waiting"].includes(item.dataset.state)) continue;
+const WORKED_ON = ["running", "waiting"];
+
+function nextRun() {
+  const items = [...document.querySelectorAll(".timeline li")].reverse(); // the first one first
+  const now = items.find((item) => WORKED_ON.includes(item.dataset.state));
+  return now || items.find((item) => item.dataset.state === "queued");
+}
+
+function followRun(item) {
+  if (!item) return;
   const address = `/api/consortia/${item.dataset.consortium}/runs/${item.dataset.run}/events`;
   const events = new EventSource(address);
   const part = (name) => item.querySelector(name);
@@ -19,7 +28,13 @@ for (const item of document.querySelectorAll(".timeline li")) {
     events.close();
     // Not under somebody's hands: forms that are being filled in stay.
     const busy = document.activeElement && document.activeElement.matches("input, select");
-    if (busy) part(".remark").textContent = "ended; load the page again for its results";
-    else window.location.reload();
+    if (!busy) {
+      window.location.reload();
+      return;
+    }
+    part(".remark").textContent = "ended; load the page again for its results";
+    followRun(nextRun());
   });
 }
+
+followRun(nextRun());

@@ -1,0 +1,111 @@
+"""The process that forms large coalitions ends when it should, and a lost one is said plainly."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fedegoists.coordinator.desk.process import ProcessOfItsOwn
+from fedegoists.coordinator.errors import ConflictError
+
+MAKER = """
+import sys
+from tests.coordinator.test_desk_process import sleeps_in
+from fedegoists.coordinator.desk.process import ProcessOfItsOwn
+
+if __name__ == "__main__":
+    ProcessOfItsOwn().call(sleeps_in, sys.argv[1])
+"""
+
+
+def sleeps_in(folder):
+    (Path(folder) / "new").write_text(str(os.getpid()))
+    (Path(folder) / "new").rename(Path(folder) / "pid")
+    time.sleep(600)
+
+
+def pid_in(folder):
+    until = time.monotonic() + 60
+    while not (folder / "pid").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return int((folder / "pid").read_text())
+
+
+def ends(pid):
+    """Whether a process is gone within a minute; one that nobody has waited for yet is."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+            os.kill(pid, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    return False
+
+
+def asked(process, folder):
+    """Ask in a thread, as a request does; returns the thread and what is said."""
+    said = []
+
+    def ask():
+        try:
+            process.call(sleeps_in, folder)
+        except ConflictError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread, said
+
+
+def test_closing_ends_what_is_being_worked_on(tmp_path):
+    process = ProcessOfItsOwn()
+    thread, said = asked(process, tmp_path)
+    pid = pid_in(tmp_path)
+    process.close()
+    thread.join(60)
+    assert ends(pid)
+    assert "has ended" in said[0]
+    with pytest.raises(ConflictError, match="the coordinator stops"):
+        process.call(os.getpid)
+
+
+def test_a_process_that_was_killed_is_said_and_replaced(tmp_path):
+    process = ProcessOfItsOwn()
+    try:
+        thread, said = asked(process, tmp_path)
+        os.kill(pid_in(tmp_path), signal.SIGKILL)
+        thread.join(60)
+        assert "nothing was decided" in said[0]
+        second = process.call(os.getpid)
+        assert second not in (os.getpid(), pid_in(tmp_path))
+        os.kill(second, signal.SIGKILL)  # while nobody asks
+        assert ends(second)
+        process._pool._executor_manager_thread.join(60)  # which notices it
+        assert process.call(os.getpid) != second
+    finally:
+        process.close()
+
+
+def test_it_does_not_outlive_who_asked(tmp_path):
+    (tmp_path / "maker.py").write_text(MAKER)
+    root = Path(__file__).parents[2]
+    maker = subprocess.Popen(
+        [sys.executable, tmp_path / "maker.py", tmp_path],
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    try:
+        pid = pid_in(tmp_path)
+    finally:
+        maker.kill()
+        maker.wait()
+    assert ends(pid)
