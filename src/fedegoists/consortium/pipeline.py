@@ -166,6 +166,8 @@ class Consortium:
                 federation,
                 settings,
                 apart=apart,
+                # Those at their organisations must not know it; results elsewhere can be repeated.
+                secret="" if isinstance(self.engine, SimulatedEngine) else self.store.secret(),
                 progress=lambda what, done, total, loss: report(
                     "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
                 ),
