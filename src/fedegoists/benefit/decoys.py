@@ -12,18 +12,17 @@ for the same secret, seed and models: were a decoy drawn anew in every call, or 
 repeated, it would be known by not being there again.
 
 A decoy must not be known by what it is made of either. It is made without the competitor's model,
-from those that the silo may see, its own among them. A mixture of those alone would not do: a silo
-finds by least squares that one row is a combination of the others. A decoy is instead a draw from
-the normal distribution that is fitted to their changes since the common start. Its covariance is
-the weighted mean of the sample's, which is spanned by these models, and of the sample's diagonal,
-which is not. The weight is the part of such a model's own deviation that the others explain,
-so that a decoy is explained by them as well, and as badly, as a real one. Parameters that nobody
-moved stay where they are.
+from those that the silo may see, and from its own where these are fewer than two. A mixture of
+those would not do: a silo finds by least squares that one row is a combination of the others. A
+decoy is instead a draw from a normal distribution that is fitted to their changes since the common
+start. Its covariance is the weighted mean of the sample's, which is spanned by these models, and of
+one that has the same covariances between units of a layer, and is not. The weight is the part of
+such a model's own deviation that the others explain, so that a decoy is explained by them as well,
+and as badly, as a real one.
 
 What remains is written down in ``docs/explanation-benefit-privacy.md``. In short: a fit to few
-models is a poor one, and noise that is independent in each parameter is not what training a large
-network leaves; who knows a competitor's model from elsewhere, from another silo for instance,
-finds that it is missing.
+models is a poor one, and a draw from a normal distribution is not what training leaves; who knows
+a competitor's model from elsewhere, from another silo for instance, finds that it is missing.
 """
 
 import math
@@ -32,6 +31,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.federation.batches import stream_seed
+from fedegoists.learning.parameters import ParameterSchema
 
 __all__ = ["Disguise", "decoy", "explained_part"]
 
@@ -49,14 +49,22 @@ class Disguise:
         The participants of each trial.
     rivals : Tensor
         Who competes with whom, of shape (trials, participants, participants).
+    schema : ParameterSchema
+        Of the models.
     """
 
     def __init__(
-        self, secret: str, seed: int, names: tuple[tuple[str, ...], ...], rivals: Tensor
+        self,
+        secret: str,
+        seed: int,
+        names: tuple[tuple[str, ...], ...],
+        rivals: Tensor,
+        schema: ParameterSchema,
     ) -> None:
         self._stream = (secret, seed)
         self._names = names
         self._rivals = rivals
+        self._schema = schema
 
     def orders(self, length: int, repeat: int, half: int) -> Tensor:
         """Return in which order each silo is asked about so many models, in the last axis."""
@@ -95,17 +103,19 @@ class Disguise:
                 }
                 if places:
                     seen = ~self._rivals[trial, i] & trained
-                    seen[i] = True
+                    seen[i] = seen.sum() < ENOUGH + trained[i]  # its own only where few others are
                     known = models[trial, seen.to(models.device)]
                     for place, j in places.items():
                         generator = self._generator("decoy", name, names[j], repeat)
-                        shown[trial, i, place] = decoy(start, known, generator)
+                        shown[trial, i, place] = decoy(start, known, self._schema, generator)
 
     def _generator(self, *stream: str | int) -> torch.Generator:
         return torch.Generator().manual_seed(stream_seed(*self._stream, *stream))
 
 
-def decoy(start: Tensor, known: Tensor, generator: torch.Generator) -> Tensor:
+def decoy(
+    start: Tensor, known: Tensor, schema: ParameterSchema, generator: torch.Generator
+) -> Tensor:
     """Draw a model from the normal distribution fitted to known ones.
 
     Its change is no longer than the longest one, so that its loss is a number where theirs are.
@@ -125,16 +135,41 @@ def decoy(start: Tensor, known: Tensor, generator: torch.Generator) -> Tensor:
     deviations = changes - mean
     # On the CPU, so that the numbers are the same wherever the server computes.
     along = torch.randn(len(changes), generator=generator).to(mean)
-    across = torch.randn(len(mean), generator=generator).to(mean)
+    across = _noise(schema, deviations, generator)
     part = explained_part(changes)
-    drawn = (
-        mean
-        + math.sqrt(part / freedom) * (along @ deviations)
-        + math.sqrt((1 - part) / freedom) * across * deviations.norm(dim=0)
+    drawn = mean + (math.sqrt(part) * (along @ deviations) + math.sqrt(1 - part) * across) / (
+        math.sqrt(freedom)
     )
     longest = changes.norm(dim=-1).max()
     shortened: Tensor = start + drawn * (longest / drawn.norm().clamp_min(TINY)).clamp_max(1.0)
     return shortened
+
+
+def _noise(schema: ParameterSchema, deviations: Tensor, generator: torch.Generator) -> Tensor:
+    """Return noise, as large in all as some vectors, whose units vary together as theirs do.
+
+    Every weight matrix is drawn from a matrix normal distribution: covariances between its rows,
+    and between its columns, are theirs, half-way to the diagonal, so that no sum of theirs is it.
+    """
+    parts = []
+    for tensors in schema.unflatten(deviations).values():
+        matrices = tensors.reshape(len(tensors), tensors.shape[1] if tensors.ndim > 1 else 1, -1)
+        rows = _root(torch.einsum("kab,kcb->ac", matrices, matrices))
+        columns = _root(torch.einsum("kab,kac->bc", matrices, matrices))
+        drawn = torch.randn(matrices.shape[1:], generator=generator).to(matrices)
+        # Both roots are as large as the vectors, of which one is enough.
+        size = matrices.norm().clamp_min(TINY)
+        parts.append((rows @ drawn @ columns / size).flatten())
+    return torch.cat(parts)
+
+
+def _root(covariance: Tensor) -> Tensor:
+    """Return a root of a covariance that is moved half-way to its diagonal."""
+    diagonal = covariance.diagonal()
+    if len(diagonal) > MOST_CORRELATED:
+        return diagonal.sqrt().diag()
+    values, vectors = torch.linalg.eigh((covariance + diagonal.diag()).double() / 2)
+    return ((vectors * values.clamp_min(0).sqrt()) @ vectors.mT).to(covariance)
 
 
 def explained_part(vectors: Tensor) -> float:
@@ -168,6 +203,12 @@ def explained_part(vectors: Tensor) -> float:
         parts.append((towards @ spanned @ towards / between[k, k].clamp_min(TINY)).clamp(0, 1))
     return torch.stack(parts).mean().item()
 
+
+ENOUGH = 2
+"""Others' models to which a decoy can be fitted."""
+
+MOST_CORRELATED = 1024
+"""Units of a layer, more than which are taken for independent, for the sake of time."""
 
 TINY = 1e-12
 """Lengths of zero are taken for this one."""

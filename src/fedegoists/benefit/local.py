@@ -86,7 +86,8 @@ def transfer(
     """
     trials, n = asking.shape
     rivals = asking.among(apart)
-    disguise = Disguise(secret, settings.seed, asking.names, rivals)
+    schema = asking.federation.schema
+    disguise = Disguise(secret, settings.seed, asking.names, rivals, schema)
     rivals = torch.cat([rivals, torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
     saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
     known = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
