@@ -152,24 +152,23 @@ def _noise(schema: ParameterSchema, deviations: Tensor, generator: torch.Generat
     and between its columns, are theirs, half-way to the diagonal, so that no sum of theirs is it.
     """
     parts = []
-    for tensors in schema.unflatten(deviations).values():
+    for tensors in schema.unflatten(deviations.double()).values():
         matrices = tensors.reshape(len(tensors), tensors.shape[1] if tensors.ndim > 1 else 1, -1)
-        rows = _root(torch.einsum("kab,kcb->ac", matrices, matrices))
-        columns = _root(torch.einsum("kab,kac->bc", matrices, matrices))
         drawn = torch.randn(matrices.shape[1:], generator=generator).to(matrices)
-        # Both roots are as large as the vectors, of which one is enough.
-        size = matrices.norm().clamp_min(TINY)
-        parts.append((rows @ drawn @ columns / size).flatten())
-    return torch.cat(parts)
+        noise = _correlated(_correlated(drawn, matrices).mT, matrices.mT).mT
+        # It got their size twice, by its rows and by its columns.
+        parts.append((noise / matrices.norm().clamp_min(TINY)).flatten())
+    return torch.cat(parts).to(deviations)
 
 
-def _root(covariance: Tensor) -> Tensor:
-    """Return a root of a covariance that is moved half-way to its diagonal."""
-    diagonal = covariance.diagonal()
-    if len(diagonal) > MOST_CORRELATED:
-        return diagonal.sqrt().diag()
-    values, vectors = torch.linalg.eigh((covariance + diagonal.diag()).double() / 2)
-    return ((vectors * values.clamp_min(0).sqrt()) @ vectors.mT).to(covariance)
+def _correlated(drawn: Tensor, matrices: Tensor) -> Tensor:
+    """Give rows of noise the covariances of the rows of matrices, half-way to the diagonal."""
+    if len(drawn) > MOST_CORRELATED:
+        return drawn * matrices.square().sum((0, 2)).sqrt()[:, None]
+    covariance = torch.einsum("kab,kcb->ac", matrices, matrices)
+    values, vectors = torch.linalg.eigh((covariance + covariance.diagonal().diag()) / 2)
+    root: Tensor = (vectors * values.clamp_min(0).sqrt()) @ vectors.mT
+    return root @ drawn
 
 
 def explained_part(vectors: Tensor) -> float:
@@ -189,8 +188,8 @@ def explained_part(vectors: Tensor) -> float:
     if count < 3:
         return 0.0
     # Products of deviations from the common mean hold all that is needed of long vectors.
-    deviations = vectors - vectors.mean(0)
-    products = (deviations @ deviations.mT).double().cpu()
+    deviations = (vectors - vectors.mean(0)).double()
+    products = (deviations @ deviations.mT).cpu()
     parts = []
     for k in range(count):
         others = [other for other in range(count) if other != k]

@@ -65,6 +65,8 @@ def enqueue(
             "benefits are learned by showing models to others, but not to competitors: "
             "close the reports first, or wait for the deadline"
         )
+    if kind == "benefit":
+        plan.check_among(competition_of(session, consortium))
     last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
     run = RunRecord(
         consortium_id=consortium.id,
