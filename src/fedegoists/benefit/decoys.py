@@ -11,7 +11,7 @@ they divide their data. Both are therefore drawn from a secret of the server. Th
 for the same secret, seed and models: were a decoy drawn anew in every call, or when a run is
 repeated, it would be known by not being there again.
 
-A decoy must not be known by what it is made of either. It is made without the competitor's model,
+A decoy should not be known by what it is made of either. It is made without the competitor's model,
 from those that the silo may see, and from its own where these are fewer than two. A mixture of
 those would not do: a silo finds by least squares that one row is a combination of the others. A
 decoy is instead a draw from a normal distribution that is fitted to their changes since the common
@@ -21,9 +21,9 @@ such a model's own deviation that the others explain, so that a decoy is explain
 and as badly, as a real one.
 
 What remains is written down in ``docs/explanation-benefit-privacy.md``. In short: a fit to few
-models is a poor one; a draw from a normal distribution is not what training leaves, and a classifier
-that is trained for it recognises most decoys (``benchmarks/bench_decoys.py``); who knows a
-competitor's model from elsewhere, from another silo for instance, finds that it is missing.
+models is a poor one; a draw from a normal distribution is not what training leaves, and a
+classifier that is trained for it recognises most decoys (``benchmarks/bench_decoys.py``); who knows
+a competitor's model from elsewhere, from another silo for instance, finds that it is missing.
 """
 
 import math
