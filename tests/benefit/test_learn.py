@@ -204,36 +204,3 @@ def test_the_hypernetwork_separates_signs_from_any_start():
 def test_a_misspelt_competitor_is_named(two_tasks):
     with pytest.raises(SettingsError, match="'a3', who competes, is not in this federation"):
         learn(federation(two_tasks), quick("transfer"), apart=[("a1", "a3")])
-
-
-def test_a_competitor_is_never_shown_the_others_model(two_tasks):
-    """Change one's data: with `apart`, the other is asked about the very same models as before."""
-
-    class Recorder:
-        """A federation that writes down what a silo is asked about."""
-
-        def __init__(self, inner, watched):
-            self.inner, self.watched, self.seen = inner, watched, []
-            self.participants, self.schema = inner.participants, inner.schema
-            self.task, self.device = inner.task, inner.device
-
-        def call(self, operation, payloads, timeout=None):
-            if self.watched in payloads:
-                self.seen.append(payloads[self.watched]["parameters"].clone())
-            return self.inner.call(operation, payloads, timeout)
-
-    changed = regressions({"a1": OTHER, "a2": TASK, "b1": OTHER, "b2": OTHER}, train=120)
-    shown = {}
-    for apart in ((), [("a2", "a1")]):
-        for data in (two_tasks, changed):
-            recorder = Recorder(federation(data), "a2")
-            estimate = learn(recorder, quick("transfer"), apart=apart)
-            shown[len(apart), data is changed] = recorder.seen
-    assert estimate.weights[0, 1] == estimate.weights[1, 0] == 0
-    graph = estimate.graph(0.0)
-    assert graph.benefit("a1", "a2") == graph.benefit("a2", "a1") == 0
-    same = [
-        all((x == y).all() for x, y in zip(shown[k, False], shown[k, True], strict=True))
-        for k in (0, 1)
-    ]
-    assert same == [False, True]

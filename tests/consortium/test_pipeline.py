@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedegoists import files as files_module
@@ -19,9 +21,11 @@ from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium import pipeline as pipeline_module
 from fedegoists.consortium.customers import BANKS
+from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.examples import EXAMPLES, init
 from fedegoists.consortium.pipeline import STAGES
 from fedegoists.consortium.runs import read_run
+from fedegoists.consortium.settings import read_settings
 from fedegoists.errors import FedEgoistsError, FileError, SettingsError
 from fedegoists.learning.models import build_model
 
@@ -334,3 +338,50 @@ def test_the_consortium_is_at_the_top_without_loading_torch_for_others():
     code = "import sys, fedegoists; print('torch' in sys.modules)"
     seen = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert seen.stdout.strip() == "False"
+
+
+class Elsewhere:
+    """Silos that are not in this process, as far as a consortium can tell."""
+
+    absent = ()
+
+    def __init__(self, settings, images):
+        inner = SimulatedEngine(settings)
+        self.data, self.digest, self.federation = inner.data, inner.digest, inner.federation
+        if images:
+            pixels = np.zeros((len(self.data.samples.targets), 32, 32, 3), np.uint8)
+            samples = replace(self.data.samples, inputs=(pixels,))
+            self.data = replace(self.data, samples=samples, preparation=())
+            self.federation = lambda model: None
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_silos_elsewhere_are_kept_from_competitors_and_know_no_secret(
+    finished, tmp_path, monkeypatch, images
+):
+    folder, _ = finished
+    settings = read_settings(
+        folder / "consortium.toml", [*QUICK, f'output.folder="{tmp_path / "runs"}"']
+    )
+
+    class LearnedError(Exception):
+        pass
+
+    def learn(federation, learning, *, apart, secret, progress):
+        raise LearnedError(learning.estimator, apart, secret)
+
+    monkeypatch.setattr(pipeline_module, "learn", learn)
+    seen = []
+    for _ in range(2):
+        consortium = Consortium(settings, Elsewhere(settings, images))
+        with pytest.raises(LearnedError) as found:
+            consortium.learn_benefit()
+        seen.append(found.value.args)
+    estimator, apart, secret = seen[0]
+    assert estimator == "transfer"
+    assert apart == consortium.competition.pairs != ()
+    assert len(secret) == 64
+    assert seen[0] == seen[1]  # with another one a silo could compare what it was shown
+    kept = tmp_path / "runs" / ".stages" / "secret"
+    assert kept.read_text() == secret
+    assert kept.stat().st_mode & 0o077 == 0

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from fedegoists.benefit import BenefitEstimate
+from fedegoists.benefit import ESTIMATORS, BenefitEstimate
 from fedegoists.coalitions import form
 from fedegoists.consortium import Consortium, ConsortiumSettings
 from fedegoists.consortium.gains import gains_over_local
@@ -150,6 +150,20 @@ def test_says_everything(banks):
         assert part in page.text
     for name in banks.formation.participants:
         assert page.text.count(name) > 5
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("pairs", [[], [("Alder", "Cedar")]])
+def test_says_where_competitors_were_not_kept_apart(banks, tmp_path, estimator, pairs):
+    runs = np.zeros((2, 1, 5, 5))
+    names = banks.formation.participants
+    estimate = BenefitEstimate(names, estimator, runs, runs, runs[0, 0])
+    run = with_graphs(banks, [("Alder", "Birch", 1), ("Birch", "Alder", 1)], pairs)
+    run = replace(run, benefit=replace(run.benefit, estimate=estimate))
+    pages = written(run, tmp_path)
+    warned = "competitors were not kept apart" in pages.pop("report.html")
+    assert warned == (bool(pairs) and estimator in ("hypernetwork", "pairs"))
+    assert not any("not kept apart" in page for page in pages.values())
 
 
 def test_costs_of_tuning_include_those_of_the_method_before(banks):

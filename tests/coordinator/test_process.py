@@ -14,15 +14,20 @@ import httpx2 as httpx
 import pytest
 from pydantic import ValidationError
 
+from fedegoists.benefit.settings import ESTIMATORS, SHOWN_TO_ALL
+from fedegoists.consortium.settings import DataSection
 from fedegoists.coordinator.desk import consortia, deciding
+from fedegoists.coordinator.errors import ConflictError
 from fedegoists.coordinator.runs import records
-from fedegoists.coordinator.runs.engines import Reach
+from fedegoists.coordinator.runs.decided import learn_over, settings_of
+from fedegoists.coordinator.runs.engines import Reach, Task
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.runs.worker import work_on
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log
 from fedegoists.coordinator.store.tables import RunRecord
-from tests.coordinator.consortia import found
+from fedegoists.graphs import CompetitionGraph
+from tests.coordinator.consortia import found, report
 from tests.coordinator.served import (
     Process,
     bearer,
@@ -270,3 +275,42 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     assert after(stopped).state == "cancelled"
     with sqlite_store.read() as session:
         assert check_log(session).ok
+
+
+@pytest.mark.parametrize("competing", [False, True])
+@pytest.mark.parametrize("estimator", ["auto", *ESTIMATORS])
+def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
+    sqlite_store, tmp_path, estimator, competing
+):
+    consortium_id, _ = found(sqlite_store, BANKS[:3])
+    if competing:
+        report(sqlite_store, consortium_id, BANKS[0], BANKS[1])
+    plan = RunPlan(source="banks", estimator=estimator)
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(sqlite_store, session, "manager m", consortium)
+        run = (sqlite_store, session, "manager m", consortium, "benefit", "simulation", plan)
+        if competing and estimator in SHOWN_TO_ALL:
+            with pytest.raises(ConflictError, match=f"{estimator}.* choose 'transfer', 'align"):
+                records.enqueue(*run)
+        else:
+            assert records.enqueue(*run).state == "queued"
+
+
+def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_start_too(tmp_path):
+    """Reports may have changed while it was queued, and what ``auto`` means must not tell."""
+    names = tuple(BANKS[:3])
+
+    def task(estimator, pairs):
+        plan = RunPlan(source="banks", estimator=estimator)
+        competition = CompetitionGraph(pairs, names)
+        return Task(plan, names, competition, None, tmp_path, "run-1", tmp_path / "silos")
+
+    for pairs in ([], [names[:2]]):
+        settings = settings_of(task("auto", pairs), DataSection(source="members"))
+        assert settings.benefit.estimator == "transfer"
+    for estimator in SHOWN_TO_ALL:
+        wrong = task(estimator, [names[:2]])
+        settings = settings_of(wrong, DataSection(source="members"))
+        with pytest.raises(ConflictError, match="also to competitors"):
+            learn_over(None, wrong, settings, lambda *_, **__: None)

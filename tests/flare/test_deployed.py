@@ -22,11 +22,13 @@ from fedegoists.consortium import Consortium
 from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.export import export, read_model
 from fedegoists.consortium.settings import read_settings
+from fedegoists.consortium.stages import StageStore
 from fedegoists.deploy.engine import run_deployed
 from fedegoists.errors import FileError
 from fedegoists.federation.flare.kits import make_kits
 from fedegoists.federation.flare.messages import unpack_request
 from fedegoists.federation.flare.session import DeclinedError, Operator, write_job
+from fedegoists.files import write_bytes
 from fedegoists.methods import METHODS
 from tests.flare.loopback import NOTE, PLANTED, write_tables
 
@@ -207,6 +209,9 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
         # Before there are coalitions, competitors alone must learn nothing of each other.
         engine = Recording(settings)
         consortium = Consortium(settings, engine)
+        # What competitors are shown instead is drawn from the secret of a folder.
+        secret = StageStore(run.folder.parent).secret().encode()
+        write_bytes(consortium.store.folder / ".stages" / "secret", secret)
         consortium.learn_benefit()
         rivals = {frozenset(pair) for pair in consortium.competition.pairs}
         for name, site in sites.items():

@@ -1,5 +1,7 @@
 """Learning who benefits whom: one function, several estimators, one kind of result."""
 
+import secrets
+
 from torch import Tensor
 
 from fedegoists.benefit.asking import Asking, Groups, Pairs, groups_of
@@ -18,6 +20,7 @@ def learn(
     settings: LearnSettings | None = None,
     *,
     apart: Pairs = (),
+    secret: str | None = None,
     progress: Progress | None = None,
 ) -> BenefitEstimate:
     """Learn the benefit graph of all participants of a federation.
@@ -32,10 +35,17 @@ def learn(
         Competitors: a model of one is never shown to the other, and no benefit between them is
         learned, since they cannot be in one coalition. Concerns ``transfer``: the models of a
         hypernetwork are mixtures of everybody's, and ``alignment`` shows models to nobody.
+    secret : str, optional
+        What silos must not know, or they could tell who competes with them: from it the server
+        draws what it shows them in place of competitors' models, see `fedegoists.benefit.decoys`.
+        Drawn anew if left out. Whoever learns several times from the same silos keeps one; for
+        simulated silos any will do. Estimates depend on it only by rounding.
     progress : callable, optional
         Called with what is being done, how much is done, how much there is, and the mean loss.
     """
-    return learn_trials(federation, None, settings, apart=apart, progress=progress)[""]
+    return learn_trials(federation, None, settings, apart=apart, secret=secret, progress=progress)[
+        ""
+    ]
 
 
 def learn_trials(
@@ -44,6 +54,7 @@ def learn_trials(
     settings: LearnSettings | None = None,
     *,
     apart: Pairs = (),
+    secret: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, BenefitEstimate]:
     """Learn the graphs of several trials at once, each with hypernetworks of its own.
@@ -54,6 +65,8 @@ def learn_trials(
         The participants of each trial, equally many.
     apart : collection of pairs of names
         As for `learn`; with the names of the federation.
+    secret : str, optional
+        As for `learn`.
     """
     settings = settings or LearnSettings()
     names = groups_of(federation, groups)
@@ -69,7 +82,10 @@ def learn_trials(
             weights, gains = alignment(models, starts)
             savings = gains.mean((1, 2))
         else:
-            weights, gains, savings = transfer(asking, models, starts, settings, report, apart)
+            hidden = secrets.token_hex() if secret is None else secret
+            weights, gains, savings = transfer(
+                asking, models, starts, settings, report, apart, hidden
+            )
     else:
         front = learn_front(asking, settings, report)
         present = front.present

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.benefit.asking import Asking, Pairs
+from fedegoists.benefit.decoys import Disguise
 from fedegoists.benefit.halves import HALVES, half_of
 from fedegoists.benefit.pareto import TINY, Progress
 from fedegoists.benefit.settings import LearnSettings
@@ -67,7 +68,8 @@ def transfer(
     starts: Tensor,
     settings: LearnSettings,
     progress: Progress,
-    apart: Pairs = (),
+    apart: Pairs,
+    secret: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return weights, gains and savings from j's local model, mixed with i's, on i's data.
 
@@ -78,34 +80,37 @@ def transfer(
     nothing, but a mixture with it is shrunken too, and shrinking alone may save something. The
     saving is the largest g(f), in the mean over runs.
 
-    A silo is asked about its own model instead where it competes with j. Weights and gains are of
-    shape (trials, repeats, halves, targets, sources).
+    Where i competes with j it is asked about a decoy instead, and its answer is thrown away; it is
+    asked in an order of its own, and both are drawn from a secret, see `fedegoists.benefit.decoys`.
+    Weights and gains are of shape (trials, repeats, halves, targets, sources).
     """
     trials, n = asking.shape
-    rivals = torch.cat([asking.among(apart), torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
+    rivals = asking.among(apart)
+    schema = asking.federation.schema
+    disguise = Disguise(secret, settings.seed, asking.names, rivals, schema)
+    rivals = torch.cat([rivals, torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
     saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
     known = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
     fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
     together = MOST_TOGETHER if models.shape[-1] < LARGE else 2
+    trial, target = torch.arange(trials)[:, None, None], torch.arange(n)[:, None]
     for repeat in range(settings.repeats):
         own = models[:, repeat, :, None, None]
-        start = starts[repeat].expand(trials, 1, -1)
-        sources_and_start = torch.cat([models[:, repeat], start], 1)[:, None, :, None]
+        start = starts[repeat]
+        sources_and_start = torch.cat([models[:, repeat], start.expand(trials, 1, -1)], 1)
         for half in range(HALVES):
             seen = half_of(repeat, half, settings)
             alone = asking.losses(own[:, :, 0], **seen)
-            for sources in torch.split(torch.arange(n + 1), together):
-                hidden = rivals[:, :, sources]
-                others = torch.where(
-                    hidden[..., None, None].to(own.device), own, sources_and_start[:, :, sources]
-                )
-                rows = (own + fractions * (others - own)).flatten(2, 3)
+            for sources in torch.split(disguise.orders(n + 1, repeat, half), together, 2):
+                others = sources_and_start[trial, sources]
+                disguise.hide(others, sources, models[:, repeat], start, repeat)
+                rows = (own + fractions * (others.unsqueeze(3) - own)).flatten(2, 3)
                 losses = asking.losses(rows, **seen)
                 parts = 1 - losses / alone.clamp_min(TINY)
-                parts = parts.reshape(trials, n, len(sources), len(FRACTIONS))
-                heard = parts.isfinite().all(-1) & ~hidden
-                saved[:, repeat, half, :, sources] = parts.where(heard[..., None], 0.0)
-                known[:, repeat, half, :, sources] = heard
+                parts = parts.reshape(trials, n, sources.shape[2], len(FRACTIONS))
+                heard = parts.isfinite().all(-1) & ~rivals[trial, target, sources]
+                saved[trial, repeat, half, target, sources] = parts.where(heard[..., None], 0.0)
+                known[trial, repeat, half, target, sources] = heard
         progress("transfer", repeat + 1, settings.repeats, alone.nanmean().item())
     tau = settings.softness
     with_others, with_start = saved[..., :n, :], saved[..., n:, :]

@@ -9,10 +9,12 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.federation.privacy import check_privacy
 
-__all__ = ["ESTIMATORS", "EstimatorName", "LearnSettings"]
+__all__ = ["ESTIMATORS", "SHOWN_TO_ALL", "EstimatorName", "LearnSettings"]
 
 EstimatorName = Literal["hypernetwork", "pairs", "alignment", "transfer"]
 ESTIMATORS: tuple[EstimatorName, ...] = get_args(EstimatorName)
+SHOWN_TO_ALL: tuple[EstimatorName, ...] = ("hypernetwork", "pairs")
+"""Estimators that show everybody models made from everybody's data, competitors' included."""
 
 
 def _number(default: float, meaning: str, low: float, high: float = math.inf) -> Any:

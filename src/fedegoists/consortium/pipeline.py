@@ -158,7 +158,10 @@ class Consortium:
         defaults = defaults_for(self.data)
         given = section.model_dump(include={"repeats", "steps", "clip", "noise"})
         chosen = {name: value for name, value in given.items() if value is not None}
-        estimator = None if section.estimator == "auto" else section.estimator
+        here = isinstance(self.engine, SimulatedEngine)
+        # Silos at their organisations are kept from competitors, unless it is asked for otherwise.
+        automatic = None if here else "transfer"
+        estimator = automatic if section.estimator == "auto" else section.estimator
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
         apart = self.competition.pairs if settings.estimator == "transfer" else ()
@@ -172,6 +175,7 @@ class Consortium:
                 federation,
                 settings,
                 apart=apart,
+                secret="" if here else self.store.secret(),
                 progress=lambda what, done, total, loss: report(
                     "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
                 ),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,3 +51,10 @@ class StageStore:
         """Keep what a stage made."""
         content = json.dumps(result).encode()
         write_bytes(self.path(stage, key, "result.json"), content, private=True)
+
+    def secret(self) -> str:
+        """Return what nobody knows but who owns the folder: drawn once, then always the same."""
+        path = self.folder / ".stages" / "secret"
+        if not path.exists():
+            write_bytes(path, secrets.token_hex().encode(), private=True)
+        return read_text(path)

@@ -124,7 +124,7 @@ def study(
         for one, other in _rivals(plan, trial)
     ]
     estimates: dict[str, Mapping[str, BenefitEstimate]] = {
-        name: learn_trials(federation, groups, own, apart=apart, progress=progress)
+        name: learn_trials(federation, groups, own, apart=apart, secret="", progress=progress)
         for name, own in settings.items()
     }
     measured = {}

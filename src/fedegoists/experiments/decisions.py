@@ -118,7 +118,7 @@ def _benefits(
             str(label): tuple(f"{label}/{name}" for name in trial.participants)
             for label, trial in trials.items()
         }
-        estimates = learn_trials(federation, groups, settings, apart=apart)
+        estimates = learn_trials(federation, groups, settings, apart=apart, secret="")
         return {label: estimates[str(label)].graph() for label in trials}
     graphs = {}
     for label, trial in trials.items():

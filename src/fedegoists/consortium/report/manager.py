@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from fedegoists.benefit.settings import SHOWN_TO_ALL
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefits, heat_map
@@ -68,6 +69,7 @@ def manager_view(
         "nobody": why_nobody,
         "coalitions": _coalitions(formation, usage),
         "competitors": formation.competition.pairs,
+        "mingled": mingled(run),
         "chart": gains_chart(results.gains),
         "everybody": EVERYBODY,
         "benefits": benefits(run),
@@ -91,6 +93,14 @@ def manager_view(
         "listed": listed,
         "counted": counted,
     }
+
+
+def mingled(run: "ConsortiumRun") -> str:
+    """Return by which estimator competitors saw models made from one another's data, or nothing."""
+    estimate = run.benefit.estimate
+    if estimate is None or not run.formation.competition.pairs:
+        return ""
+    return estimate.estimator if estimate.estimator in SHOWN_TO_ALL else ""
 
 
 def headline(formation: Formation) -> tuple[str, str]:

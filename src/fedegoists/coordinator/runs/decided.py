@@ -42,6 +42,7 @@ def learn_over(
     engine: Engine, task: Task, settings: ConsortiumSettings, progress: Progress
 ) -> BenefitGraph:
     """Return who benefits whom; what was learned before from the same is taken from there."""
+    task.plan.check_among(task.competition)  # again: reports may have changed since it was asked
     return _Decided(task, settings, engine).learn_benefit(_shown(progress)).graph
 
 
@@ -68,7 +69,8 @@ def settings_of(task: Task, data: DataSection) -> ConsortiumSettings:
         name=task.name,
         data=data,
         benefit=BenefitSection(
-            estimator=plan.estimator,
+            # Only while benefits are learned; afterwards the decision has them.
+            estimator=plan.kept_apart if task.formation is None else plan.estimator,
             threshold=plan.threshold,
             repeats=plan.repeats,
             steps=plan.benefit_steps,

@@ -7,8 +7,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedegoists.coordinator.errors import ConflictError
 from fedegoists.errors import SettingsError
+from fedegoists.graphs import CompetitionGraph
 
 __all__ = ["RunPlan"]
+
+Estimator = Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"]
+
+SHOWN_TO_ALL: tuple[Estimator, ...] = ("hypernetwork", "pairs")
+"""As in `fedegoists.benefit.settings`, which needs PyTorch."""
 
 
 class RunPlan(BaseModel):
@@ -24,7 +30,7 @@ class RunPlan(BaseModel):
     source: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
     options: dict[str, str | int | float | bool] = Field(default={}, max_length=20)
     data_seed: int = Field(default=0, ge=0, le=2**31)
-    estimator: Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"] = "auto"
+    estimator: Estimator = "auto"
     threshold: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     repeats: int | None = Field(default=None, ge=2, le=100)
     benefit_steps: int | None = Field(default=None, ge=1, le=1_000_000)
@@ -44,6 +50,30 @@ class RunPlan(BaseModel):
         for name in ("source", "options", "data_seed", "device"):
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ConflictError(f"over FLARE each silo has its own data: leave out {name!r}")
+
+    @property
+    def kept_apart(self) -> Estimator:
+        """The estimator to learn benefits by.
+
+        The automatic one is ``transfer``, whether anybody competes or not: were it another one
+        where nobody does, silos would know.
+        """
+        return "transfer" if self.estimator == "auto" else self.estimator
+
+    def check_among(self, competition: CompetitionGraph) -> None:
+        """Refuse to learn benefits in a way that shows competitors models made from one another's.
+
+        Raises
+        ------
+        ConflictError
+            If anybody competes and the estimator cannot keep them apart.
+        """
+        if competition.pairs and self.estimator in SHOWN_TO_ALL:
+            raise ConflictError(
+                f"the estimator {self.estimator!r} shows everybody models made from everybody's "
+                "data, also to competitors, and there are some: choose 'transfer', 'alignment' "
+                "or 'auto'"
+            )
 
     def source_in(self, silos: Path) -> str:
         """Return the folder with the silos' files where there is one, or the data set's name."""

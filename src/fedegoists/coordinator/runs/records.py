@@ -61,6 +61,8 @@ def enqueue(
     # Whoever joined after the decision does not take part in training by it.
     check_engine(engine, plan, reach, formation_of(formation).participants if formation else joined)
     _check_may_begin(store, session, consortium, formation)
+    if kind == "benefit":
+        plan.check_among(competition_of(session, consortium))
     last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
     run = RunRecord(
         consortium_id=consortium.id,

@@ -129,7 +129,8 @@ class Benefits:
                 for cell in cells
                 for one, other in competition_of(cell.scene, cell.trial, trials[cell.label]).pairs
             ]
-            estimates = learn_trials(federation, groups, self._settings(first), apart=apart)
+            settings = self._settings(first)
+            estimates = learn_trials(federation, groups, settings, apart=apart, secret="")
             threshold = THRESHOLDS.get(first.name)
             graphs = {label: one.graph(threshold) for label, one in estimates.items()}
         for cell in cells:
