@@ -160,8 +160,9 @@ def test_models_measured_on_a_whole_split_are_counted_by_themselves(tmp_path):
     more = "[limits]\nrounds_per_day = 2\nevaluations_per_day = 4\n"
     service = SiloService(kit(tmp_path, more))
 
-    def evaluated(split, models=START):
-        return asked(service, "evaluate", {"parameters": models, "split": split})[2]
+    def evaluated(split, models=START, **part):
+        payload = {"parameters": models, "split": split, **part}
+        return asked(service, "evaluate", payload)[2]
 
     def counted():
         return json.loads((tmp_path / "state" / "rounds.json").read_text())
@@ -174,10 +175,36 @@ def test_models_measured_on_a_whole_split_are_counted_by_themselves(tmp_path):
     assert evaluated("validation") is None
     assert "4 evaluations have been answered today" in evaluated("test")
     assert "refused evaluate from server: 4 evaluations" in (tmp_path / "silo.log").read_text()
+    # Nor by a share that is all of it, or nearly, nor with a gradient.
+    for share in (1.0, 0.95):
+        part = {"share": share, "step": 0, "seed": 1}
+        assert "4 evaluations have been answered today" in evaluated("validation", **part)
+    gradient = {**GRADIENT, "split": "test"}
+    assert "4 evaluations" in asked(service, "loss_and_gradient", gradient)[2]
     assert evaluated("train") is None  # of training samples: a round
     assert (counted()["rounds"], counted()["evaluations"]) == (1, 4)
     assert asked(service, "train", TRAIN)[2] is None
     assert "2 rounds have been answered today" in evaluated("train")
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload", "rounds", "evaluations"),
+    [
+        ("evaluate", {"split": "test", "share": 1.0}, 0, 1),
+        ("evaluate", {"split": "test", "share": 0.95}, 1, 1),
+        ("evaluate", {"split": "test", "share": 0.5}, 1, 0),
+        ("loss_and_gradient", {"split": "validation", "share": 0.5}, 1, 1),
+        ("loss_and_gradient", {"split": "train", "share": 0.5}, 1, 0),
+    ],
+)
+def test_what_an_answer_counts_as_follows_from_its_samples(
+    tmp_path, operation, payload, rounds, evaluations
+):
+    more = "[limits]\nrounds_per_day = 9\nevaluations_per_day = 9\n"
+    payload = {"parameters": START[None], "step": 0, "seed": 1, **payload}
+    assert asked(SiloService(kit(tmp_path, more)), operation, payload)[2] is None
+    counted = json.loads((tmp_path / "state" / "rounds.json").read_text())
+    assert (counted["rounds"], counted["evaluations"]) == (rounds, evaluations)
 
 
 def test_what_a_silo_writes_is_for_its_owner_alone(tmp_path):
