@@ -165,6 +165,21 @@ def test_a_run_can_go_back_to_an_early_checkpoint_again_and_again(wire):
     assert Run(wire, checkpoint).loss() == begun
 
 
+@pytest.mark.parametrize("checkpoints", [1, 4])
+def test_the_checkpoint_that_a_run_went_back_to_stays(wire, checkpoints):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    for _ in range(4):
+        again = Run(wire, checkpoint)
+        assert again.loss() == then
+        for _ in range(checkpoints):
+            again.train()
+            again.checkpoint()
+    assert wire.told == []
+    assert len(list((wire.folder / "state").glob("memory-fedavg-[0-9]*"))) <= 4
+
+
 def test_a_silo_away_at_the_beginning_does_not_bring_layers_of_an_earlier_run(wire):
     new = Run(wire).loss()
     earlier = Run(wire)

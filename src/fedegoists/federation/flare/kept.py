@@ -7,6 +7,7 @@ uses a method's slots says where the run stands, its `Lineage`, and the silo fir
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,7 @@ class KeptLayers:
                 federation.restore(owner, {})
             elif file.exists():
                 self._restore(federation, owner, file)
+                os.utime(file)  # it was needed last now, and is not the oldest any more
             elif not followed or now.checkpoint >= one.to:
                 # Otherwise it was away since before that checkpoint, and has not changed since.
                 self._log.warning("%s: nothing was kept at that checkpoint; begins anew", owner)
@@ -102,7 +104,7 @@ class KeptLayers:
         self._standing[owner] = now
         if lineage.checkpoint and not self._file(owner, str(lineage.checkpoint)).exists():
             self._write(federation, owner, str(lineage.checkpoint))
-            self._forget_oldest(owner)
+            self._forget_oldest(owner, lineage)
         if now != before:
             self.save(federation, owner)
         return complete
@@ -114,11 +116,14 @@ class KeptLayers:
         if new:
             self._forget_owners(federation)
 
-    def _forget_oldest(self, owner: str) -> None:
-        """Remove all but the last checkpoints that were written for a method."""
-        # Not by number: after a return, those of what was given up have higher ones.
+    def _forget_oldest(self, owner: str, lineage: Lineage) -> None:
+        """Remove all but the last checkpoints that were used for a method."""
+        # Not by number: after a return, those of what was given up have higher ones. To the one
+        # that a run went back to it may go back again, however many it has made since.
+        needed = {self._file(owner, str(one.to)) for one in lineage.returns[-1:]}
         for file in _oldest_first(self._folder, f"memory-{_plain(owner)}-[0-9]*")[:-CHECKPOINTS]:
-            file.unlink()
+            if file not in needed:
+                file.unlink()
 
     def _forget_owners(self, federation: SimulatedFederation) -> None:
         """Give up what was kept for the methods that were used longest ago."""
