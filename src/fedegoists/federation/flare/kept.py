@@ -84,30 +84,46 @@ class KeptLayers:
         """
         before = now = self._standing.get(owner, _Standing())
         times = [one.at for one in lineage.returns]
-        followed = before.at in times
-        missed = lineage.returns[times.index(before.at) + 1 :] if followed else lineage.returns
+        followed = before.at in times or not times
+        missed = lineage.returns[times.index(before.at) + 1 if before.at in times else 0 :]
         complete = True
         for one in missed:
-            file = self._file(owner, str(one.to))
             if one.to == 0:
                 federation.restore(owner, {})
-            elif file.exists():
-                self._restore(federation, owner, file)
-                os.utime(file)  # it was needed last now, and is not the oldest any more
+                complete = True
+            elif self._go_back(federation, owner, one.to):
+                complete = True
             elif not followed or now.checkpoint >= one.to:
                 # Otherwise it was away since before that checkpoint, and has not changed since.
                 self._log.warning("%s: nothing was kept at that checkpoint; begins anew", owner)
                 federation.restore(owner, {})
                 complete = False
             now = _Standing(one.to, one.at)
+        if not followed and lineage.checkpoint != now.checkpoint:
+            # Another run used these slots in between: what this one had since its last return is
+            # at its last checkpoint, or gone.
+            complete = self._go_back(federation, owner, lineage.checkpoint)
+            told = "goes back to" if complete else "and nothing was kept at"
+            self._log.warning("%s: not as this run left it; %s its last checkpoint", owner, told)
         now = _Standing(lineage.checkpoint, now.at)
         self._standing[owner] = now
-        if lineage.checkpoint and not self._file(owner, str(lineage.checkpoint)).exists():
+        # Only now: later its layers will have changed, and are not those of the checkpoint.
+        copied = not lineage.checkpoint or self._file(owner, str(lineage.checkpoint)).exists()
+        if complete and now != before and not copied:
             self._write(federation, owner, str(lineage.checkpoint))
             self._forget_oldest(owner, lineage)
         if now != before:
             self.save(federation, owner)
         return complete
+
+    def _go_back(self, federation: SimulatedFederation, owner: str, checkpoint: int) -> bool:
+        """Go back to a checkpoint if it was kept here; return whether it was."""
+        file = self._file(owner, str(checkpoint))
+        if not file.exists():
+            return False
+        self._restore(federation, owner, file)
+        os.utime(file)  # it was needed last now, and is not the oldest any more
+        return True
 
     def save(self, federation: SimulatedFederation, owner: str) -> None:
         """Write what a method's slots hold now."""
