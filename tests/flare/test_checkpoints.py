@@ -216,6 +216,26 @@ def test_a_silo_never_takes_other_layers_for_those_of_a_checkpoint(wire):
     assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
 
 
+@pytest.mark.parametrize("content", [b"", b"junk", None])
+def test_a_damaged_file_costs_only_what_was_in_it(wire, content):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    one.federation.call("train", {"South": {**TRAIN, "slot": "fedprox"}})
+    other = one.federation.call("evaluate", {"South": {**SCORE, "slot": "fedprox"}})
+    file = wire.folder / "state" / "memory-fedavg-now.safetensors"
+    file.write_bytes(file.read_bytes()[:-9] if content is None else content)
+    wire.restart()
+    assert one.loss() == then  # from its checkpoint
+    assert one.federation.call("evaluate", {"South": {**SCORE, "slot": "fedprox"}}) == other
+    assert "memory-fedavg-now.safetensors is damaged and moved aside" in log(wire)
+    assert file.with_suffix(".damaged").exists()
+    (kept,) = (wire.folder / "state").glob("memory-fedavg-[0-9]*.safetensors")
+    kept.write_bytes(b"junk")
+    assert Run(wire, checkpoint).loss() != then
+    assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
+
+
 def test_a_silo_away_at_the_beginning_does_not_bring_layers_of_an_earlier_run(wire):
     new = Run(wire).loss()
     earlier = Run(wire)

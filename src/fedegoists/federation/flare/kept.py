@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.messages import Lineage
 from fedegoists.federation.memory import owner_of
@@ -59,7 +61,9 @@ class KeptLayers:
         self._standing.clear()
         for file in sorted(self._folder.glob("memory-*-now.safetensors")):
             owner = file.name.removeprefix("memory-").removesuffix("-now.safetensors")
-            self._standing[owner] = self._restore(federation, owner, file)
+            standing = self._restore(federation, owner, file)
+            if standing is not None:
+                self._standing[owner] = standing
 
     def check(self, federation: SimulatedFederation, payloads: Mapping[str, Any]) -> None:
         """Refuse to keep more for a method than any needs.
@@ -119,9 +123,8 @@ class KeptLayers:
     def _go_back(self, federation: SimulatedFederation, owner: str, checkpoint: int) -> bool:
         """Go back to a checkpoint if it was kept here; return whether it was."""
         file = self._file(owner, str(checkpoint))
-        if not file.exists():
+        if not file.exists() or self._restore(federation, owner, file) is None:
             return False
-        self._restore(federation, owner, file)
         os.utime(file)  # it was needed last now, and is not the oldest any more
         return True
 
@@ -166,20 +169,35 @@ class KeptLayers:
         content = save(tensors, {"fedegoists": about})
         write_bytes(self._file(owner, when), content, private=True)
 
-    def _restore(self, federation: SimulatedFederation, owner: str, file: Path) -> _Standing:
-        from safetensors import safe_open
-
+    def _restore(self, federation: SimulatedFederation, owner: str, file: Path) -> _Standing | None:
+        """Give the federation a file's content; what cannot be read is moved aside, and logged."""
+        try:
+            tensors, standing = _read(file)
+        except ValueError as error:
+            self._log.warning("%s is damaged and moved aside: %s", file.name, error)
+            file.replace(file.with_suffix(".damaged"))
+            return None
         known, size = set(federation.participants), federation.schema.size
-        with safe_open(str(file), framework="pt") as content:
-            about = json.loads((content.metadata() or {}).get("fedegoists", "{}"))
-            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
         fitting = {
             key: value
             for key, value in tensors.items()
             if key.split("\n")[0] in known and value.numel() <= size
         }
         federation.restore(owner, fitting)
-        return _Standing(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
+        return standing
+
+
+def _read(file: Path) -> tuple[dict[str, Tensor], _Standing]:
+    """Return a file's tensors, and where the silo stood; `ValueError` if it is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="pt") as content:
+            about = json.loads((content.metadata() or {}).get("fedegoists", "{}"))
+            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
+        return tensors, _Standing(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
+    except (SafetensorError, AttributeError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _oldest_first(folder: Path, pattern: str) -> list[Path]:

@@ -133,8 +133,9 @@ class SiloService:
                 build_model(request.model, 0, **model_options(self._data)),
                 device=self._settings.data.device,
             )
-            self._own = (key, federation)
+            self._own = None  # nothing is asked of one that has not got its layers
             self._kept.load(federation)
+            self._own = (key, federation)
         federation = self._own[1]
         if schema_digest(federation.schema) != request.schema_is:
             raise SettingsError("the coordinator's network has other parameters than the one here")
