@@ -299,8 +299,9 @@ def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_pa
     assert free["momentum"].shape == START.shape
     assert "momentum" not in plain
     assert not torch.equal(free["parameters"], plain["parameters"])
-    bounded = SiloService(kit(tmp_path / "c", "[privacy]\nupdate_clip = 0.01\n"))
-    assert "momentum" not in asked(bounded, "train", {**TRAIN, "terms": terms})[0]["1"]
+    for clip in ("update_clip", "gradient_clip"):
+        bounded = SiloService(kit(tmp_path / clip, f"[privacy]\n{clip} = 0.01\n"))
+        assert "momentum" not in asked(bounded, "train", {**TRAIN, "terms": terms})[0]["1"]
 
 
 def test_noise_is_as_strong_as_said_and_never_the_same(tmp_path):

@@ -200,16 +200,20 @@ class Guard:
             if noise and clip is not None:
                 spread = noise * clip / reply["samples"]
                 return {**reply, "gradient": reply["gradient"] + _noise(reply["gradient"], spread)}
-        if operation == "train" and privacy.update_clip is not None:
+        if operation != "train":
+            return reply
+        if privacy.update_clip is not None or privacy.gradient_clip is not None:
+            # A momentum is made of gradients that nothing was done to: it stays here.
+            reply = {key: value for key, value in reply.items() if key != "momentum"}
+        if privacy.update_clip is not None:
             terms = payload.get("terms")
             starts = {
                 "parameters": payload["parameters"],
                 "anchor": None if terms is None else terms.anchor,
             }
             personal = schema.mask(payload.get("personal", ()))
-            # A momentum is made of gradients that nothing was done to: it stays here.
             return {
-                **{key: value for key, value in reply.items() if key != "momentum"},
+                **reply,
                 **{
                     key: _bounded(
                         start, reply[key], personal, privacy.update_clip, privacy.update_noise
