@@ -275,7 +275,7 @@ def test_every_request_is_one_line_of_the_log(tmp_path):
 
 def test_no_slot_breaks_what_a_silo_has_kept(tmp_path):
     service = SiloService(kit(tmp_path))
-    for slot in ("fedavg/\nx", "../x", "fedavg/a/b", "fedavg\n"):
+    for slot in ("fedavg/\nx", "../x", "fedavg/a/b", "fedavg\n", "方" * 90, "a" * 61):
         with pytest.raises(ValidationError):
             asked(service, "keep", {"slot": slot})
 

@@ -207,6 +207,6 @@ def _oldest_first(folder: Path, pattern: str) -> list[Path]:
 
 def _plain(owner: str) -> str:
     """Return a method's name as part of a file's name."""
-    if not owner or not all(c.isalnum() or c in "+_" for c in owner):
+    if not owner or not all(c.isascii() and (c.isalnum() or c in "+_") for c in owner):
         raise SettingsError(f"no method is called {owner[:50]!r}")
     return owner
