@@ -116,6 +116,11 @@ def test_operations_outside_the_limits_are_refused_and_logged(tmp_path):
     told = asked(service, "evaluate", {"parameters": START, "split": "test"}, model="cifar10-cnn")
     assert "not among those allowed" in told[2]
     assert (tmp_path / "silo.log").read_text().count("WARNING refused") == 4
+    model = {"parameters": START, "method": "fedavg", "round": 1}
+    for operation, payload in (("remember", {}), ("recall", {}), ("deliver", model)):
+        assert asked(service, operation, payload)[2] is None
+        refused = asked(service, operation, payload, model="cifar10-cnn")[2]
+        assert refused == "this network is not among those allowed here"
 
 
 def test_rounds_a_day_are_counted_over_restarts(tmp_path):
@@ -364,6 +369,19 @@ def test_a_silo_goes_back_to_a_checkpoint(tmp_path):
     assert "lineages" in asked(service, "remember", {}, lineages=lineage(1, owner="../../x"))[2]
 
 
+def test_a_request_moves_no_layers_but_those_it_uses(tmp_path):
+    service = SiloService(kit(tmp_path))
+    payload = {**TRAIN, "personal": ("output.",), "slot": "fedavg"}
+    score = {"parameters": START, "split": "test", "personal": ("output.",), "slot": "fedavg"}
+    asked(service, "train", payload)
+    before = asked(service, "evaluate", score)[0]["1"]["loss"]
+    model = {"parameters": START, "method": "fedprox", "round": 1}
+    for operation, other in (("train", {**payload, "slot": "fedprox"}), ("deliver", model)):
+        refused = asked(service, operation, other, lineages=lineage(0, (0, 9)))[2]
+        assert refused == "lineages of methods whose slots are not used"
+    assert asked(service, "evaluate", score)[0]["1"]["loss"] == before
+
+
 def test_what_is_kept_for_methods_is_bounded(tmp_path, monkeypatch):
     service = SiloService(kit(tmp_path))
     train = {**TRAIN, "personal": ("output.",)}
@@ -404,6 +422,9 @@ def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_pa
     assert "are not here" in asked(service, "deliver", {**model, **missing})[2]
     assert "without slot" in asked(service, "deliver", {**model, "personal": ("output.",)})[2]
     assert "not one model" in asked(service, "deliver", {**model, "parameters": START[None]})[2]
+    broken = START.clone()
+    broken[0] = torch.nan
+    assert "no numbers" in asked(service, "deliver", {**model, "parameters": broken})[2]
     # Whatever a run is called, its model goes to this folder; those of old runs go.
     monkeypatch.setattr(model_files, "MOST_MODELS", 3)
     for run in ("../../x", "a/b", "/x"):

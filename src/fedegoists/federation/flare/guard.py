@@ -24,7 +24,7 @@ from fedegoists.learning.parameters import ParameterSchema
 __all__ = ["Guard", "RefusedError"]
 
 ALWAYS = ("about", "remember", "recall", "deliver")
-"""Requests that tell nothing of any sample."""
+"""Requests that tell nothing of any sample, and are not among the operations of a silo.toml."""
 
 
 ROUNDS, EVALUATIONS = "rounds", "evaluations"
@@ -66,12 +66,14 @@ class Guard:
         limits = self._settings.limits
         if caller != "server":
             raise RefusedError("only the coordinator may ask")
-        if request.operation in ALWAYS:
+        if request.operation == "about":
             return
-        if request.operation not in limits.operations:
+        if request.operation not in (*ALWAYS, *limits.operations):
             raise RefusedError(f"{request.operation} is not among the operations allowed here")
         if limits.models is not None and request.model not in limits.models:
             raise RefusedError("this network is not among those allowed here")
+        if request.operation in ALWAYS:
+            return
         for payload in payloads.values():
             self._admit_part(request.operation, payload)
         asked = dict.fromkeys(COUNTED, 0)

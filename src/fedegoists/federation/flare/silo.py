@@ -118,6 +118,14 @@ class SiloService:
             if label and int(label) >= request.trials:
                 raise SettingsError(f"there are {request.trials} trials, none is {label}")
         _check_keys(request.operation, payloads)
+        used = {
+            owner_of(payload[key])
+            for payload in payloads.values()
+            for key in ("slot", "source")
+            if payload.get(key)
+        }
+        if not used >= request.lineages.keys():
+            raise SettingsError("lineages of methods whose slots are not used")
         return federation
 
     def _name(self, label: str) -> str:
@@ -160,6 +168,8 @@ class SiloService:
             name, personal = self._name(label), payload.get("personal", ())
             if payload["parameters"].shape != (federation.schema.size,):
                 raise SettingsError("this is not one model")
+            if not payload["parameters"].isfinite().all():
+                raise SettingsError("this model has parameters that are no numbers")
             if personal and f"{name}\n{payload['slot']}" not in federation.memory(
                 owner_of(payload["slot"])
             ):
