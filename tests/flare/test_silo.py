@@ -60,6 +60,10 @@ def lineage(checkpoint, *returns, owner="fedavg"):
     return {owner: Lineage(checkpoint=checkpoint, returns=returned)}
 
 
+def today():
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 TRAIN = {"parameters": START, "settings": SETTINGS, "seed": "0/0"}
 GRADIENT = {"parameters": START[None], "batch_size": 8, "seed": 1, "step": 0}
 HALF = {"split": "validation", "share": 0.5, "step": 1, "seed": "0/validation"}
@@ -131,7 +135,7 @@ def test_rounds_a_day_are_counted_over_restarts(tmp_path):
     assert asked(service, "loss_and_gradient", GRADIENT)[2] is None
     assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
     assert "more than the 3 allowed" in asked(service, "train", TRAIN)[2]
-    yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
+    yesterday = datetime.date.fromisoformat(today()) - datetime.timedelta(days=1)
     counted = {"day": yesterday.isoformat(), "rounds": 3, "evaluations": 0}
     (tmp_path / "state" / "rounds.json").write_text(json.dumps(counted))
     assert asked(service, "train", TRAIN)[2] is None
@@ -210,6 +214,21 @@ def test_what_an_answer_counts_as_follows_from_its_samples(
     assert asked(SiloService(kit(tmp_path, more)), operation, payload)[2] is None
     counted = json.loads((tmp_path / "state" / "rounds.json").read_text())
     assert (counted["rounds"], counted["evaluations"]) == (rounds, evaluations)
+
+
+def test_nothing_is_answered_where_the_count_cannot_be_read(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 3\n"))
+    count = tmp_path / "state" / "rounds.json"
+    for content in ("", "{", "[]", "3", "{}", json.dumps({"day": today(), "rounds": None})):
+        count.write_text(content)
+        assert "is not known" in asked(service, "train", TRAIN)[2]
+        assert count.read_text() == content
+    log = (tmp_path / "silo.log").read_text()
+    assert "refused train from server: rounds.json cannot be read" in log
+    assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
+    count.write_text(json.dumps({"day": today(), "rounds": 2}))  # from before evaluations counted
+    assert asked(service, "train", TRAIN)[2] is None
+    assert "3 rounds have been answered" in asked(service, "train", TRAIN)[2]
 
 
 def test_what_a_silo_writes_is_for_its_owner_alone(tmp_path):

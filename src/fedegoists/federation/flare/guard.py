@@ -151,14 +151,17 @@ class Guard:
             write_bytes(self._counted, content.encode(), private=True)
 
     def _counts(self, today: str) -> dict[str, int]:
-        """Return what has been answered today."""
+        """Return what has been answered today; refuse if there is a count that cannot be read."""
         try:
             known = json.loads(self._counted.read_text())
-            if known["day"] == today:
-                return {kind: int(known[kind]) for kind in COUNTED}
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        return dict.fromkeys(COUNTED, 0)
+            counted = known if known["day"] == today else {}
+            return {kind: int(counted.get(kind, 0)) for kind in COUNTED}
+        except FileNotFoundError:
+            return dict.fromkeys(COUNTED, 0)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise RefusedError(
+                f"{self._counted.name} cannot be read: what has been answered today is not known"
+            ) from None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
