@@ -335,6 +335,19 @@ def test_a_personal_step_is_taken_inside_the_silo():
     assert torch.equal(moved[~mask], start[~mask])
 
 
+def test_a_slot_that_was_emptied_begins_without_speed():
+    silos_ = federation("mlp")
+    start = initial("mlp")[0]
+    payload = {"parameters": start[None], "personal_rate": 0.1, "personal_momentum": 0.9}
+
+    def stepped():
+        silos_.call("keep", {"s0": {"slot": "mine"}})
+        silos_.call("loss_and_gradient", {"s0": {**payload, **PERSONAL}})
+        return silos_.personal_model("s0", start, ("output.",), "mine")
+
+    assert torch.equal(stepped(), stepped())
+
+
 def test_slots_are_copied_and_emptied_and_survive_a_checkpoint():
     silos_ = federation("mlp")
     start = initial("mlp")[0]

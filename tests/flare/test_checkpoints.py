@@ -68,6 +68,10 @@ def wire(tmp_path):
     return Wire(kit(tmp_path))
 
 
+def log(wire):
+    return (wire.folder / "silo.log").read_text()
+
+
 def gone(wire, *, back_by):
     """Let a silo be away while something happens; it comes back as a new process."""
     wire.away = True
@@ -163,6 +167,73 @@ def test_a_run_can_go_back_to_an_early_checkpoint_again_and_again(wire):
     begun = new.loss()
     new.train()
     assert Run(wire, checkpoint).loss() == begun
+
+
+@pytest.mark.parametrize("checkpoints", [1, 4])
+def test_the_checkpoint_that_a_run_went_back_to_stays(wire, checkpoints):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    for _ in range(4):
+        again = Run(wire, checkpoint)
+        assert again.loss() == then
+        for _ in range(checkpoints):
+            again.train()
+            again.checkpoint()
+    assert wire.told == []
+    assert len(list((wire.folder / "state").glob("memory-fedavg-[0-9]*"))) <= 4
+
+
+def test_a_run_that_another_came_between_goes_back_to_its_own_checkpoint(wire):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    other = Run(wire)
+    other.train()
+    other.train()
+    assert other.loss() != then
+    assert one.loss() == then
+    assert "not as this run left it; goes back to its last" in log(wire)
+    one.train()
+    assert Run(wire, checkpoint).loss() == then
+
+
+def test_a_silo_never_takes_other_layers_for_those_of_a_checkpoint(wire):
+    new = Run(wire).loss()
+    one = Run(wire)
+    one.train()
+    checkpoint = one.checkpoint()
+    Run(wire).train()
+    for file in (wire.folder / "state").glob("memory-fedavg-[0-9]*"):
+        file.unlink()
+    assert one.loss() == new
+    assert "not as this run left it; and nothing was kept at its last" in log(wire)
+    one.train()
+    one.train()
+    number = int(checkpoint["fedavg\ncheckpoint"][0])
+    assert not (wire.folder / "state" / f"memory-fedavg-{number}.safetensors").exists()
+    assert Run(wire, checkpoint).loss() == new
+    assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", None])
+def test_a_damaged_file_costs_only_what_was_in_it(wire, content):
+    one = Run(wire)
+    one.train()
+    checkpoint, then = one.checkpoint(), one.loss()
+    one.federation.call("train", {"South": {**TRAIN, "slot": "fedprox"}})
+    other = one.federation.call("evaluate", {"South": {**SCORE, "slot": "fedprox"}})
+    file = wire.folder / "state" / "memory-fedavg-now.safetensors"
+    file.write_bytes(file.read_bytes()[:-9] if content is None else content)
+    wire.restart()
+    assert one.loss() == then  # from its checkpoint
+    assert one.federation.call("evaluate", {"South": {**SCORE, "slot": "fedprox"}}) == other
+    assert "memory-fedavg-now.safetensors is damaged and moved aside" in log(wire)
+    assert file.with_suffix(".damaged").exists()
+    (kept,) = (wire.folder / "state").glob("memory-fedavg-[0-9]*.safetensors")
+    kept.write_bytes(b"junk")
+    assert Run(wire, checkpoint).loss() != then
+    assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
 
 
 def test_a_silo_away_at_the_beginning_does_not_bring_layers_of_an_earlier_run(wire):

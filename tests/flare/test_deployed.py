@@ -26,7 +26,7 @@ from fedegoists.consortium.stages import StageStore
 from fedegoists.deploy.engine import run_deployed
 from fedegoists.errors import FileError
 from fedegoists.federation.flare.kits import make_kits
-from fedegoists.federation.flare.messages import unpack_request
+from fedegoists.federation.flare.messages import unpack_replies, unpack_request
 from fedegoists.federation.flare.session import DeclinedError, Operator, write_job
 from fedegoists.files import write_bytes
 from fedegoists.methods import METHODS
@@ -223,6 +223,23 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
     assert checked > 1000
 
 
+def seen(messages, site, label):
+    """Return all models that went to a site and came from it in a trial, but for deliveries."""
+    found = []
+    for direction, where, message in messages:
+        if where != site:
+            continue
+        if direction == "to":
+            request, payloads = unpack_request(message)
+            parts = {} if request.operation == "deliver" else payloads
+        else:
+            parts = unpack_replies(message)[0]
+        part = parts.get(label)
+        if isinstance(part, dict) and "parameters" in part:
+            found.append(part["parameters"].reshape(-1, part["parameters"].shape[-1]))
+    return torch.cat(found)
+
+
 def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
     run, messages = full_run
     delivered = {}
@@ -237,6 +254,8 @@ def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
         ((label, payload),) = delivered[site].items()
         best = run.outcomes[payload["method"]].best[participants.index(f"{label}/{name}")]
         assert torch.equal(payload["parameters"], best)
+        # Nothing that this silo had not seen before: it trained it, or measured it.
+        assert (seen(messages, site, label) == best).all(1).any()
         log = (deployment.silo(name) / "silo.log").read_text()
         assert "deliver for run loopback" in log
 

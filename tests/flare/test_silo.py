@@ -60,6 +60,10 @@ def lineage(checkpoint, *returns, owner="fedavg"):
     return {owner: Lineage(checkpoint=checkpoint, returns=returned)}
 
 
+def today():
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 TRAIN = {"parameters": START, "settings": SETTINGS, "seed": "0/0"}
 GRADIENT = {"parameters": START[None], "batch_size": 8, "seed": 1, "step": 0}
 HALF = {"split": "validation", "share": 0.5, "step": 1, "seed": "0/validation"}
@@ -116,6 +120,11 @@ def test_operations_outside_the_limits_are_refused_and_logged(tmp_path):
     told = asked(service, "evaluate", {"parameters": START, "split": "test"}, model="cifar10-cnn")
     assert "not among those allowed" in told[2]
     assert (tmp_path / "silo.log").read_text().count("WARNING refused") == 4
+    model = {"parameters": START, "method": "fedavg", "round": 1}
+    for operation, payload in (("remember", {}), ("recall", {}), ("deliver", model)):
+        assert asked(service, operation, payload)[2] is None
+        refused = asked(service, operation, payload, model="cifar10-cnn")[2]
+        assert refused == "this network is not among those allowed here"
 
 
 def test_rounds_a_day_are_counted_over_restarts(tmp_path):
@@ -126,7 +135,7 @@ def test_rounds_a_day_are_counted_over_restarts(tmp_path):
     assert asked(service, "loss_and_gradient", GRADIENT)[2] is None
     assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
     assert "more than the 3 allowed" in asked(service, "train", TRAIN)[2]
-    yesterday = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
+    yesterday = datetime.date.fromisoformat(today()) - datetime.timedelta(days=1)
     counted = {"day": yesterday.isoformat(), "rounds": 3, "evaluations": 0}
     (tmp_path / "state" / "rounds.json").write_text(json.dumps(counted))
     assert asked(service, "train", TRAIN)[2] is None
@@ -160,8 +169,9 @@ def test_models_measured_on_a_whole_split_are_counted_by_themselves(tmp_path):
     more = "[limits]\nrounds_per_day = 2\nevaluations_per_day = 4\n"
     service = SiloService(kit(tmp_path, more))
 
-    def evaluated(split, models=START):
-        return asked(service, "evaluate", {"parameters": models, "split": split})[2]
+    def evaluated(split, models=START, **part):
+        payload = {"parameters": models, "split": split, **part}
+        return asked(service, "evaluate", payload)[2]
 
     def counted():
         return json.loads((tmp_path / "state" / "rounds.json").read_text())
@@ -174,10 +184,51 @@ def test_models_measured_on_a_whole_split_are_counted_by_themselves(tmp_path):
     assert evaluated("validation") is None
     assert "4 evaluations have been answered today" in evaluated("test")
     assert "refused evaluate from server: 4 evaluations" in (tmp_path / "silo.log").read_text()
+    # Nor by a share that is all of it, or nearly, nor with a gradient.
+    for share in (1.0, 0.95):
+        part = {"share": share, "step": 0, "seed": 1}
+        assert "4 evaluations have been answered today" in evaluated("validation", **part)
+    gradient = {**GRADIENT, "split": "test"}
+    assert "4 evaluations" in asked(service, "loss_and_gradient", gradient)[2]
     assert evaluated("train") is None  # of training samples: a round
     assert (counted()["rounds"], counted()["evaluations"]) == (1, 4)
     assert asked(service, "train", TRAIN)[2] is None
     assert "2 rounds have been answered today" in evaluated("train")
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload", "rounds", "evaluations"),
+    [
+        ("evaluate", {"split": "test", "share": 1.0}, 0, 1),
+        ("evaluate", {"split": "test", "share": 0.95}, 1, 1),
+        ("evaluate", {"split": "test", "share": 0.5}, 1, 0),
+        ("loss_and_gradient", {"split": "validation", "share": 0.5}, 1, 1),
+        ("loss_and_gradient", {"split": "train", "share": 0.5}, 1, 0),
+    ],
+)
+def test_what_an_answer_counts_as_follows_from_its_samples(
+    tmp_path, operation, payload, rounds, evaluations
+):
+    more = "[limits]\nrounds_per_day = 9\nevaluations_per_day = 9\n"
+    payload = {"parameters": START[None], "step": 0, "seed": 1, **payload}
+    assert asked(SiloService(kit(tmp_path, more)), operation, payload)[2] is None
+    counted = json.loads((tmp_path / "state" / "rounds.json").read_text())
+    assert (counted["rounds"], counted["evaluations"]) == (rounds, evaluations)
+
+
+def test_nothing_is_answered_where_the_count_cannot_be_read(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 3\n"))
+    count = tmp_path / "state" / "rounds.json"
+    for content in ("", "{", "[]", "3", "{}", json.dumps({"day": today(), "rounds": None})):
+        count.write_text(content)
+        assert "is not known" in asked(service, "train", TRAIN)[2]
+        assert count.read_text() == content
+    log = (tmp_path / "silo.log").read_text()
+    assert "refused train from server: rounds.json cannot be read" in log
+    assert asked(service, "evaluate", {"parameters": START, "split": "test"})[2] is None
+    count.write_text(json.dumps({"day": today(), "rounds": 2}))  # from before evaluations counted
+    assert asked(service, "train", TRAIN)[2] is None
+    assert "3 rounds have been answered" in asked(service, "train", TRAIN)[2]
 
 
 def test_what_a_silo_writes_is_for_its_owner_alone(tmp_path):
@@ -248,7 +299,7 @@ def test_every_request_is_one_line_of_the_log(tmp_path):
 
 def test_no_slot_breaks_what_a_silo_has_kept(tmp_path):
     service = SiloService(kit(tmp_path))
-    for slot in ("fedavg/\nx", "../x", "fedavg/a/b", "fedavg\n"):
+    for slot in ("fedavg/\nx", "../x", "fedavg/a/b", "fedavg\n", "方" * 90, "a" * 61):
         with pytest.raises(ValidationError):
             asked(service, "keep", {"slot": slot})
 
@@ -272,8 +323,9 @@ def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_pa
     assert free["momentum"].shape == START.shape
     assert "momentum" not in plain
     assert not torch.equal(free["parameters"], plain["parameters"])
-    bounded = SiloService(kit(tmp_path / "c", "[privacy]\nupdate_clip = 0.01\n"))
-    assert "momentum" not in asked(bounded, "train", {**TRAIN, "terms": terms})[0]["1"]
+    for clip in ("update_clip", "gradient_clip"):
+        bounded = SiloService(kit(tmp_path / clip, f"[privacy]\n{clip} = 0.01\n"))
+        assert "momentum" not in asked(bounded, "train", {**TRAIN, "terms": terms})[0]["1"]
 
 
 def test_noise_is_as_strong_as_said_and_never_the_same(tmp_path):
@@ -336,6 +388,19 @@ def test_a_silo_goes_back_to_a_checkpoint(tmp_path):
     assert "lineages" in asked(service, "remember", {}, lineages=lineage(1, owner="../../x"))[2]
 
 
+def test_a_request_moves_no_layers_but_those_it_uses(tmp_path):
+    service = SiloService(kit(tmp_path))
+    payload = {**TRAIN, "personal": ("output.",), "slot": "fedavg"}
+    score = {"parameters": START, "split": "test", "personal": ("output.",), "slot": "fedavg"}
+    asked(service, "train", payload)
+    before = asked(service, "evaluate", score)[0]["1"]["loss"]
+    model = {"parameters": START, "method": "fedprox", "round": 1}
+    for operation, other in (("train", {**payload, "slot": "fedprox"}), ("deliver", model)):
+        refused = asked(service, operation, other, lineages=lineage(0, (0, 9)))[2]
+        assert refused == "lineages of methods whose slots are not used"
+    assert asked(service, "evaluate", score)[0]["1"]["loss"] == before
+
+
 def test_what_is_kept_for_methods_is_bounded(tmp_path, monkeypatch):
     service = SiloService(kit(tmp_path))
     train = {**TRAIN, "personal": ("output.",)}
@@ -376,6 +441,9 @@ def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_pa
     assert "are not here" in asked(service, "deliver", {**model, **missing})[2]
     assert "without slot" in asked(service, "deliver", {**model, "personal": ("output.",)})[2]
     assert "not one model" in asked(service, "deliver", {**model, "parameters": START[None]})[2]
+    broken = START.clone()
+    broken[0] = torch.nan
+    assert "no numbers" in asked(service, "deliver", {**model, "parameters": broken})[2]
     # Whatever a run is called, its model goes to this folder; those of old runs go.
     monkeypatch.setattr(model_files, "MOST_MODELS", 3)
     for run in ("../../x", "a/b", "/x"):

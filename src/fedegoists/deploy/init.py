@@ -38,7 +38,8 @@ fewest_samples = 5        # an answer is about so many samples at least, or half
 
 [privacy]
 # What is done to everything that leaves; see the page "What each party must trust".
-# gradient_clip = 1.0     # longest gradient of one sample; hides losses too
+# gradient_clip = 1.0     # longest gradient of one sample; hides losses too. It does not cover
+#                           trained models: set update_clip for those
 # gradient_noise = 1.0    # noise on gradients, in multiples of what a sample can add
 # update_clip = 10.0      # longest change of a model that leaves after training
 # update_noise = 0.01     # noise on such a change, in multiples of update_clip

@@ -67,11 +67,12 @@ class SiloMemory:
         step_all([self], parameters[None], gradient[None], payload)
 
     def keep(self, slot: str, source: str | None) -> None:
-        """Copy another slot to this one, or empty it."""
+        """Copy another slot to this one, or empty it; one that is empty stands still."""
         if source is not None and source in self.slots:
             self.slots[slot] = self.slots[source]
         elif source is None:
             self.slots.pop(slot, None)
+            self.speeds.pop(slot, None)
 
     def empty(self, owner: str) -> None:
         """Forget everything in a method's slots."""

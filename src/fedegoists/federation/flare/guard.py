@@ -24,7 +24,7 @@ from fedegoists.learning.parameters import ParameterSchema
 __all__ = ["Guard", "RefusedError"]
 
 ALWAYS = ("about", "remember", "recall", "deliver")
-"""Requests that tell nothing of any sample."""
+"""Requests that tell nothing of any sample, and are not among the operations of a silo.toml."""
 
 
 ROUNDS, EVALUATIONS = "rounds", "evaluations"
@@ -66,18 +66,19 @@ class Guard:
         limits = self._settings.limits
         if caller != "server":
             raise RefusedError("only the coordinator may ask")
-        if request.operation in ALWAYS:
+        if request.operation == "about":
             return
-        if request.operation not in limits.operations:
+        if request.operation not in (*ALWAYS, *limits.operations):
             raise RefusedError(f"{request.operation} is not among the operations allowed here")
         if limits.models is not None and request.model not in limits.models:
             raise RefusedError("this network is not among those allowed here")
+        if request.operation in ALWAYS:
+            return
         for payload in payloads.values():
             self._admit_part(request.operation, payload)
         asked = dict.fromkeys(COUNTED, 0)
         for payload in payloads.values():
-            kind = _counts_as(request.operation, payload)
-            if kind is not None:
+            for kind in self._counts_as(request.operation, payload):
                 asked[kind] += _models(payload)
         self._count(asked, (limits.rounds_per_day, limits.evaluations_per_day))
 
@@ -91,9 +92,9 @@ class Guard:
             if settings.steps * batch > MOST_DRAWS:
                 raise RefusedError(f"{settings.steps} steps are more than there is memory for")
         elif operation == "evaluate":
-            if _of_a_part(payload) and self._settings.privacy.gradient_clip is not None:
+            if self._of_a_part(payload) and self._settings.privacy.gradient_clip is not None:
                 raise RefusedError("losses of a part of the data are hidden here")
-            batch = share_of(size, payload.get("share"), None) or size
+            batch, _ = self._evaluated(payload)
         elif operation == "loss_and_gradient":
             asked = share_of(size, payload.get("share"), payload.get("batch_size"))
             batch = min(asked or size, size)
@@ -102,6 +103,34 @@ class Guard:
         fewest = min(self._settings.limits.fewest_samples, size // 2)
         if batch < fewest:
             raise RefusedError(f"{batch} of {size} {split} samples; here at least {fewest}")
+
+    def _counts_as(self, operation: str, payload: Mapping[str, Any]) -> set[str]:
+        """Return as what an answer counts.
+
+        What tells of training samples, or of some that the caller chooses, is a round. What tells
+        of more than half of the validation or test data is an evaluation, or also one: nearly
+        all of them tell as much as all. A gradient there is both.
+        """
+        if operation not in (*LIMITED, "evaluate"):
+            return set()
+        kinds = set()
+        if operation in LIMITED or self._of_a_part(payload):
+            kinds.add(ROUNDS)
+        if operation != "train" and payload.get("split", "train") != "train":
+            asked, size = self._evaluated(payload)
+            if operation == "loss_and_gradient" or 2 * asked > size:
+                kinds.add(EVALUATIONS)
+        return kinds
+
+    def _of_a_part(self, payload: Mapping[str, Any]) -> bool:
+        """Return whether losses are of training samples, or of some that the caller chooses."""
+        asked, size = self._evaluated(payload)
+        return payload.get("split") == "train" or asked < size
+
+    def _evaluated(self, payload: Mapping[str, Any]) -> tuple[int, int]:
+        """Return of how many samples losses are, and of how many there are."""
+        size = self._sizes[payload.get("split", "train")]
+        return share_of(size, payload.get("share"), None) or size, size
 
     def _count(self, asked: Mapping[str, int], most: tuple[int | None, ...]) -> None:
         """Count what is limited, and refuse what goes beyond; nothing counts that is refused."""
@@ -122,14 +151,17 @@ class Guard:
             write_bytes(self._counted, content.encode(), private=True)
 
     def _counts(self, today: str) -> dict[str, int]:
-        """Return what has been answered today."""
+        """Return what has been answered today; refuse if there is a count that cannot be read."""
         try:
             known = json.loads(self._counted.read_text())
-            if known["day"] == today:
-                return {kind: int(known[kind]) for kind in COUNTED}
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        return dict.fromkeys(COUNTED, 0)
+            counted = known if known["day"] == today else {}
+            return {kind: int(counted.get(kind, 0)) for kind in COUNTED}
+        except FileNotFoundError:
+            return dict.fromkeys(COUNTED, 0)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise RefusedError(
+                f"{self._counted.name} cannot be read: what has been answered today is not known"
+            ) from None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -173,16 +205,20 @@ class Guard:
             if noise and clip is not None:
                 spread = noise * clip / reply["samples"]
                 return {**reply, "gradient": reply["gradient"] + _noise(reply["gradient"], spread)}
-        if operation == "train" and privacy.update_clip is not None:
+        if operation != "train":
+            return reply
+        if privacy.update_clip is not None or privacy.gradient_clip is not None:
+            # A momentum is made of gradients that nothing was done to: it stays here.
+            reply = {key: value for key, value in reply.items() if key != "momentum"}
+        if privacy.update_clip is not None:
             terms = payload.get("terms")
             starts = {
                 "parameters": payload["parameters"],
                 "anchor": None if terms is None else terms.anchor,
             }
             personal = schema.mask(payload.get("personal", ()))
-            # A momentum is made of gradients that nothing was done to: it stays here.
             return {
-                **{key: value for key, value in reply.items() if key != "momentum"},
+                **reply,
                 **{
                     key: _bounded(
                         start, reply[key], personal, privacy.update_clip, privacy.update_noise
@@ -192,18 +228,6 @@ class Guard:
                 },
             }
         return reply
-
-
-def _of_a_part(payload: Mapping[str, Any]) -> bool:
-    """Return whether losses are of training samples, or of some that the caller chooses."""
-    return payload.get("share") is not None or payload.get("split") == "train"
-
-
-def _counts_as(operation: str, payload: Mapping[str, Any]) -> str | None:
-    """Return as what an answer counts: losses of all validation or test data are evaluations."""
-    if operation in LIMITED or (operation == "evaluate" and _of_a_part(payload)):
-        return ROUNDS
-    return EVALUATIONS if operation == "evaluate" else None
 
 
 def _models(payload: Mapping[str, Any]) -> int:

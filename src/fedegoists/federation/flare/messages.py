@@ -32,10 +32,10 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 Label = Annotated[str, Field(pattern=r"^([0-9]{1,4})?$")]
 """A trial; empty where there is only one."""
 
-Slot = Annotated[str, Field(pattern=r"^[\w+]{1,100}(/[\w+]{1,100})?$")]
+Slot = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}(/[A-Za-z0-9_+]{1,60})?$")]
 """A method's name, and what it keeps apart; part of the name of a file at the silo."""
 
-Owner = Annotated[str, Field(pattern=r"^[\w+]{1,100}$")]
+Owner = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}$")]
 """A method's name alone."""
 
 Number = Annotated[float, Field(allow_inf_nan=False)]

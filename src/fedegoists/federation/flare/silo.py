@@ -118,6 +118,14 @@ class SiloService:
             if label and int(label) >= request.trials:
                 raise SettingsError(f"there are {request.trials} trials, none is {label}")
         _check_keys(request.operation, payloads)
+        used = {
+            owner_of(payload[key])
+            for payload in payloads.values()
+            for key in ("slot", "source")
+            if payload.get(key)
+        }
+        if not used >= request.lineages.keys():
+            raise SettingsError("lineages of methods whose slots are not used")
         return federation
 
     def _name(self, label: str) -> str:
@@ -133,8 +141,9 @@ class SiloService:
                 build_model(request.model, 0, **model_options(self._data)),
                 device=self._settings.data.device,
             )
-            self._own = (key, federation)
+            self._own = None  # nothing is asked of one that has not got its layers
             self._kept.load(federation)
+            self._own = (key, federation)
         federation = self._own[1]
         if schema_digest(federation.schema) != request.schema_is:
             raise SettingsError("the coordinator's network has other parameters than the one here")
@@ -159,6 +168,8 @@ class SiloService:
             name, personal = self._name(label), payload.get("personal", ())
             if payload["parameters"].shape != (federation.schema.size,):
                 raise SettingsError("this is not one model")
+            if not payload["parameters"].isfinite().all():
+                raise SettingsError("this model has parameters that are no numbers")
             if personal and f"{name}\n{payload['slot']}" not in federation.memory(
                 owner_of(payload["slot"])
             ):

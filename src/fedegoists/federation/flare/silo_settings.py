@@ -73,7 +73,8 @@ class SiloLimits(_Section):
     evaluations_per_day: int | None = Field(
         default=None,
         ge=0,
-        description="models whose loss and score on all validation or test data is told in a day",
+        description="models whose loss and score on all validation or test data, or on more than "
+        "half of them, is told in a day",
     )
     fewest_samples: int = Field(
         default=5, ge=1, description="an answer is about so many samples at least, or half of them"
