@@ -44,7 +44,7 @@ def test_list_and_what_is_not_known(run):
     code, out, _ = run("reproduce", "--list", "--budget", "both")
     assert code == 0
     assert "Table 1: CIFAR-10 by competition" in out
-    assert "0 of 970" in out
+    assert "0 of 1030" in out
     for arguments, message in (
         (("table9",), "unknown table 'table9'; tables are table1"),
         (("table6", "--budget", "huge"), "unknown budget 'huge'"),
