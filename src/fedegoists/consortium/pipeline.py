@@ -34,7 +34,7 @@ from fedegoists.experiments.training import (
     method_of,
     train_methods,
 )
-from fedegoists.federation.simulated import checked_device
+from fedegoists.federation.pool import checked_device
 from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes

@@ -2,23 +2,19 @@
 
 import hashlib
 import math
-import queue
-import threading
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import operations
 from fedegoists.federation.batches import share_of, stream_seed
+from fedegoists.federation.behaviours import Behaviour, misbehaved
 from fedegoists.federation.federation import LARGEST, Failure, Payload, Reply, accepted
 from fedegoists.federation.memory import (
     SiloMemory,
@@ -29,17 +25,15 @@ from fedegoists.federation.memory import (
     withhold_all,
 )
 from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
+from fedegoists.federation.pool import checked_device, pooled_silos
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
-__all__ = ["Behaviour", "SimulatedFederation", "checked_device"]
+__all__ = ["SimulatedFederation"]
 
 Execution = Literal["auto", "looped", "stacked"]
-
-Behaviour = Callable[[str, Reply], Any]
-"""How a silo answers an operation, given the reply an honest and healthy one would give."""
 
 
 class SimulatedFederation:
@@ -90,7 +84,7 @@ class SimulatedFederation:
         self._model = model.to(self._device)
         if any(isinstance(module, nn.Conv2d) for module in model.modules()):
             self._model = self._model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._silos = _silos(trials, self._device)
+        self._silos = pooled_silos(trials, self._device)
         self._stacked = execution == "stacked" or (
             execution == "auto" and (self._device.type == "cuda" or self._schema.size < 20_000)
         )
@@ -160,7 +154,8 @@ class SimulatedFederation:
                     replies |= self._call_leaders(operation, group)
             else:
                 replies |= {name: self._call_one(operation, name, group[name]) for name in group}
-        replies |= self._misbehaved(operation, replies, payloads, timeout)
+        shapes = {name: _shape(payload) for name, payload in payloads.items()}
+        replies |= misbehaved(self._behaviours, operation, replies, shapes, timeout)
         for group in groups:
             replies |= self._withheld(group, replies)
         return {name: replies[name] for name in payloads}
@@ -468,51 +463,6 @@ class SimulatedFederation:
             )
         return self._stacks[names]
 
-    def _misbehaved(
-        self,
-        operation: str,
-        replies: Mapping[str, Reply | Failure],
-        payloads: Mapping[str, Payload],
-        timeout: float | None,
-    ) -> dict[str, Reply | Failure]:
-        """Let silos answer in their own ways, all at once, for as long as one waits for them."""
-        waiting: dict[str, queue.SimpleQueue[Any]] = {}
-        for name, behaviour in self._behaviours.items():
-            reply = replies.get(name)
-            if reply is not None and not isinstance(reply, Failure):
-                waiting[name] = _answering(behaviour, operation, name, reply)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        given: dict[str, Reply | Failure] = {}
-        for name, answers in waiting.items():
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            try:
-                answer = answers.get(timeout=left)
-            except queue.Empty:
-                given[name] = Failure(name, "timeout", f"{timeout:g} s")
-                continue
-            given[name] = (
-                answer
-                if isinstance(answer, Failure)
-                else accepted(operation, name, answer, _shape(payloads[name]))
-            )
-        return given
-
-
-def _answering(
-    behaviour: Behaviour, operation: str, participant: str, reply: Reply
-) -> "queue.SimpleQueue[Any]":
-    """Let a silo answer in a thread of its own; return where its answer will be."""
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def answer() -> None:
-        try:
-            answers.put(behaviour(operation, reply))
-        except Exception as error:  # a silo may fail in any way
-            answers.put(Failure(participant, "error", f"{type(error).__name__}: {error}"))
-
-    threading.Thread(target=answer, daemon=True).start()
-    return answers
-
 
 MOST_STACKS = 4
 """Different sets of silos that stay ready to run at once."""
@@ -571,69 +521,3 @@ def _asked(payload: Payload) -> dict[str, object]:
     if isinstance(asked.get("terms"), LocalTerms):
         asked["terms"] = asked["terms"].kind
     return asked
-
-
-def checked_device(device: str) -> torch.device:
-    """Return a device that is here, or say that it is not."""
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        raise SettingsError(f"unknown device {device!r}; use cpu, cuda or cuda:1") from None
-    if found.type not in ("cpu", "cuda"):
-        raise SettingsError(f"device {device!r} is not supported; use cpu, cuda or cuda:1")
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise SettingsError("there is no usable GPU here; use the device cpu")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise SettingsError(f"there are {torch.cuda.device_count()} GPUs here, none is {device!r}")
-    return found
-
-
-def _silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict[str, Silo]:
-    """Return all silos over one pool; samples that several trials share are kept once."""
-    pools: dict[tuple[int, ...], int] = {}
-    parts: list[SiloedData] = []
-    offsets: list[int] = []
-    total = 0
-    for trial in trials.values():
-        # Trials made from the same arrays have samples of their own around them.
-        arrays = (*trial.samples.inputs, trial.samples.targets)
-        key = tuple(array.__array_interface__["data"][0] for array in arrays)
-        if key not in pools:
-            pools[key] = total
-            total += len(trial.samples.targets)
-            parts.append(trial)
-        offsets.append(pools[key])
-    count = len(parts[0].samples.inputs)
-    inputs = tuple(
-        _tensor([part.samples.inputs[k] for part in parts]).to(device) for k in range(count)
-    )
-    targets = _tensor([part.samples.targets for part in parts])
-    classes = parts[0].task == "classification"
-    targets = (targets.long() if classes else targets.float()).to(device)
-    silos = {}
-    for (label, trial), offset in zip(trials.items(), offsets, strict=True):
-        for silo in trial.silos:
-            name = f"{label}/{silo.name}" if label else silo.name
-            silos[name] = Silo(
-                inputs,
-                targets,
-                {
-                    split: torch.from_numpy(np.array(rows) + offset).to(device)
-                    for split, rows in (
-                        ("train", silo.train),
-                        ("validation", silo.validation),
-                        ("test", silo.test),
-                    )
-                },
-                trial.classes,
-            )
-    return silos
-
-
-def _tensor(arrays: list[np.ndarray[Any, Any]]) -> Tensor:
-    """Return arrays one after the other as a tensor; a single one without a copy."""
-    array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    with warnings.catch_warnings():
-        # Tensors cannot be read-only, as the samples are; nothing here writes to them.
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(array)

@@ -1,0 +1,81 @@
+"""The silos of a simulation: rows of one pool of samples on one device."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation.operations import Silo
+from fedegoists.learning.data import SiloedData
+
+__all__ = ["checked_device", "pooled_silos"]
+
+
+def checked_device(device: str) -> torch.device:
+    """Return a device that is here, or say that it is not."""
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise SettingsError(f"unknown device {device!r}; use cpu, cuda or cuda:1") from None
+    if found.type not in ("cpu", "cuda"):
+        raise SettingsError(f"device {device!r} is not supported; use cpu, cuda or cuda:1")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("there is no usable GPU here; use the device cpu")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise SettingsError(f"there are {torch.cuda.device_count()} GPUs here, none is {device!r}")
+    return found
+
+
+def pooled_silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict[str, Silo]:
+    """Return all silos over one pool; samples that several trials share are kept once."""
+    pools: dict[tuple[int, ...], int] = {}
+    parts: list[SiloedData] = []
+    offsets: list[int] = []
+    total = 0
+    for trial in trials.values():
+        # Trials made from the same arrays have samples of their own around them.
+        arrays = (*trial.samples.inputs, trial.samples.targets)
+        key = tuple(array.__array_interface__["data"][0] for array in arrays)
+        if key not in pools:
+            pools[key] = total
+            total += len(trial.samples.targets)
+            parts.append(trial)
+        offsets.append(pools[key])
+    count = len(parts[0].samples.inputs)
+    inputs = tuple(
+        _joined([part.samples.inputs[k] for part in parts]).to(device) for k in range(count)
+    )
+    targets = _joined([part.samples.targets for part in parts])
+    classes = parts[0].task == "classification"
+    targets = (targets.long() if classes else targets.float()).to(device)
+    silos = {}
+    for (label, trial), offset in zip(trials.items(), offsets, strict=True):
+        for silo in trial.silos:
+            name = f"{label}/{silo.name}" if label else silo.name
+            silos[name] = Silo(
+                inputs,
+                targets,
+                {
+                    split: torch.from_numpy(np.array(rows) + offset).to(device)
+                    for split, rows in (
+                        ("train", silo.train),
+                        ("validation", silo.validation),
+                        ("test", silo.test),
+                    )
+                },
+                trial.classes,
+            )
+    return silos
+
+
+def _joined(arrays: list[np.ndarray[Any, Any]]) -> Tensor:
+    """Return arrays one after the other as a tensor; a single one without a copy."""
+    array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    with warnings.catch_warnings():
+        # Tensors cannot be read-only, as the samples are; nothing here writes to them.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
