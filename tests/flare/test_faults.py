@@ -193,6 +193,52 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
     assert "refused about from South: only the coordinator may ask" in log
 
 
+def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypatch):
+    """South is no part of the job of East and North Bank, and asks there under several names."""
+    deployment.processes["South"].stop()
+    monkeypatch.setenv("OUTSIDER", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "outsider"))
+    deployment.start("South")
+    deployment.wait_until(lambda: deployment.processes["South"].pid is not None)
+    monkeypatch.undo()
+    operator, now = Operator(deployment.kit), time.time()
+    deployment.wait_until(lambda: operator.status().silos.get("South", 0.0) > now)
+    sent = []
+    engine = FlareEngine(
+        deployment.settings,
+        deployment.kit,
+        participants=["East", "North Bank"],
+        record=lambda way, site, message: sent.append((way, site, message)),
+    )
+    log = deployment.silo("East") / "silo.log"
+    try:
+        federation = engine.federation("mlp")
+        replies = federation.call("evaluate", start(federation), timeout=60.0)
+        assert not any(isinstance(reply, Failure) for reply in replies.values())
+        message = next(m for way, site, m in reversed(sent) if (way, site) == ("to", "East"))
+        before = log.read_text()
+        (job,) = (job for job, state in operator.status().jobs.items() if state == "running")
+        asked = {"job": job, "message": message.hex()}  # what East has just answered
+        (tmp_path / "unfinished").write_text(json.dumps(asked))
+        (tmp_path / "unfinished").rename(tmp_path / "asked")
+        deployment.wait_until((tmp_path / "heard").exists)
+        # The job goes on, and nobody answered South or noticed a question in its own name.
+        replies = federation.call("evaluate", start(federation), timeout=60.0)
+        assert not any(isinstance(reply, Failure) for reply in replies.values())
+    finally:
+        engine.close()
+        operator.close()
+    heard = json.loads((tmp_path / "heard").read_text())
+    assert len(heard) == 6
+    assert {payload for _, payload in heard.values()} == {"None"}
+    assert {code for code, _ in heard.values()} <= {"comm_error", "timeout"}
+    told = "\n".join(deployment.lines[""])  # the server's log
+    for claimed in ("South", f"South.{job}"):
+        assert f"rejected Collab call from {claimed}: origin is not a participant" in told
+    assert f"bound to origin South, not message origin server.{job}" in told
+    assert log.read_text().removeprefix(before).count("evaluate") == 1
+
+
 def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deployment):
     kit = str(deployment.kit)
     operator = Operator(deployment.kit)
