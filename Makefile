@@ -36,7 +36,7 @@ demo-deploy: $(VENV)/stamp-flare ## Deploy three example banks on this machine w
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/flare
-	@$(BIN)/python -m pytest tests/flare
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/flare
 
 lint: $(VENV)/stamp-dev ## Check style, types and layers
 	@$(BIN)/ruff check .
