@@ -5,14 +5,16 @@ the way there and back is measured; nothing is subtracted. All processes share t
 Where others use them as well, ``processor_ms``, what all processes together need of the processors
 in a round, says more than the time on the clock.
 
-Memory is that of all processes of the server, and of a silo, at many rounds. It wanders by some MB
-with what is on its way; whether it grows is the slope of a line through the later half of the
-rounds, after everything that is loaded once is loaded. After the end no process may be left and no
-port that one of them had open.
+Memory is that of all processes of the server, and of a silo, after every round. It goes up and down
+with what is on its way and what is collected, so means over 64 rounds are compared, after which all
+of that has come round. It fills while FLARE gathers what it keeps in mind for twelve seconds; from
+then on its growth is the slope of a line through these means, with the line's standard error. After
+the end no process may be left and no port that one of them had open.
 """
 
 import argparse
 import json
+import math
 import os
 import socket
 import statistics
@@ -102,11 +104,27 @@ def memory(deployment: LocalDeployment) -> tuple[float, float]:
     return server, statistics.mean(sizes.values())
 
 
-def slope(samples: list[tuple[int, float]]) -> float:
-    """Return by how many kB memory grows a round in the later half of the samples."""
-    later = samples[len(samples) // 2 :]
-    rounds, sizes = zip(*later, strict=True)
-    return 1000 * statistics.linear_regression(rounds, sizes).slope
+def growth(samples: list[tuple[float, float, float]], who: int) -> dict[str, float]:
+    """Return the mean memory of some rounds, and its growth after it has filled."""
+    blocks = [samples[k : k + CYCLE] for k in range(0, len(samples) - CYCLE + 1, CYCLE)]
+    means = [statistics.mean(one[who] for one in block) for block in blocks]
+    filled = next(k for k, block in enumerate(blocks) if block[0][0] > FILLED)
+    later = means[filled:]
+    places = [float(CYCLE * k) for k in range(len(later))]
+    line = statistics.linear_regression(places, later)
+    rest = sum(
+        (y - line.intercept - line.slope * x) ** 2 for x, y in zip(places, later, strict=True)
+    )
+    spread = statistics.pvariance(places) * len(places)
+    error = math.sqrt(rest / (len(later) - 2) / spread)
+    percent = 100 * 1000 / statistics.mean(later)
+    return {
+        "mb_first": means[0],
+        "mb_filled": later[0],
+        "mb_last": later[-1],
+        "percent_in_1000_rounds": percent * line.slope,
+        "standard_error": percent * error,
+    }
 
 
 def listening(processes: list[psutil.Process]) -> set[int]:
@@ -137,8 +155,8 @@ def left_behind(processes: list[psutil.Process], ports: set[int]) -> tuple[int, 
     return len(running), len(still)
 
 
-Samples = list[tuple[int, float, float]]
-"""A round, and the memory of the server and of a silo then."""
+Samples = list[tuple[float, float, float]]
+"""After each round: seconds since the first began, and the memory of the server and of a silo."""
 
 
 class Measured(NamedTuple):
@@ -149,7 +167,8 @@ class Measured(NamedTuple):
     samples: Samples
 
 
-def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
+def measure(silos: int, rounds: int, *, count_bytes: bool = False, look: bool = False) -> Measured:
+    """Measure some rounds; `look` at the memory after each, which takes processor time."""
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         settings = consortium(folder, silos)
@@ -167,6 +186,7 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
                 start = federation.schema.drawn(0)
                 times, counted, used = [], 0, 0.0
                 samples: Samples = []
+                first = time.perf_counter()
                 for done in range(1, rounds + 1):
                     payloads = {
                         name: {"parameters": start, "settings": STEP, "seed": f"0/{done}"}
@@ -179,8 +199,8 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
                     replies = federation.call("train", payloads)
                     times.append(time.perf_counter() - began)
                     assert not any(isinstance(reply, Failure) for reply in replies.values())
-                    if done % SAMPLED == 0:
-                        samples.append((done, *memory(deployment)))
+                    if look:
+                        samples.append((time.perf_counter() - first, *memory(deployment)))
                 used = (processor_seconds(deployment) - used) / (rounds - WARM + 1)
                 travelled = 0 if counting is None else counting.bytes - counted
                 processes = [one for family in families(deployment).values() for one in family]
@@ -191,7 +211,7 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
     size = 2 * 4 * federation.schema.size  # there and back
     messages = sum(engine.link.sent.values()) + sum(engine.link.received.values())
     times = times[WARM:]
-    (_, *middle), (_, *end) = samples[len(samples) // 2], samples[-1]
+    server, silo = (growth(samples, k) if look else {} for k in (1, 2))
     about = {"silos": silos, "rounds": rounds}
     load = {"load_average": os.getloadavg()[1]}
     return Measured(
@@ -207,14 +227,8 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
         | load,
         about
         | {
-            "server_mb_first": samples[0][1],
-            "server_mb_half": middle[0],
-            "server_mb_end": end[0],
-            "server_kb_a_round": slope([(done, server) for done, server, _ in samples]),
-            "silo_mb_first": samples[0][2],
-            "silo_mb_half": middle[1],
-            "silo_mb_end": end[1],
-            "silo_kb_a_round": slope([(done, silo) for done, _, silo in samples]),
+            **{f"server_{key}": value for key, value in server.items()},
+            **{f"silo_{key}": value for key, value in silo.items()},
             "processes": len(processes),
             "processes_left": left[0],
             "ports": len(ports),
@@ -228,13 +242,14 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False) -> Measured:
 WARM = 10
 """Rounds before anything counts."""
 
-SAMPLED = 10
-"""Rounds between two looks at the memory."""
+CYCLE = 64
+"""Rounds after which a silo has collected everything once, old objects included."""
 
-FLAT = 0.01
-"""Growth in 1,000 rounds, as a part of the memory, above which it is not flat.
+FILLED = 15.0
+"""Seconds after which FLARE forgets as many messages as it gets."""
 
-The server's wanders by some MB, so that a line through 1,500 rounds is sure to a few kB only."""
+FLAT = 2.0
+"""Percent by which memory may grow in 1,000 rounds, beyond twice the standard error."""
 
 
 def measure_time(silos: list[int], rounds: int) -> None:
@@ -251,19 +266,20 @@ def measure_memory(silos: list[int], rounds: int) -> None:
     """Measure memory, and look for what is left after the end."""
     rows, sampled = [], []
     for count in silos:
-        measured = measure(count, rounds)
+        measured = measure(count, rounds, look=True)
         rows.append(measured.memory)
-        sampled += [(count, done, f"{a:.2f}", f"{b:.2f}") for done, a, b in measured.samples]
-    columns = ("silos", "round", "server_mb", "silo_mb")
+        for number, (seconds, server, silo) in enumerate(measured.samples, 1):
+            sampled.append((count, number, f"{seconds:.1f}", f"{server:.1f}", f"{silo:.1f}"))
+    columns = ("silos", "round", "seconds", "server_mb", "silo_mb")
     every = max(1, len(sampled) // 40)
     report("deploy_memory_rounds", "Memory by round", columns, sampled, every=every)
-    title = f"Memory and what is left; target: growth below {FLAT:.0%} in 1,000 rounds, 0 left"
+    title = f"Memory and what is left; target: growth below {FLAT:g} % in 1,000 rounds, 0 left"
     told("deploy_memory", title, rows)
     for row in rows:
         growing = [
             who
             for who in ("server", "silo")
-            if row[f"{who}_kb_a_round"] > FLAT * row[f"{who}_mb_end"]  # kB in one, MB in 1,000
+            if row[f"{who}_percent_in_1000_rounds"] > FLAT + 2 * row[f"{who}_standard_error"]
         ]
         left = row["processes_left"] + row["ports_left"]
         if growing or left:
@@ -281,13 +297,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="?", choices=["time", "memory", "both"], default="both")
     parser.add_argument("--silos", type=int, nargs="+", default=[4, 10])
-    parser.add_argument("--rounds", type=int, help="200 for the time, 3000 for the memory")
+    parser.add_argument("--rounds", type=int, help="200 for the time, 1000 for the memory")
     options = parser.parse_args()
     torch.set_num_threads(1)  # as in the silos: here all processes share the cores
     if options.what != "memory":
         measure_time(options.silos, options.rounds or 200)
     if options.what != "time":
-        measure_memory(options.silos, options.rounds or 3000)
+        measure_memory(options.silos, options.rounds or 1000)
 
 
 if __name__ == "__main__":

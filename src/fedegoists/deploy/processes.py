@@ -112,7 +112,7 @@ class KitProcess:
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
-            "MALLOC_ARENA_MAX": "4",
+            "MALLOC_ARENA_MAX": "1",
             **self._environment,
         }
         with self._starting:

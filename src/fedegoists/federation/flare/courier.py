@@ -54,7 +54,7 @@ class Courier:
                 head |= {"failed": "error", "detail": f"{type(error).__name__}: {error}"[:300]}
             with writing:
                 send_frame(connection, head, answer)
-                garbage.message_done()
+            garbage.message_done()
 
         with connection, ThreadPoolExecutor(max_workers=100) as pool:
             while not context.is_aborted():

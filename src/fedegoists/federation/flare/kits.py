@@ -56,8 +56,8 @@ PERMISSIONS: dict[str, Any] = {
 """The operator may submit jobs without code, look, and operate the coordinator's own server."""
 
 COMMUNICATION = {"streaming_retry_timeout": 10.0, "streaming_retry_wait": 2.0}
-"""Seconds for which FLARE sends a lost message again. It keeps a thread for every message that has
-arrived for as long as that: with its own default, a minute, there would be thousands."""
+"""Seconds for which FLARE sends a lost message again. It keeps in mind every message that arrived
+for as long as that: with its own default, a minute, there would be thousands."""
 
 AWAY = 30
 """Seconds without a sign of life after which a silo counts as away."""
