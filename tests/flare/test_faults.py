@@ -165,16 +165,22 @@ def test_nobody_can_take_anothers_name(deployment, tmp_path):
         process.stop()
 
 
-def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
-    """South is started as a curious one: it asks the others of the job for what they know."""
+def restart_south(deployment, operator, how, hears, monkeypatch):
+    """Start South anew with the code of a folder on its path that does more than it should."""
     deployment.processes["South"].stop()
-    monkeypatch.setenv("CURIOUS_HEARS", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "curious"))
+    monkeypatch.setenv("SOUTH_HEARS", str(hears))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / how))
     deployment.start("South")
     deployment.wait_until(lambda: deployment.processes["South"].pid is not None)
     monkeypatch.undo()
-    operator, now = Operator(deployment.kit), time.time()
+    now = time.time()
     deployment.wait_until(lambda: operator.status().silos.get("South", 0.0) > now)
+
+
+def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
+    """South is started as a curious one: it asks the others of the job for what they know."""
+    operator = Operator(deployment.kit)
+    restart_south(deployment, operator, "curious", tmp_path, monkeypatch)
     operator.close()
     engine = FlareEngine(deployment.settings, deployment.kit)
     try:
@@ -195,14 +201,8 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
 
 def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypatch):
     """South is no part of the job of East and North Bank, and asks there under several names."""
-    deployment.processes["South"].stop()
-    monkeypatch.setenv("OUTSIDER", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "outsider"))
-    deployment.start("South")
-    deployment.wait_until(lambda: deployment.processes["South"].pid is not None)
-    monkeypatch.undo()
-    operator, now = Operator(deployment.kit), time.time()
-    deployment.wait_until(lambda: operator.status().silos.get("South", 0.0) > now)
+    operator = Operator(deployment.kit)
+    restart_south(deployment, operator, "outsider", tmp_path, monkeypatch)
     sent = []
     engine = FlareEngine(
         deployment.settings,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,15 @@ from fedegoists.federation.memory import (
     step_all,
     withhold_all,
 )
-from fedegoists.federation.operations import OPERATIONS, LocalTerms, Silo, TrainSettings
+from fedegoists.federation.operations import OPERATIONS
+from fedegoists.federation.payloads import (
+    asked_alike,
+    batch_options,
+    evaluate_reply,
+    shape_of,
+    share_options,
+    train_reply,
+)
 from fedegoists.federation.pool import checked_device, pooled_silos
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import SiloedData
@@ -142,7 +150,7 @@ class SimulatedFederation:
             except SettingsError as error:
                 replies[participant] = Failure(participant, "error", str(error))
                 continue
-            asked = {} if alone else _asked(prepared)
+            asked = {} if alone else asked_alike(prepared)
             if alone or asked not in kinds:
                 kinds.append(asked)
                 groups.append({})
@@ -154,7 +162,7 @@ class SimulatedFederation:
                     replies |= self._call_leaders(operation, group)
             else:
                 replies |= {name: self._call_one(operation, name, group[name]) for name in group}
-        shapes = {name: _shape(payload) for name, payload in payloads.items()}
+        shapes = {name: shape_of(payload) for name, payload in payloads.items()}
         replies |= misbehaved(self._behaviours, operation, replies, shapes, timeout)
         for group in groups:
             replies |= self._withheld(group, replies)
@@ -271,7 +279,7 @@ class SimulatedFederation:
             reply = self._one(operation, participant, payload)
         except (RuntimeError, SettingsError) as error:
             return Failure(participant, "error", str(error).split("\n")[0])
-        return accepted(operation, participant, reply, _shape(payload))
+        return accepted(operation, participant, reply, shape_of(payload))
 
     def _one(self, operation: str, participant: str, payload: Payload) -> Reply:
         silo = self._silos[participant]
@@ -291,10 +299,10 @@ class SimulatedFederation:
                 first_step=payload.get("first_step", 0),
                 terms=payload.get("terms"),
             )
-            return _train_reply(trained, silo, payload["settings"])
+            return train_reply(trained, silo, payload["settings"])
         if operation == "evaluate":
             rows = parameters.reshape(-1, self._schema.size)
-            return _evaluate_reply(
+            return evaluate_reply(
                 [
                     operations.evaluate(
                         self._model,
@@ -303,7 +311,7 @@ class SimulatedFederation:
                         row,
                         silo,
                         payload["split"],
-                        **_share_options(payload),
+                        **share_options(payload),
                         seed=self._seed(payload, participant),
                     )
                     for row in rows
@@ -316,7 +324,7 @@ class SimulatedFederation:
             self._task,
             parameters.reshape(-1, self._schema.size),
             silo,
-            **_batch_options(payload),
+            **batch_options(payload),
             seed=self._seed(payload, participant),
         )
         self._step_personal({participant: payload}, [gradients])
@@ -394,7 +402,7 @@ class SimulatedFederation:
             matrices = [as_rows(p["parameters"]) for p in payloads.values()]
             try:
                 losses, gradients = stack.loss_and_gradient(
-                    matrices, **_batch_options(first), seeds=seeds
+                    matrices, **batch_options(first), seeds=seeds
                 )
             except SettingsError as error:
                 return {name: Failure(name, "error", str(error)) for name in names}
@@ -419,9 +427,9 @@ class SimulatedFederation:
             return replies
         if operation == "evaluate":
             matrices = [as_rows(p["parameters"]) for p in payloads.values()]
-            results = stack.evaluate(matrices, first["split"], **_share_options(first), seeds=seeds)
+            results = stack.evaluate(matrices, first["split"], **share_options(first), seeds=seeds)
             return {
-                name: accepted(operation, name, _evaluate_reply(one, payload), _shape(payload))
+                name: accepted(operation, name, evaluate_reply(one, payload), shape_of(payload))
                 for (name, payload), one in zip(payloads.items(), results, strict=True)
             }
         parameters = torch.stack([p["parameters"] for p in payloads.values()])
@@ -434,7 +442,7 @@ class SimulatedFederation:
         )
         finite = (trained.parameters.abs() < LARGEST).all(1).tolist()
         return {
-            name: _train_reply(
+            name: train_reply(
                 operations.Trained(
                     trained.parameters[k],
                     None if trained.anchor is None else trained.anchor[k],
@@ -468,42 +476,6 @@ MOST_STACKS = 4
 """Different sets of silos that stay ready to run at once."""
 
 
-def _shape(payload: Payload) -> tuple[int, ...]:
-    return tuple(payload["parameters"].shape) if "parameters" in payload else ()
-
-
-def _batch_options(payload: Payload) -> dict[str, Any]:
-    keys = ("split", "batch_size", "share", "step", "augment", "clip", "noise")
-    return {key: payload[key] for key in keys if key in payload}
-
-
-def _share_options(payload: Payload) -> dict[str, Any]:
-    return {key: payload[key] for key in ("share", "step") if key in payload}
-
-
-def _evaluate_reply(results: list[tuple[float, float, int]], payload: Payload) -> Reply:
-    """Return losses and scores as numbers for one model, and as lists for several."""
-    losses, scores, samples = (list(column) for column in zip(*results, strict=True))
-    if payload["parameters"].ndim == 1:
-        return {"loss": losses[0], "score": scores[0], "samples": samples[0]}
-    return {"loss": losses, "score": scores, "samples": samples[0]}
-
-
-def _train_reply(trained: operations.Trained, silo: Silo, settings: TrainSettings) -> Reply:
-    size = len(silo.splits["train"])
-    reply: Reply = {
-        "parameters": trained.parameters,
-        "loss": trained.loss,
-        "samples": size,
-        "sample_passes": settings.steps * min(settings.batch_size, size),
-    }
-    if trained.anchor is not None:
-        reply["anchor"] = trained.anchor
-    if trained.momentum is not None:
-        reply["momentum"] = trained.momentum
-    return reply
-
-
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
@@ -512,12 +484,3 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _asked(payload: Payload) -> dict[str, object]:
-    """Return what must be equal for two silos to be stacked: all but their tensors."""
-    asked = dict(payload)
-    asked.pop("parameters", None)
-    if isinstance(asked.get("terms"), LocalTerms):
-        asked["terms"] = asked["terms"].kind
-    return asked

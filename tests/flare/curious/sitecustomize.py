@@ -37,7 +37,7 @@ def _make_curious(module):
     answer = module.SiloClient.answer
 
     def curious(self, caller, message):
-        heard = Path(os.environ["CURIOUS_HEARS"])
+        heard = Path(os.environ["SOUTH_HEARS"])
         for other in collab.other_clients:
             path = heard / other.name
             if not path.exists():

@@ -65,5 +65,5 @@ def _ask(place):
     (place / "unfinished").rename(place / "heard")
 
 
-if "client_train" in " ".join(sys.orig_argv) and "OUTSIDER" in os.environ:
-    threading.Thread(target=_ask, args=(Path(os.environ["OUTSIDER"]),), daemon=True).start()
+if "client_train" in " ".join(sys.orig_argv) and "SOUTH_HEARS" in os.environ:
+    threading.Thread(target=_ask, args=(Path(os.environ["SOUTH_HEARS"]),), daemon=True).start()
