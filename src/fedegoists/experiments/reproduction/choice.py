@@ -1,9 +1,10 @@
 """Learning rates chosen on validation data, by one rule for all methods alike.
 
 For each method, data set, way to divide it and budget, the first trial is trained with learning
-rates of half, once and twice the budget's, at the competition nearest to 0.2 that the tables have.
-The one with the best mean validation metric is used in all trials and at all competition. Test data
-plays no part. Fine-tuning follows its method.
+rates of half, once and twice the budget's, at the competition nearest to 0.2 that the tables have;
+where the smallest or the largest is best, half or twice of it is tried as well, and so on. The one
+with the best mean validation metric is used in all trials and at all competition. Test data plays
+no part. Fine-tuning follows its method.
 """
 
 import math
@@ -15,6 +16,9 @@ from fedegoists.experiments.reproduction.cells import Cell, Store
 __all__ = ["FACTORS", "chosen_factors", "trial_cells"]
 
 FACTORS = (0.5, 1.0, 2.0)
+"""What is tried for every method."""
+LEAST, MOST = 1 / 16, 16.0
+"""Beyond which nothing is tried."""
 MIDDLE = 0.2
 
 
@@ -41,29 +45,37 @@ def _distance(cell: Cell) -> float:
         return 0.0
 
 
-def trial_cells(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells that must be trained to choose."""
+def trial_cells(cells: Iterable[Cell], store: Store) -> list[Cell]:
+    """Return the cells that must be trained to choose, as far as what is done tells."""
     return [
         replace(cell, factor=factor)
         for cell in _deciding(list(cells)).values()
-        for factor in FACTORS
+        for factor in _tried(cell, store)[0]
     ]
 
 
 def chosen_factors(cells: Iterable[Cell], store: Store) -> dict[Cell, float]:
     """Return the factor of the learning rate for each cell; one where nothing is chosen yet."""
     cells = list(cells)
-    best: dict[Cell, float] = {}
-    for kind, cell in _deciding(cells).items():
-        results = [(factor, store.get(replace(cell, factor=factor))) for factor in FACTORS]
-        if any(result is None for _, result in results):
-            best[kind] = 1.0
-            continue
-        scored = []
-        for factor, result in results:
-            assert result is not None
-            sign = -1.0 if result.metric == "mse" else 1.0
-            value = sign * result.mean_validation
-            scored.append((value if math.isfinite(value) else -math.inf, -abs(factor - 1), factor))
-        best[kind] = max(scored)[2]
-    return {cell: best[_kind(cell)] for cell in cells}
+    best = {kind: _tried(cell, store)[1] for kind, cell in _deciding(cells).items()}
+    return {cell: best[_kind(cell)] or 1.0 for cell in cells}
+
+
+def _tried(cell: Cell, store: Store) -> tuple[list[float], float | None]:
+    """Return the factors to try, and the best of them once all are done."""
+    scores: dict[float, float] = {}
+    factors = list(FACTORS)
+    while True:
+        for factor in factors[len(scores) :]:
+            result = store.get(replace(cell, factor=factor))
+            if result is None:
+                return factors, None
+            value = (-1.0 if result.metric == "mse" else 1.0) * result.mean_validation
+            scores[factor] = value if math.isfinite(value) else -math.inf
+        best = max(factors, key=lambda factor: (scores[factor], -abs(math.log2(factor))))
+        if best not in (min(factors), max(factors)):
+            return factors, best
+        further = best / 2 if best == min(factors) else 2 * best
+        if not LEAST <= further <= MOST:
+            return factors, best
+        factors.append(further)

@@ -41,7 +41,8 @@ COMPARED = (
 """What is said of every table, besides how both stand against the best baseline."""
 CHOSEN = (
     "Learning rates were chosen for each method on validation data of the first trial among half, "
-    "once and twice the budget's; all other settings are the methods' defaults."
+    "once and twice the budget's, and further where the smallest or the largest was best; all "
+    "other settings are the methods' defaults."
 )
 NOT_CHOSEN = (
     "No setting was tuned for any method: all have the same learning rate and their defaults."

@@ -73,8 +73,15 @@ def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store, *, choose: b
 def left_of(
     tables: Sequence[Table], plan: Plan, store: Store, *, choose: bool = False
 ) -> list[Cell]:
-    """Return the cells of some tables that are not done."""
-    return store.missing(wanted_cells(tables, plan, store, choose=choose))
+    """Return the cells of some tables that are not done, those to choose by included."""
+    tried = _left_to_choose(tables, plan, store) if choose else []
+    missing = store.missing(wanted_cells(tables, plan, store, choose=choose))
+    return list(dict.fromkeys([*tried, *missing]))
+
+
+def _left_to_choose(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
+    cells = [cell for table in sources(tables) for _, cell in cells_of(table, plan)]
+    return store.missing(trial_cells(cells, store))
 
 
 def reproduce(
@@ -95,27 +102,28 @@ def reproduce(
     progress = progress or Progress()
     store = Store(settings.out)
     benefits = Benefits(settings.out, settings.device, plan.steps)
-    stages: list[Callable[[], list[Cell]]] = []
+    stages: list[Callable[[], list[Cell]]] = [lambda: left_of(tables, plan, store, choose=choose)]
     if choose:
-        all_cells = [cell for table in sources(tables) for _, cell in cells_of(table, plan)]
-        stages.append(lambda: store.missing(trial_cells(all_cells)))
-    stages.append(lambda: left_of(tables, plan, store, choose=choose))
+        stages.insert(0, lambda: _left_to_choose(tables, plan, store))
     about = origin(settings.device)
     for stage in stages:
-        work = passes(stage(), settings.stack)
-        for number, one in enumerate(work):
-            if settings.stop():
-                return left_of(tables, plan, store, choose=choose)
-            progress.begins(one, number, len(work))
-            try:
-                results = train_pass(one, settings, benefits, about)
-            except StoppedError:
-                return left_of(tables, plan, store, choose=choose)
-            for cell, result in results.items():
-                store.put(cell, with_command(cell, result, settings))
-            forget(one, settings.out)
-            progress.ends(one, results)
-    return left_of(tables, plan, store, choose=choose)
+        before: list[Cell] = []
+        # What was tried may call for further trials.
+        while (left := stage()) and left != before:
+            before, work = left, passes(left, settings.stack)
+            for number, one in enumerate(work):
+                if settings.stop():
+                    return stages[-1]()
+                progress.begins(one, number, len(work))
+                try:
+                    results = train_pass(one, settings, benefits, about)
+                except StoppedError:
+                    return stages[-1]()
+                for cell, result in results.items():
+                    store.put(cell, with_command(cell, result, settings))
+                forget(one, settings.out)
+                progress.ends(one, results)
+    return stages[-1]()
 
 
 def with_command(cell: Cell, result: Result, settings: Settings) -> Result:
