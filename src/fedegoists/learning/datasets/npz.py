@@ -17,9 +17,8 @@ __all__ = ["opened_npz"]
 
 _DAMAGES = (
     *(OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError),
-    # Encrypted files, and ways to compress that Python does not know.
-    *(RuntimeError, NotImplementedError),
-    *(zipfile.BadZipFile, zlib.error, struct.error),
+    # The first: encrypted files, and ways to compress that Python does not know.
+    *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 
 
