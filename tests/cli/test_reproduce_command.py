@@ -2,7 +2,8 @@
 
 import json
 
-FEW = ("--trials", "1", "--steps", "20", "--methods", "local,fedavg,fedavg+ft", "--out", "r")
+ROWS = ("--methods", "local,fedavg,fedavg+ft")
+FEW = ("--trials", "1", "--steps", "20", *ROWS, "--no-choose", "--out", "r")
 
 
 def test_reproduce_stop_resume_and_train_again(run, tmp_path):

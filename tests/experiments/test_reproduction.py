@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,7 @@ from fedegoists.experiments import training
 from fedegoists.experiments.reproduction import (
     TABLES,
     Plan,
+    Progress,
     Settings,
     Store,
     left_of,
@@ -24,7 +27,13 @@ from fedegoists.experiments.reproduction import (
 )
 from fedegoists.experiments.reproduction.budgets import budget
 from fedegoists.experiments.reproduction.cells import Cell, Result, cell_from, cells_of
-from fedegoists.experiments.reproduction.choice import FACTORS, chosen_factors, trial_cells
+from fedegoists.experiments.reproduction.choice import (
+    FACTORS,
+    at_chosen_rates,
+    chosen_rates,
+    trial_cells,
+)
+from fedegoists.experiments.reproduction.claims import claimed
 from fedegoists.experiments.reproduction.graphs import Benefits
 from fedegoists.experiments.reproduction.results import (
     differences,
@@ -40,7 +49,7 @@ from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
 from fedegoists.methods import EgoMix
 from tests.learning.datasets.test_eicu import some, write
 
-QUICK = Plan(trials=1, steps=2)
+QUICK = Plan(trials=1, steps=2, choose=False)
 FEW = ("local", "egomix", "fedavg", "fedavg+ft")
 
 
@@ -105,7 +114,7 @@ def test_rows_beyond_the_paper_differ_in_what_they_say(tmp_path):
         for variant in (VARIANTS[name] for name in (*names, *more))
     )
     table = replace(TABLES["table7"], variants=rows)
-    plan = Plan(trials=1, steps=20)
+    plan = Plan(trials=1, steps=20, choose=False)
     assert reproduce([table], plan, Settings(tmp_path)) == []
     store = Store(tmp_path)
     found = {cell.variant.name: store.get(cell) for _, cell in cells_of(table, plan)}
@@ -119,7 +128,7 @@ def test_rows_beyond_the_paper_differ_in_what_they_say(tmp_path):
 
 def test_a_stopped_pass_goes_on_to_the_same_numbers(tmp_path):
     table = small(TABLES["table7"], ("fedavg", "fedavg+ft"), benefit="everybody")
-    plan = Plan(trials=2, steps=60)
+    plan = Plan(trials=2, steps=60, choose=False)
     assert reproduce([table], plan, Settings(tmp_path / "whole")) == []
     calls = 0
 
@@ -145,8 +154,8 @@ def test_a_stopped_pass_goes_on_to_the_same_numbers(tmp_path):
 def test_one_cell_trained_again_gives_the_recorded_value(tmp_path):
     table = small(TABLES["table6"], ("egomix", "fedavg", "fedavg+ft"))
     settings = Settings(tmp_path)
-    reproduce([table], Plan(trials=2, steps=20), settings)
-    for _, cell in cells_of(table, Plan(trials=2, steps=20))[1::4]:
+    reproduce([table], Plan(trials=2, steps=20, choose=False), settings)
+    for _, cell in cells_of(table, Plan(trials=2, steps=20, choose=False))[1::4]:
         record = Store(tmp_path).load(cell.digest)
         assert record["about"]["command"].startswith(f"fedegoists reproduce --cell {cell.digest}")
         assert cell_from(record["settings"]) == cell
@@ -161,7 +170,7 @@ def test_one_cell_trained_again_gives_the_recorded_value(tmp_path):
 def test_stacked_or_one_by_one_it_is_the_same(tmp_path):
     """A trial's name, not its company, decides its batches."""
     table = small(TABLES["table7"], ("local", "fedavg"), benefit="everybody")
-    plan = Plan(trials=2, steps=20)
+    plan = Plan(trials=2, steps=20, choose=False)
     reproduce([table], plan, Settings(tmp_path / "one", stack=8))
     reproduce([table], plan, Settings(tmp_path / "all", stack=500))
     one, everything = Store(tmp_path / "one"), Store(tmp_path / "all")
@@ -268,66 +277,131 @@ def result(test, validation=None, metric="accuracy"):
 
 
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
-    table = small(TABLES["table1"], ("local", "fedavg", "fedavg+ft"), scenes=5)
-    cells = [cell for _, cell in cells_of(table, Plan())]
-    store = Store(tmp_path)
-    assert set(chosen_factors(cells, store).values()) == {1.0}  # nothing is known yet
-    candidates = trial_cells(cells, store)
-    assert len(candidates) == 2 * len(FACTORS)
+    rows = ("local", "fedavg", "fedavg+ft", "egomix", "egomix-twice")
+    table, plan, store = small(TABLES["table1"], rows, scenes=5), Plan(), Store(tmp_path)
+    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {1.0}
+    candidates = trial_cells([table], plan, store)
+    # Fine-tuning and twice the steps follow; the first trial decides in the middle.
+    assert len(candidates) == 3 * len(FACTORS)
     assert {cell.scene.competition for cell in candidates} == {"", "0.2"}
-    wanted, rounds = {"local": 1.0, "fedavg": 0.25}, 0
-    while missing := store.missing(trial_cells(cells, store)):
+    assert {cell.trial for cell in candidates} == {0}
+    wanted, rounds = {"local": 1.0, "fedavg": 0.25, "egomix": 2.0}, 0
+    while missing := store.missing(trial_cells([table], plan, store)):
         rounds += 1
-        assert set(chosen_factors(cells, store).values()) == {1.0} or rounds > 1
         for cell in missing:
             # The best on validation data is the worst on test data.
             worse = abs(cell.factor - wanted[cell.variant.name])
             store.put(cell, result(test=1 + worse, validation=4 - worse))
     # Half was the best of three, and a quarter is better than half and than an eighth.
     assert rounds == 3
-    assert len(trial_cells(cells, store)) == 2 * len(FACTORS) + 2
-    factors = chosen_factors(cells, store)
-    assert {factors[c] for c in cells if c.variant.method == "local"} == {1.0}
-    assert {factors[c] for c in cells if c.variant.method == "fedavg"} == {0.25}
-    assert len(left_of([table], Plan(), store, choose=True)) == len(set(cells)) - 1 - 1
+    assert len(trial_cells([table], plan, store)) == 3 * len(FACTORS) + 3
+    chosen = {(cell.variant.name, cell.factor) for _, cell in at_chosen_rates(table, plan, store)}
+    assert chosen == {
+        ("local", 1.0), ("fedavg", 0.25), ("fedavg+ft", 0.25), ("egomix", 2.0),
+        ("egomix-twice", 2.0),
+    }  # fmt: skip
+    assert chosen_rates(table, plan, store) == {"cifar10 pathological": wanted}
+    cells = {cell for _, cell in at_chosen_rates(table, plan, store)}
+    assert set(left_of([table], plan, store)) == {c for c in cells if store.get(c) is None}
+    # A part of a table decides in the same way, as does another β; other tables do not choose.
+    part = replace(table, scenes=table.scenes[-1:])
+    assert trial_cells([part], plan, store) == trial_cells([table], plan, store)
+    fifth = small(TABLES["table5"], ("fedavg",), scenes=2)
+    other = {cell.scene.options[-1] for cell in trial_cells([fifth], plan, store)}
+    assert other == {("beta", 0.5)}
+    for kind in (Plan(choose=False), Plan(budget="published")):
+        assert trial_cells([table], kind, store) == []
+        assert {cell.factor for _, cell in at_chosen_rates(table, kind, store)} == {1.0}
+    assert trial_cells([TABLES["mixing"]], plan, store) == []
+
+
+def test_all_trials_of_small_data_decide_together(tmp_path):
+    table, plan, store = small(TABLES["table7"], ("local",)), Plan(trials=3), Store(tmp_path)
+    best = {0: 0.5, 1: 1.0, 2: 1.0}
+    while missing := store.missing(trial_cells([table], plan, store)):
+        for cell in missing:
+            error = 10.0 * abs(cell.factor - best[cell.trial])
+            store.put(cell, result(test=1.0, validation=1 + error, metric="mse"))
+    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {1.0}
 
 
 @pytest.mark.parametrize(("metric", "best"), [("accuracy", 16.0), ("mse", 1 / 16)])
 def test_learning_rates_end_somewhere(tmp_path, metric, best):
-    table = small(TABLES["table7"], ("local",))
-    cells = [cell for _, cell in cells_of(table, Plan())]
-    store = Store(tmp_path)
-    while missing := store.missing(trial_cells(cells, store)):
-        assert left_of([table], Plan(), store, choose=True)
+    table, plan, store = small(TABLES["table7"], ("local",)), Plan(), Store(tmp_path)
+    while missing := store.missing(trial_cells([table], plan, store)):
+        assert left_of([table], plan, store)
         for cell in missing:
             store.put(cell, result(test=1.0, validation=cell.factor, metric=metric))
-    assert set(chosen_factors(cells, store).values()) == {best}
+    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {best}
 
 
 def test_a_learning_rate_that_gives_no_numbers_is_not_chosen(tmp_path):
-    table = small(TABLES["table7"], ("local",))
-    cells = [cell for _, cell in cells_of(table, Plan())]
-    store = Store(tmp_path)
-    for cell in trial_cells(cells, store):
+    table, plan, store = small(TABLES["table7"], ("local",)), Plan(), Store(tmp_path)
+    for cell in trial_cells([table], plan, store):
         given = math.nan if cell.factor == 0.5 else cell.factor
         store.put(cell, result(test=1.0, validation=given, metric="mse"))
-    assert set(chosen_factors(cells, store).values()) == {1.0}
+    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {1.0}
 
 
 def test_a_table_at_chosen_learning_rates(tmp_path):
-    table = small(TABLES["table7"], ("local",))
-    plan = Plan(trials=2, steps=4)
-    assert reproduce([table], plan, Settings(tmp_path), choose=True) == []
+    table, plan = small(TABLES["table7"], ("local", "local-twice")), Plan(trials=2, steps=4)
+    assert reproduce([table], plan, Settings(tmp_path)) == []
     store = Store(tmp_path)
-    cells = [cell for _, cell in cells_of(table, plan)]
-    (factor,) = set(chosen_factors(cells, store).values())
-    tried = {one.factor: store.get(one).mean_validation for one in trial_cells(cells, store)}
-    assert set(tried) >= set(FACTORS)
-    assert tried[factor] == min(tried.values())  # an error
-    # All rates on the first trial; the chosen one on the second, too.
-    assert len(list((tmp_path / "cells").iterdir())) == len(tried) + 1
-    write_tables([table], plan, tmp_path, choose=True)
-    assert "Learning rates were chosen" in (tmp_path / "table7.md").read_text(encoding="utf-8")
+    factors = {c.variant.name: c.factor for _, c in at_chosen_rates(table, plan, store)}
+    tried = {}
+    for one in trial_cells([table], plan, store):
+        row = tried.setdefault(one.variant.name, {})
+        row.setdefault(one.factor, []).append(store.get(one).mean_validation)
+    # Local for twice as long follows Local whose momentum goes on.
+    assert set(tried) == {"local", "local-kept"}
+    for name, by_factor in tried.items():
+        means = {factor: sum(values) / 2 for factor, values in by_factor.items()}
+        assert set(means) >= set(FACTORS)
+        best = min(means, key=lambda factor, means=means: means[factor])  # an error
+        assert factors["local-twice" if name == "local-kept" else name] == best
+    write_tables([table], plan, tmp_path)
+    text = (tmp_path / "table7.md").read_text(encoding="utf-8")
+    assert "learning rate was chosen on validation data" in text
+    assert f"| local | {factors['local']:g} |" in text
+    assert not any((tmp_path / "checkpoint" / "claims").iterdir())
+
+
+# Several processes -----------------------------------------------------------------------------
+
+
+def test_what_another_process_is_at_is_left_to_it(tmp_path):
+    table = small(TABLES["table7"], ("local", "fedavg"))
+    cells = [cell for _, cell in cells_of(table, QUICK)]
+    local = next(one for one in passes.passes(cells, 250) if "local" in one.words())
+    done = []
+    settings = Settings(tmp_path, stop=lambda: bool(done))
+    progress = Progress(ends=lambda work, results: done.append(results))
+    with claimed(tmp_path, local.kind) as mine, claimed(tmp_path, local.kind) as again:
+        assert (mine, again) == (True, False)
+        left = reproduce([table], QUICK, settings, progress=progress)
+        assert {cell.variant.method for cell in left} == {"local"}
+    assert reproduce([table], QUICK, Settings(tmp_path)) == []
+
+
+def test_processes_share_a_table(tmp_path):
+    alone, table = tmp_path / "alone", small(TABLES["table7"], ("local", "fedavg", "egomix"))
+    plan = QUICK
+    assert reproduce([table], plan, Settings(alone)) == []
+    wanted = ["--methods", "local,fedavg,egomix", "--trials", "1", "--steps", "2", "--no-choose"]
+    command = [sys.executable, "-m", "fedegoists", "reproduce", "table7", *wanted]
+    together = tmp_path / "together"
+    running = [
+        subprocess.Popen([*command, "--out", str(together), "--resume"], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=300)[0].decode() for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    # Nothing is trained twice, and nothing left out.
+    trained = [line for text in said for line in text.splitlines() if ": mean " in line]
+    assert len(trained) == len(set(trained)) == 3
+    one, other = Store(alone), Store(together)
+    for _, cell in cells_of(table, plan):
+        assert one.get(cell).test == other.get(cell).test
 
 
 def test_means_differences_and_published_numbers(tmp_path):

@@ -57,8 +57,11 @@ def reproduce_command(
     ] = None,
     choose: Annotated[
         bool,
-        typer.Option("--choose", help="First choose learning rates on validation data, for all."),
-    ] = False,
+        typer.Option(
+            "--choose/--no-choose",
+            help="Whether to choose learning rates on validation data first, for all methods.",
+        ),
+    ] = True,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results are kept.")] = Path(
         "reproduction"
@@ -108,19 +111,19 @@ def reproduce_command(
     if budget not in (*BUDGETS, "both"):
         raise SettingsError(f"unknown budget {budget!r}; use {', '.join(BUDGETS)} or both")
     budgets = BUDGETS if budget == "both" else tuple(b for b in BUDGETS if b == budget)
-    plans = [Plan(trials, one, steps) for one in budgets]
+    plans = [Plan(trials, one, steps, choose) for one in budgets]
     if list_ or not targets:
-        _list(plans, out, choose)
+        _list(plans, out)
         return
     names = list(dict.fromkeys(n for t in targets for n in (TABLES if t == "all" else [t])))
     tables = [_only(table_named(name), methods, only or []) for name in names if name != "figures"]
     if tables:
-        _claim(tables, plans, out, choose, resume)
+        _check_asked(tables, plans, out, resume)
         for plan in plans:
-            _work_through(tables, plan, settings, choose)
+            _work_through(tables, plan, settings)
         # What earlier calls did for other rows and columns belongs to the tables as well.
         whole = [table_named(table.name) for table in tables]
-        for path in write_tables(whole, plans[0], out, choose=choose):
+        for path in write_tables(whole, plans[0], out):
             line(f"Written to {path}")
     if "figures" in names or "all" in targets:
         made, left = draw_figures(out, data_dir)
@@ -152,8 +155,8 @@ def _only(table: "Table", methods: str, only: Sequence[str]) -> "Table":
     return replace(table, scenes=scenes, variants=variants)
 
 
-def _claim(
-    tables: "Sequence[Table]", plans: "Sequence[Plan]", out: Path, choose: bool, resume: bool
+def _check_asked(
+    tables: "Sequence[Table]", plans: "Sequence[Plan]", out: Path, resume: bool
 ) -> None:
     """Refuse to go on with results unasked."""
     from fedegoists.experiments.reproduction import Store
@@ -161,7 +164,7 @@ def _claim(
 
     store = Store(out)
     for plan in plans:
-        cells = wanted_cells(tables, plan, store, choose=choose)
+        cells = wanted_cells(tables, plan, store)
         done = len(cells) - len(store.missing(cells))
         if done and not resume:
             raise FileError(
@@ -170,7 +173,7 @@ def _claim(
             )
 
 
-def _list(plans: "Sequence[Plan]", out: Path, choose: bool) -> None:
+def _list(plans: "Sequence[Plan]", out: Path) -> None:
     from fedegoists.experiments.reproduction import TABLES, Store
     from fedegoists.experiments.reproduction.running import wanted_cells
 
@@ -181,25 +184,24 @@ def _list(plans: "Sequence[Plan]", out: Path, choose: bool) -> None:
     for table in TABLES.values():
         counts = []
         for plan in plans:
-            cells = wanted_cells([table], plan, store, choose=choose)
+            cells = wanted_cells([table], plan, store)
             counts.append(f"{len(cells) - len(store.missing(cells))} of {len(cells)}")
         grid.add_row(Text(table.name), Text(table.title), *counts)
     grid.add_row("figures", "labels of all silos; competition, baseline and final coalitions")
     screen.print(grid)
 
 
-def _work_through(tables: "Sequence[Table]", plan: "Plan", settings: Any, choose: bool) -> None:
+def _work_through(tables: "Sequence[Table]", plan: "Plan", settings: Any) -> None:
     """Train what is missing, with a table that fills in; say what is left."""
     from fedegoists.experiments.reproduction import Progress, reproduce
 
-    view = _View(tables, plan, settings.out, choose)
+    view = _View(tables, plan, settings.out)
     live = Live(console=errors, get_renderable=view.shown, refresh_per_second=2, transient=True)
     with live if errors.is_terminal else _quiet():
         left = reproduce(
             tables,
             plan,
             replace(settings, observers=(view.round,)),
-            choose=choose,
             progress=Progress(view.begins, view.ends),
         )
     if left:
@@ -217,10 +219,10 @@ def _quiet() -> Any:
 class _View:
     """What is shown while training: the first unfinished table, and how far the pass has come."""
 
-    def __init__(self, tables: "Sequence[Table]", plan: "Plan", out: Path, choose: bool) -> None:
+    def __init__(self, tables: "Sequence[Table]", plan: "Plan", out: Path) -> None:
         from fedegoists.experiments.reproduction import Store
 
-        self.tables, self.plan, self.choose = tables, plan, choose
+        self.tables, self.plan = tables, plan
         self.store: Store = Store(out)
         self.status = ""
         self.grid: Grid | None = None
@@ -248,18 +250,12 @@ class _View:
         from fedegoists.experiments.reproduction import left_of, lines_of
 
         table = next(
-            (
-                one
-                for one in self.tables
-                if left_of([one], self.plan, self.store, choose=self.choose)
-            ),
+            (one for one in self.tables if left_of([one], self.plan, self.store)),
             self.tables[-1],
         )
         grid = Grid(title=f"{table.title}, {self.plan.budget}", title_justify="left")
         lines = [
-            one
-            for one in lines_of(table, self.plan, self.store, choose=self.choose)
-            if one.budget == self.plan.budget
+            one for one in lines_of(table, self.plan, self.store) if one.budget == self.plan.budget
         ]
         columns = list(dict.fromkeys(one.key for one in lines))[:MOST_COLUMNS]
         grid.add_column("method")

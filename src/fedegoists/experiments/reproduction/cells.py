@@ -33,14 +33,14 @@ class Plan:
         ``published`` or ``converged``.
     steps : int, optional
         Other than the budget's, to try things out; never in a published table.
-    factor : float
-        By which learning rates are multiplied.
+    choose : bool
+        Whether learning rates are chosen on validation data, where a table has that.
     """
 
     trials: int = 5
     budget: BudgetName = "converged"
     steps: int | None = None
-    factor: float = 1.0
+    choose: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def cells_of(table: Table, plan: Plan) -> list[tuple[Mapping[str, Any], Cell]]:
             found += [
                 (
                     key,
-                    Cell(own, trial, variant, plan.budget, plan.steps, plan.factor),
+                    Cell(own, trial, variant, plan.budget, plan.steps),
                 )
                 for trial in range(plan.trials)
             ]

@@ -13,6 +13,7 @@ from fedegoists.coalitions import form
 from fedegoists.coalitions.formation import Method as FormationMethod
 from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
 from fedegoists.experiments.reproduction.cells import Cell
+from fedegoists.experiments.reproduction.claims import held
 from fedegoists.experiments.reproduction.scenes import competition_of
 from fedegoists.experiments.reproduction.variants import Where
 from fedegoists.federation import SimulatedFederation
@@ -52,15 +53,26 @@ class Benefits:
     def of(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> dict[Cell, BenefitGraph]:
         """Return the graph of every cell; those that must be learned are learned at once."""
         first = next(iter(data.values()))
+        for kind in ("learned", "measured"):
+            own = [cell for cell in cells if cell.variant.benefit == kind]
+            if self._missing(own, first):
+                # Another process may be at it; what it has made is not made again.
+                with held(self.folder, self._lock(own[0])):
+                    some = self._missing(own, first)
+                    if some:
+                        self._make(some, data, measured=kind == "measured")
+        return {cell: self._read(cell, data[cell.trial]) for cell in cells}
+
+    def _missing(self, cells: Sequence[Cell], data: SiloedData) -> list[Cell]:
         wanted: dict[str, Cell] = {}
         for cell in cells:
-            if cell.variant.benefit != "everybody" and not self._path(cell, first).exists():
-                wanted.setdefault(self._key(cell, first), self._essential(cell, first))
-        for kind in ("learned", "measured"):
-            some = [cell for cell in wanted.values() if cell.variant.benefit == kind]
-            if some:
-                self._make(some, data, measured=kind == "measured")
-        return {cell: self._read(cell, data[cell.trial]) for cell in cells}
+            if not self._path(cell, data).exists():
+                wanted.setdefault(self._key(cell, data), self._essential(cell, data))
+        return list(wanted.values())
+
+    def _lock(self, cell: Cell) -> str:
+        content = [asdict(replace(cell.scene, competition="")), cell.variant.benefit]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def known(self, cell: Cell, data: SiloedData) -> BenefitGraph | None:
         """Return the graph of a cell if it is there already."""

@@ -40,25 +40,49 @@ COMPARED = (
 )
 """What is said of every table, besides how both stand against the best baseline."""
 CHOSEN = (
-    "Learning rates were chosen for each method on validation data of the first trial among half, "
-    "once and twice the budget's, and further where the smallest or the largest was best; all "
-    "other settings are the methods' defaults."
+    "At convergence every method's learning rate was chosen on validation data among half, once "
+    "and twice the budget's, and further where the smallest or the largest was best; the published "
+    "budget has published rates. All other settings are the methods' defaults."
 )
 NOT_CHOSEN = (
     "No setting was tuned for any method: all have the same learning rate and their defaults."
 )
+Rates = Mapping[str, Mapping[str, float | None]]
+"""By how much learning rates are multiplied, by data set and way to divide it, and by row."""
 
 
-def page(table: Table, lines: Sequence[Line], command: str, *, chosen: bool = False) -> str:
-    """Return a table's page in Markdown."""
+def page(table: Table, lines: Sequence[Line], command: str, rates: Rates) -> str:
+    """Return a table's page in Markdown; without any rates none were chosen."""
     parts = [f"# {table.title}", ""]
-    parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if chosen else NOT_CHOSEN)]
+    parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if rates else NOT_CHOSEN)]
     for name in BUDGETS:
         own = [line for line in lines if line.budget == name]
         if own:
             parts += _budget_part(table, own, name)
+    parts += _chosen(rates)
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
+
+
+def _chosen(rates: Rates) -> list[str]:
+    """Say which learning rates were chosen at convergence."""
+    if not rates:
+        return []
+    rows = dict.fromkeys(name for own in rates.values() for name in own)
+    parts = [
+        "## Learning rates",
+        "",
+        "Chosen on validation data, in multiples of the converged budget's. What is fine-tuned, or "
+        "takes twice the steps, has the rate of its method (`local-twice` that of `local-kept`).",
+        "",
+        f"| method | {' | '.join(rates)} |",
+        "|---" * (len(rates) + 1) + "|",
+    ]
+    for name in rows:
+        factors = (own.get(name) for own in rates.values())
+        shown = ("not chosen yet" if one is None else f"{one:g}" for one in factors)
+        parts.append(f"| {name} | {' | '.join(shown)} |")
+    return [*parts, ""]
 
 
 def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName) -> list[str]:

@@ -75,6 +75,11 @@ class Pass:
         return any(cell.variant.tuned for cell in self.cells)
 
     @property
+    def kind(self) -> str:
+        """A name made of what all cells have in common."""
+        return _alike(self.cells[0]).digest
+
+    @property
     def digest(self) -> str:
         """A name made of all cells' settings."""
         text = " ".join(sorted(cell.digest for cell in self.cells))
@@ -99,8 +104,7 @@ def passes(cells: Sequence[Cell], stack: int, silos: int = 10) -> list[Pass]:
     """
     groups: dict[Cell, dict[Cell, list[Cell]]] = {}
     for cell in cells:
-        alike = replace(cell.base, trial=0, scene=replace(cell.scene, competition=""))
-        groups.setdefault(alike, {}).setdefault(cell.base, []).append(cell)
+        groups.setdefault(_alike(cell), {}).setdefault(cell.base, []).append(cell)
     found = []
     for alike, by_base in groups.items():
         most = stack // 5 if alike.variant.method in HEAVY else stack
@@ -110,6 +114,10 @@ def passes(cells: Sequence[Cell], stack: int, silos: int = 10) -> list[Pass]:
             some = bases[start : start + each]
             found.append(Pass(tuple(cell for base in some for cell in by_base[base])))
     return found
+
+
+def _alike(cell: Cell) -> Cell:
+    return replace(cell.base, trial=0, scene=replace(cell.scene, competition=""))
 
 
 def train_pass(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedegoists.experiments.reproduction.cells import Plan, Store
+from fedegoists.experiments.reproduction.choice import chosen_rates
 from fedegoists.experiments.reproduction.pages import page, worst_page
 from fedegoists.experiments.reproduction.results import (
     differences_csv,
@@ -18,28 +19,26 @@ from fedegoists.files import write_all
 __all__ = ["write_tables"]
 
 
-def write_tables(
-    tables: Sequence[Table], plan: Plan, out: Path, *, choose: bool = False
-) -> list[Path]:
+def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
     """Write the tables of which any cell is done; both budgets stand in one table."""
     store = Store(out)
     contents: list[tuple[Path, bytes]] = []
     for table in tables:
         command = f"fedegoists reproduce {table.name} --trials {plan.trials} --budget both"
-        command += " --choose" if choose else ""
+        command += "" if plan.choose else " --no-choose"
         command += f" --steps {plan.steps}" if plan.steps is not None else ""
         command += " --out DIR --resume"
         if table.derived:
-            cases = worst_cases(plan, store, choose=choose)
+            cases = worst_cases(plan, store)
             if cases:
                 contents += [
                     (out / f"{table.name}.csv", worst_csv(cases)),
                     (out / f"{table.name}.md", worst_page(table, cases, command).encode()),
                 ]
             continue
-        lines = lines_of(table, plan, store, choose=choose)
+        lines = lines_of(table, plan, store)
         if lines:
-            text = page(table, lines, command, chosen=choose)
+            text = page(table, lines, command, chosen_rates(table, plan, store))
             contents += [
                 (out / f"{table.name}.csv", table_csv(table, lines)),
                 (out / f"{table.name}-differences.csv", differences_csv(table, lines)),

@@ -10,8 +10,8 @@ from importlib import resources
 from typing import Any
 
 from fedegoists.experiments.reproduction.budgets import BUDGETS
-from fedegoists.experiments.reproduction.cells import Plan, Result, Store, cells_of
-from fedegoists.experiments.reproduction.choice import chosen_factors
+from fedegoists.experiments.reproduction.cells import Plan, Result, Store
+from fedegoists.experiments.reproduction.choice import at_chosen_rates
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
 from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL
 from fedegoists.graphs.interchange import csv_bytes
@@ -60,15 +60,12 @@ class Line:
         return len(self.values)
 
 
-def lines_of(table: Table, plan: Plan, store: Store, *, choose: bool = False) -> list[Line]:
+def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
     """Return the lines of a table as far as cells are done, for both budgets."""
     found: dict[tuple[Any, ...], dict[int, tuple[float, Result]]] = {}
     for budget in BUDGETS:
-        pairs = cells_of(table, replace(plan, budget=budget))
-        factors = chosen_factors([cell for _, cell in pairs], store) if choose else {}
-        for key, cell in pairs:
-            used = replace(cell, factor=factors[cell]) if choose else cell
-            result = store.get(used)
+        for key, cell in at_chosen_rates(table, replace(plan, budget=budget), store):
+            result = store.get(cell)
             if result is None:
                 continue
             for own, value in _values(table, key, result):
@@ -224,13 +221,13 @@ class WorstCase:
     n: int
 
 
-def worst_cases(plan: Plan, store: Store, *, choose: bool = False) -> list[WorstCase]:
+def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
     """Derive Table 3 from the cells of Tables 1 and 2; values are parts of one."""
     baselines = {v.name for v in (LOCAL, *BASELINES) if not v.tuned}
     found = []
     for name, data in (("table1", "cifar10"), ("table2", "cifar100")):
         scenes: dict[tuple[Any, ...], dict[str, Line]] = {}
-        for line in lines_of(TABLES[name], plan, store, choose=choose):
+        for line in lines_of(TABLES[name], plan, store):
             scenes.setdefault((line.key, line.budget), {})[line.method] = line
         for (key, budget), by_method in scenes.items():
             for method in ("fedegoists", "egomix"):

@@ -14,15 +14,9 @@ from typing import Any
 import torch
 
 from fedegoists.errors import FileError
-from fedegoists.experiments.reproduction.cells import (
-    Cell,
-    Plan,
-    Result,
-    Store,
-    cell_from,
-    cells_of,
-)
-from fedegoists.experiments.reproduction.choice import chosen_factors, trial_cells
+from fedegoists.experiments.reproduction.cells import Cell, Plan, Result, Store, cell_from
+from fedegoists.experiments.reproduction.choice import at_chosen_rates, trial_cells
+from fedegoists.experiments.reproduction.claims import WAIT, claimed
 from fedegoists.experiments.reproduction.graphs import Benefits
 from fedegoists.experiments.reproduction.passes import (
     Pass,
@@ -61,69 +55,60 @@ def sources(tables: Sequence[Table]) -> list[Table]:
     return list(found.values())
 
 
-def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store, *, choose: bool) -> list[Cell]:
-    """Return all cells of some tables; with `choose`, at the learning rates chosen so far."""
-    cells = [cell for table in sources(tables) for _, cell in cells_of(table, plan)]
-    if choose:
-        factors = chosen_factors(cells, store)
-        cells = [replace(cell, factor=factors[cell]) for cell in cells]
-    return list(dict.fromkeys(cells))
+def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
+    """Return all cells of some tables, at the learning rates chosen so far."""
+    pairs = (pair for table in sources(tables) for pair in at_chosen_rates(table, plan, store))
+    return list(dict.fromkeys(cell for _, cell in pairs))
 
 
-def left_of(
-    tables: Sequence[Table], plan: Plan, store: Store, *, choose: bool = False
-) -> list[Cell]:
+def left_of(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
     """Return the cells of some tables that are not done, those to choose by included."""
-    tried = _left_to_choose(tables, plan, store) if choose else []
-    missing = store.missing(wanted_cells(tables, plan, store, choose=choose))
+    tried = _left_to_choose(tables, plan, store)
+    missing = store.missing(wanted_cells(tables, plan, store))
     return list(dict.fromkeys([*tried, *missing]))
 
 
 def _left_to_choose(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
-    cells = [cell for table in sources(tables) for _, cell in cells_of(table, plan)]
-    return store.missing(trial_cells(cells, store))
+    return store.missing(trial_cells(sources(tables), plan, store))
 
 
 def reproduce(
-    tables: Sequence[Table],
-    plan: Plan,
-    settings: Settings,
-    *,
-    choose: bool = False,
-    progress: Progress | None = None,
+    tables: Sequence[Table], plan: Plan, settings: Settings, *, progress: Progress | None = None
 ) -> list[Cell]:
     """Train what is missing of some tables, as far as one may; return what is left.
 
-    Parameters
-    ----------
-    choose : bool
-        Whether to choose learning rates on validation data first, see `chosen_factors`.
+    Learning rates are chosen first. Several processes may do so in the same folder: each trains
+    what no other one is at, and waits for the others where there is nothing else to do.
     """
     progress = progress or Progress()
     store = Store(settings.out)
-    benefits = Benefits(settings.out, settings.device, plan.steps)
-    stages: list[Callable[[], list[Cell]]] = [lambda: left_of(tables, plan, store, choose=choose)]
-    if choose:
-        stages.insert(0, lambda: _left_to_choose(tables, plan, store))
     about = origin(settings.device)
-    for stage in stages:
-        before: list[Cell] = []
+    benefits = Benefits(settings.out, settings.device, plan.steps)
+    for stage in (_left_to_choose, left_of):
         # What was tried may call for further trials.
-        while (left := stage()) and left != before:
-            before, work = left, passes(left, settings.stack)
+        while (left := stage(tables, plan, store)) and not settings.stop():
+            work, busy = passes(left, settings.stack), True
             for number, one in enumerate(work):
                 if settings.stop():
-                    return stages[-1]()
-                progress.begins(one, number, len(work))
-                try:
-                    results = train_pass(one, settings, benefits, about)
-                except StoppedError:
-                    return stages[-1]()
-                for cell, result in results.items():
-                    store.put(cell, with_command(cell, result, settings))
-                forget(one, settings.out)
-                progress.ends(one, results)
-    return stages[-1]()
+                    break
+                with claimed(settings.out, one.kind) as mine:
+                    missing = store.missing(one.cells) if mine else []
+                    busy = busy and not mine
+                    if not missing:
+                        continue
+                    own = Pass(tuple(missing))
+                    progress.begins(own, number, len(work))
+                    try:
+                        results = train_pass(own, settings, benefits, about)
+                    except StoppedError:
+                        return left_of(tables, plan, store)
+                    for cell, result in results.items():
+                        store.put(cell, with_command(cell, result, settings))
+                    forget(own, settings.out)
+                    progress.ends(own, results)
+            if busy:
+                time.sleep(WAIT)
+    return left_of(tables, plan, store)
 
 
 def with_command(cell: Cell, result: Result, settings: Settings) -> Result:

@@ -71,6 +71,8 @@ class Table:
         Whether each participant has a line of its own, or the mean over all of them is given.
     derived : bool
         Whether it is computed from other tables' cells.
+    chosen : bool
+        Whether learning rates are chosen on validation data, or all are the budget's.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Table:
     variants: tuple[Variant, ...] = PAPER
     of_participants: bool = False
     derived: bool = False
+    chosen: bool = True
     notes: tuple[str, ...] = field(default=())
 
 
@@ -168,7 +171,7 @@ def _all_tables() -> tuple[Table, ...]:
             for number, kind in ((6, "weak"), (7, "strong"))
         ),
         *(
-            Table(name, titles[name], ("distribution", "method"), answers, variants)
+            Table(name, titles[name], ("distribution", "method"), answers, variants, chosen=False)
             for name, variants in QUESTIONS.items()
         ),
     )
