@@ -273,13 +273,22 @@ def result(test, validation=None, metric="accuracy"):
     about = {"pass": ["x"], "pass_seconds": 1.0, "samples_per_second": 5, "commit": "abc",
              "device": "CPU", "torch": "2", "finished": "2000-01-01"}  # fmt: skip
     values = {"v0": test - 0.1, "v1": test + 0.1}
-    return Result(metric, values, {"v0": validation or test}, {"v0": 1, "v1": 1}, spent, about)
+    known = dict.fromkeys(values, validation or test)
+    return Result(metric, values, known, {"v0": 1, "v1": 1}, spent, about)
+
+
+def used(table, plan, store):
+    """The rates at which the rows of a table are trained."""
+    found = {}
+    for _, cell, cells in at_chosen_rates(table, plan, store):
+        found.setdefault(cell.variant.name, set()).update(one.factor for one in cells)
+    return found
 
 
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     rows = ("local", "fedavg", "fedavg+ft", "egomix", "egomix-twice")
     table, plan, store = small(TABLES["table1"], rows, scenes=5), Plan(), Store(tmp_path)
-    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {1.0}
+    assert used(table, plan, store) == {name: {1.0} for name in rows}
     candidates = trial_cells([table], plan, store)
     # Fine-tuning and twice the steps follow; the first trial decides in the middle.
     assert len(candidates) == 3 * len(FACTORS)
@@ -295,13 +304,12 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     # Half was the best of three, and a quarter is better than half and than an eighth.
     assert rounds == 3
     assert len(trial_cells([table], plan, store)) == 3 * len(FACTORS) + 3
-    chosen = {(cell.variant.name, cell.factor) for _, cell in at_chosen_rates(table, plan, store)}
-    assert chosen == {
-        ("local", 1.0), ("fedavg", 0.25), ("fedavg+ft", 0.25), ("egomix", 2.0),
-        ("egomix-twice", 2.0),
-    }  # fmt: skip
-    assert chosen_rates(table, plan, store) == {"cifar10 pathological": wanted}
-    cells = {cell for _, cell in at_chosen_rates(table, plan, store)}
+    rates = {"local": 1.0, "fedavg": 0.25, "fedavg+ft": 0.25, "egomix": 2.0, "egomix-twice": 2.0}
+    assert used(table, plan, store) == {name: {rate} for name, rate in rates.items()}
+    assert chosen_rates(table, plan, store) == {
+        "cifar10 pathological": {name: f"{rate:g}" for name, rate in rates.items()}
+    }
+    cells = {cell for _, _, (cell,) in at_chosen_rates(table, plan, store)}
     assert set(left_of([table], plan, store)) == {c for c in cells if store.get(c) is None}
     # A part of a table decides in the same way, as does another β; other tables do not choose.
     part = replace(table, scenes=table.scenes[-1:])
@@ -311,18 +319,29 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     assert other == {("beta", 0.5)}
     for kind in (Plan(choose=False), Plan(budget="published")):
         assert trial_cells([table], kind, store) == []
-        assert {cell.factor for _, cell in at_chosen_rates(table, kind, store)} == {1.0}
+        assert used(table, kind, store) == {name: {1.0} for name in rows}
     assert trial_cells([TABLES["mixing"]], plan, store) == []
 
 
-def test_all_trials_of_small_data_decide_together(tmp_path):
-    table, plan, store = small(TABLES["table7"], ("local",)), Plan(trials=3), Store(tmp_path)
-    best = {0: 0.5, 1: 1.0, 2: 1.0}
-    while missing := store.missing(trial_cells([table], plan, store)):
+def test_with_little_data_everybody_keeps_the_best_of_its_models(tmp_path):
+    table, plan, store = small(TABLES["table7"], ("local", "local-twice")), Plan(2), Store(tmp_path)
+    best = {"v0": 0.5, "v1": 2.0}
+    while missing := store.missing(
+        [*trial_cells([table], plan, store), *left_of([table], plan, store)]
+    ):
         for cell in missing:
-            error = 10.0 * abs(cell.factor - best[cell.trial])
-            store.put(cell, result(test=1.0, validation=1 + error, metric="mse"))
-    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {1.0}
+            errors = {name: 1 + abs(cell.factor - own) for name, own in best.items()}
+            tests = dict.fromkeys(best, 10 * cell.trial + cell.factor)
+            store.put(cell, replace(result(1.0, metric="mse"), test=tests, validation=errors))
+    # Both rates are at an edge for someone, but not on average.
+    assert used(table, plan, store) == {name: set(FACTORS) for name in ("local", "local-twice")}
+    lines = {dict(one.key)["participant"]: one for one in lines_of(table, plan, store)}
+    assert lines["v0"].values == {0: 0.5, 1: 10.5}
+    assert lines["v1"].values == {0: 2.0, 1: 12.0}
+    assert lines["Avg"].values == {0: 1.25, 1: 11.25}
+    assert len(lines["Avg"].results) == 2 * len(FACTORS)
+    counted = chosen_rates(table, plan, store)["synthetic-strong"]
+    assert counted == {"local": "0.5: 2, 1: 0, 2: 2", "local-twice": "0.5: 2, 1: 0, 2: 2"}
 
 
 @pytest.mark.parametrize(("metric", "best"), [("accuracy", 16.0), ("mse", 1 / 16)])
@@ -332,37 +351,42 @@ def test_learning_rates_end_somewhere(tmp_path, metric, best):
         assert left_of([table], plan, store)
         for cell in missing:
             store.put(cell, result(test=1.0, validation=cell.factor, metric=metric))
-    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {best}
+    tried = used(table, plan, store)["local"]
+    assert best in tried
+    assert len(tried) == 6
 
 
 def test_a_learning_rate_that_gives_no_numbers_is_not_chosen(tmp_path):
     table, plan, store = small(TABLES["table7"], ("local",)), Plan(), Store(tmp_path)
     for cell in trial_cells([table], plan, store):
         given = math.nan if cell.factor == 0.5 else cell.factor
-        store.put(cell, result(test=1.0, validation=given, metric="mse"))
-    assert {cell.factor for _, cell in at_chosen_rates(table, plan, store)} == {1.0}
+        store.put(cell, result(test=cell.factor, validation=given, metric="mse"))
+    assert store.missing(trial_cells([table], plan, store)) == []
+    (line,) = (one for one in lines_of(table, plan, store) if dict(one.key)["participant"] == "v0")
+    assert set(line.values.values()) == {0.9}
 
 
 def test_a_table_at_chosen_learning_rates(tmp_path):
-    table, plan = small(TABLES["table7"], ("local", "local-twice")), Plan(trials=2, steps=4)
+    table = small(TABLES["table7"], ("local", "fedavg", "fedavg+ft"))
+    plan = Plan(trials=2, steps=4)
     assert reproduce([table], plan, Settings(tmp_path)) == []
     store = Store(tmp_path)
-    factors = {c.variant.name: c.factor for _, c in at_chosen_rates(table, plan, store)}
-    tried = {}
-    for one in trial_cells([table], plan, store):
-        row = tried.setdefault(one.variant.name, {})
-        row.setdefault(one.factor, []).append(store.get(one).mean_validation)
-    # Local for twice as long follows Local whose momentum goes on.
-    assert set(tried) == {"local", "local-kept"}
-    for name, by_factor in tried.items():
-        means = {factor: sum(values) / 2 for factor, values in by_factor.items()}
-        assert set(means) >= set(FACTORS)
-        best = min(means, key=lambda factor, means=means: means[factor])  # an error
-        assert factors["local-twice" if name == "local-kept" else name] == best
+    # Fine-tuned ones are there at all rates that were tried for their method.
+    rates = used(table, plan, store)
+    assert rates["fedavg+ft"] == rates["fedavg"] >= set(FACTORS)
+    for _, cell, cells in at_chosen_rates(table, plan, store):
+        results = [store.get(one) for one in cells]
+        for name in results[0].test:
+            best = min(results, key=lambda one, name=name: one.validation[name])  # an error
+            (line,) = (
+                one for one in lines_of(table, plan, store)
+                if one.method == cell.variant.name and dict(one.key)["participant"] == name
+            )  # fmt: skip
+            assert line.values[cell.trial] == best.test[name]
     write_tables([table], plan, tmp_path)
     text = (tmp_path / "table7.md").read_text(encoding="utf-8")
     assert "learning rate was chosen on validation data" in text
-    assert f"| local | {factors['local']:g} |" in text
+    assert f"| local | {chosen_rates(table, plan, store)['synthetic-strong']['local']} |" in text
     assert not any((tmp_path / "checkpoint" / "claims").iterdir())
 
 

@@ -41,13 +41,13 @@ COMPARED = (
 """What is said of every table, besides how both stand against the best baseline."""
 CHOSEN = (
     "At convergence every method's learning rate was chosen on validation data among half, once "
-    "and twice the budget's, and further where the smallest or the largest was best; the published "
-    "budget has published rates. All other settings are the methods' defaults."
+    "and twice the budget's, and further where the smallest or the largest was best; which, stands "
+    "below. The published budget has published rates. All other settings are the methods' defaults."
 )
 NOT_CHOSEN = (
     "No setting was tuned for any method: all have the same learning rate and their defaults."
 )
-Rates = Mapping[str, Mapping[str, float | None]]
+Rates = Mapping[str, Mapping[str, str]]
 """By how much learning rates are multiplied, by data set and way to divide it, and by row."""
 
 
@@ -72,17 +72,17 @@ def _chosen(rates: Rates) -> list[str]:
     parts = [
         "## Learning rates",
         "",
-        "Chosen on validation data, in multiples of the converged budget's. What is fine-tuned, or "
-        "takes twice the steps, has the rate of its method (`local-twice` that of `local-kept`).",
+        "Chosen on validation data, in multiples of the converged budget's. On images the first "
+        "trial decides for all; elsewhere every participant keeps the model that its own "
+        "validation data prefers, and how many of them keep which rate is counted.",
         "",
         f"| method | {' | '.join(rates)} |",
         "|---" * (len(rates) + 1) + "|",
     ]
-    for name in rows:
-        factors = (own.get(name) for own in rates.values())
-        shown = ("not chosen yet" if one is None else f"{one:g}" for one in factors)
-        parts.append(f"| {name} | {' | '.join(shown)} |")
-    return [*parts, ""]
+    lines = (
+        f"| {name} | {' | '.join(own.get(name, '') for own in rates.values())} |" for name in rows
+    )
+    return [*parts, *lines, ""]
 
 
 def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName) -> list[str]:

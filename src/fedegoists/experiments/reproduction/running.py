@@ -57,8 +57,8 @@ def sources(tables: Sequence[Table]) -> list[Table]:
 
 def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
     """Return all cells of some tables, at the learning rates chosen so far."""
-    pairs = (pair for table in sources(tables) for pair in at_chosen_rates(table, plan, store))
-    return list(dict.fromkeys(cell for _, cell in pairs))
+    rated = (one for table in sources(tables) for one in at_chosen_rates(table, plan, store))
+    return list(dict.fromkeys(cell for _, _, cells in rated for cell in cells))
 
 
 def left_of(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
