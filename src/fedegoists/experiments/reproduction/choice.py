@@ -137,13 +137,22 @@ def _words(cells: Sequence[Cell], plan: Plan, store: Store) -> str:
 
 
 def trial_cells(tables: Iterable[Table], plan: Plan, store: Store) -> list[Cell]:
-    """Return the cells that must be trained to choose, as far as what is done tells."""
-    cells = [cell for table in tables if chooses(table, plan) for _, cell in cells_of(table, plan)]
+    """Return the cells that must be trained to choose, as far as what is done tells.
+
+    Where all of them are kept, those that follow are among them: they are trained with it.
+    """
+    followers: dict[tuple[Cell, ...], dict[Cell, None]] = {}
+    for table in tables:
+        for _, cell in cells_of(table, plan) if chooses(table, plan) else ():
+            deciding = _deciding(cell, plan)
+            own = followers.setdefault(deciding, dict.fromkeys(deciding))
+            if not _is_image(cell):
+                own[cell] = None
     return [
         replace(cell, factor=factor)
-        for deciding in dict.fromkeys(_deciding(cell, plan) for cell in cells)
+        for deciding, cells in followers.items()
         for factor in _tried(deciding, store)[0]
-        for cell in deciding
+        for cell in cells
     ]
 
 

@@ -91,7 +91,8 @@ def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName) -> list[
     unit = "mean squared error" if lower_is_better(lines) else "per cent"
     text = f"Ours, mean ± standard deviation over trials, {unit}; in brackets the published number "
     parts += ["### Numbers", "", f"{text}and our difference to it.", ""]
-    parts += _pivot(lines, lambda line: _number(table, line))
+    trials = max(line.n for line in lines)
+    parts += _pivot(lines, lambda line: _number(table, line, trials))
     for yardstick in ("fedegoists", "local"):
         gaps = differences(lines, (yardstick,))
         if gaps:
@@ -102,9 +103,11 @@ def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName) -> list[
     return [*parts, "### What it cost", "", *_costs(lines), ""]
 
 
-def _number(table: Table, line: Line) -> str:
+def _number(table: Table, line: Line, trials: int) -> str:
     digits = 3 if lower_is_better([line]) else 1
     text = f"{line.mean:.{digits}f} ± {line.std:.{digits}f}"
+    if line.n < trials:
+        text += f", {line.n} of {trials} trials"
     published = published_value(table, line)
     if published is None:
         return text
@@ -257,8 +260,8 @@ def _origin(lines: Sequence[Line], command: str) -> list[str]:
         "",
         f"- commit: {', '.join(seen['commit'])}",
         f"- device: {', '.join(seen['device'])}; PyTorch {', '.join(seen['torch'])}",
-        f"- time: {sum(times.values()):,.0f} s in {len(times)} passes, "
-        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}",
+        f"- time: {sum(times.values()):,.0f} s summed over {len(times)} passes, of which several "
+        f"may have run at a time, {' to '.join(dict.fromkeys((days[0], days[-1])))}",
         "- every cell's file in `cells/` has the command that trains it again",
         "",
     ]
