@@ -5,34 +5,53 @@
 #
 # The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS, such as "python -m fedegoists".
 # WORKERS processes (6) share the GPU and the folder: each takes what no other one is at. Small kernels of several processes
-# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. Two of the workers train FedEgoists, whose networks are large.
+# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. A third of the workers train FedEgoists, whose networks are large.
 set -euo pipefail
 out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2
 options=("$@")
+failed=0
+beyond=(principles hypernetwork contributors coalitions mixing benefit)
 heavy=fedegoists,fedegoists+ft
 others=local,local-kept,local-twice,egomix,egomix-twice
 for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do others+=,$name,$name+ft; done
+trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+
+reproduce() { # TABLES AND OPTIONS
+  ${FEDEGOISTS:-fedegoists} reproduce "$@" --device cuda --out "$out" --resume "${options[@]}"
+}
 
 step() {
   local left=$((deadline - SECONDS))
   if ((left < 30)); then
     echo "out of time before: $*"
-    return
+    return 0
   fi
   echo "== $* ($left s left)"
-  ${FEDEGOISTS:-fedegoists} reproduce "$@" --device cuda --out "$out" --resume --time-limit "$left" "${options[@]}"
+  if ! reproduce "$@" --time-limit "$left"; then
+    echo "failed: $*" >&2
+    failed=1
+  fi
 }
 
-worker() { # METHODS STACK
-  for table in table2 table1 table5; do step $table --methods "$1" --stack "$2"; done
+worker() { # STACK [--methods METHODS]
+  local stack=$1
+  shift
+  for table in table2 table1 table5; do step $table --stack "$stack" "$@"; done
   step table4
-  step principles hypernetwork contributors coalitions mixing benefit --stack 500
-  for table in table1 table2 table4 table5; do step $table --budget published --methods "$1" --stack "$2"; done
+  step "${beyond[@]}" --stack 500
+  for table in table1 table2 table4 table5; do step $table --budget published --stack "$stack" "$@"; done
+  return $failed
 }
 
-for ((number = 1; number <= workers; number++)); do
-  if ((number <= 2)); then worker $heavy 500 & else worker $others 1250 & fi
-done
-wait
-step table1 table2 table3 table4 table5 principles hypernetwork contributors coalitions mixing benefit figures --budget both
+if ((workers < 2)); then
+  worker 1250 || failed=1
+else
+  for ((number = 1; number <= workers; number++)); do
+    if ((number <= (workers + 2) / 3)); then worker 500 --methods $heavy & else worker 1250 --methods $others & fi
+  done
+  for job in $(jobs -p); do wait "$job" || failed=1; done
+fi
+# Write everything once more, with what all workers did.
+reproduce table1 table2 table3 table4 table5 "${beyond[@]}" figures --budget both --time-limit 0
+exit $failed

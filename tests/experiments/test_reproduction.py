@@ -28,6 +28,7 @@ from fedegoists.experiments.reproduction import (
 from fedegoists.experiments.reproduction.budgets import budget
 from fedegoists.experiments.reproduction.cells import Cell, Result, cell_from, cells_of
 from fedegoists.experiments.reproduction.choice import (
+    ALL_FACTORS,
     FACTORS,
     at_chosen_rates,
     chosen_rates,
@@ -41,12 +42,14 @@ from fedegoists.experiments.reproduction.results import (
     published_value,
     worst_cases,
 )
+from fedegoists.experiments.reproduction.running import done_of
 from fedegoists.experiments.reproduction.scenes import Scene, competition_of
 from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.cifar import siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
 from fedegoists.methods import EgoMix
+from fedegoists.methods.run import StoppedError
 from tests.learning.datasets.test_eicu import some, write
 
 QUICK = Plan(trials=1, steps=2, choose=False)
@@ -280,20 +283,28 @@ def result(test, validation=None, metric="accuracy"):
 def used(table, plan, store):
     """The rates at which the rows of a table are trained."""
     found = {}
-    for _, cell, cells in at_chosen_rates(table, plan, store):
-        found.setdefault(cell.variant.name, set()).update(one.factor for one in cells)
+    for _, cell, rated in at_chosen_rates(table, plan, store):
+        found.setdefault(cell.variant.name, set()).add(None if rated is None else rated.factor)
     return found
 
 
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     rows = ("local", "fedavg", "fedavg+ft", "egomix", "egomix-twice")
     table, plan, store = small(TABLES["table1"], rows, scenes=5), Plan(), Store(tmp_path)
-    assert used(table, plan, store) == {name: {1.0} for name in rows}
     candidates = trial_cells([table], plan, store)
     # Fine-tuning and twice the steps follow; the first trial decides in the middle.
     assert len(candidates) == 3 * len(FACTORS)
     assert {cell.scene.competition for cell in candidates} == {"", "0.2"}
     assert {cell.trial for cell in candidates} == {0}
+    # What happens to be there is not shown before anything is decided.
+    store.put(candidates[0], result(test=0.5))
+    assert candidates[0].factor == 1.0
+    assert used(table, plan, store) == {name: {None} for name in rows}
+    assert lines_of(table, plan, store) == []
+    assert done_of(table, plan, store)[0] == 0
+    assert left_of([table], plan, store) == candidates[1:]
+    store.path(candidates[0]).unlink()
+    store = Store(tmp_path)
     wanted, rounds = {"local": 1.0, "fedavg": 0.25, "egomix": 2.0}, 0
     while missing := store.missing(trial_cells([table], plan, store)):
         rounds += 1
@@ -306,11 +317,11 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     assert len(trial_cells([table], plan, store)) == 3 * len(FACTORS) + 3
     rates = {"local": 1.0, "fedavg": 0.25, "fedavg+ft": 0.25, "egomix": 2.0, "egomix-twice": 2.0}
     assert used(table, plan, store) == {name: {rate} for name, rate in rates.items()}
-    assert chosen_rates(table, plan, store) == {
-        "cifar10 pathological": {name: f"{rate:g}" for name, rate in rates.items()}
-    }
-    cells = {cell for _, _, (cell,) in at_chosen_rates(table, plan, store)}
-    assert set(left_of([table], plan, store)) == {c for c in cells if store.get(c) is None}
+    assert chosen_rates(table, plan, store) == {"cifar10 pathological": rates}
+    cells = {cell for _, _, cell in at_chosen_rates(table, plan, store)}
+    left = {cell for cell in cells if store.get(cell) is None}
+    assert set(left_of([table], plan, store)) == left
+    assert done_of(table, plan, store) == (len(cells) - len(left), len(cells))
     # A part of a table decides in the same way, as does another β; other tables do not choose.
     part = replace(table, scenes=table.scenes[-1:])
     assert trial_cells([part], plan, store) == trial_cells([table], plan, store)
@@ -323,71 +334,76 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     assert trial_cells([TABLES["mixing"]], plan, store) == []
 
 
-def test_with_little_data_everybody_keeps_the_best_of_its_models(tmp_path):
-    table, plan, store = small(TABLES["table7"], ("local", "local-twice")), Plan(2), Store(tmp_path)
-    best = {"v0": 0.5, "v1": 2.0}
-    while missing := store.missing(
-        [*trial_cells([table], plan, store), *left_of([table], plan, store)]
-    ):
-        for cell in missing:
-            errors = {name: 1 + abs(cell.factor - own) for name, own in best.items()}
-            tests = dict.fromkeys(best, 10 * cell.trial + cell.factor)
-            store.put(cell, replace(result(1.0, metric="mse"), test=tests, validation=errors))
-    # Both rates are at an edge for someone, but not on average.
-    assert used(table, plan, store) == {name: set(FACTORS) for name in ("local", "local-twice")}
-    lines = {dict(one.key)["participant"]: one for one in lines_of(table, plan, store)}
-    assert lines["v0"].values == {0: 0.5, 1: 10.5}
-    assert lines["v1"].values == {0: 2.0, 1: 12.0}
-    assert lines["Avg"].values == {0: 1.25, 1: 11.25}
-    assert len(lines["Avg"].results) == 2 * len(FACTORS)
-    counted = chosen_rates(table, plan, store)["synthetic-strong"]
-    assert counted == {"local": "0.5: 2, 1: 0, 2: 2", "local-twice": "0.5: 2, 1: 0, 2: 2"}
+def test_all_trials_of_small_data_decide_together(tmp_path):
+    rows = ("local", "local-kept", "local-twice")
+    table, plan, store = small(TABLES["table7"], rows), Plan(trials=3), Store(tmp_path)
+    # All methods have the same choice, whatever comes of it; the third follows the second.
+    assert len(trial_cells([table], plan, store)) == 2 * 3 * len(ALL_FACTORS)
+    best = {"local": (8.0, 0.5, 0.5), "local-kept": (8.0, 8.0, 1.0)}
+    for cell in trial_cells([table], plan, store):
+        assert used(table, plan, store)[cell.variant.name] == {None}
+        # Far from the best in the logarithm, so that the trials' majority decides.
+        error = abs(math.log2(cell.factor / best[cell.variant.name][cell.trial]))
+        store.put(cell, result(test=1.0, validation=1 + error, metric="mse"))
+    rates = {"local": 0.5, "local-kept": 8.0, "local-twice": 8.0}
+    assert chosen_rates(table, plan, store) == {"synthetic-strong": rates}
+    assert {cell.variant.name for cell in left_of([table], plan, store)} == {"local-twice"}
+    assert {cell.factor for cell in left_of([table], plan, store)} == {8.0}
 
 
-@pytest.mark.parametrize(("metric", "best"), [("accuracy", 16.0), ("mse", 1 / 16)])
-def test_learning_rates_end_somewhere(tmp_path, metric, best):
-    table, plan, store = small(TABLES["table7"], ("local",)), Plan(), Store(tmp_path)
+@pytest.mark.parametrize(("sign", "best"), [(1, 16.0), (-1, 1 / 16)])
+def test_learning_rates_end_somewhere(tmp_path, sign, best):
+    table, plan, store = small(TABLES["table1"], ("local",)), Plan(), Store(tmp_path)
     while missing := store.missing(trial_cells([table], plan, store)):
         assert left_of([table], plan, store)
         for cell in missing:
-            store.put(cell, result(test=1.0, validation=cell.factor, metric=metric))
-    tried = used(table, plan, store)["local"]
-    assert best in tried
-    assert len(tried) == 6
+            store.put(cell, result(test=1.0, validation=20 + sign * cell.factor))
+    assert used(table, plan, store)["local"] == {best}
+    assert len(trial_cells([table], plan, store)) == len(FACTORS) + 3
 
 
-def test_a_learning_rate_that_gives_no_numbers_is_not_chosen(tmp_path):
-    table, plan, store = small(TABLES["table7"], ("local",)), Plan(), Store(tmp_path)
+def test_a_learning_rate_that_gives_somebody_no_number_is_not_chosen(tmp_path):
+    table, plan, store = small(TABLES["table1"], ("local",)), Plan(), Store(tmp_path)
     for cell in trial_cells([table], plan, store):
-        given = math.nan if cell.factor == 0.5 else cell.factor
-        store.put(cell, result(test=cell.factor, validation=given, metric="mse"))
-    assert store.missing(trial_cells([table], plan, store)) == []
-    (line,) = (one for one in lines_of(table, plan, store) if dict(one.key)["participant"] == "v0")
-    assert set(line.values.values()) == {0.9}
+        # Nobody knows v2; v1 has a number at other rates than twice.
+        v1 = math.nan if cell.factor == 2 else 0.1 + (cell.factor == 1)
+        known = {"v0": cell.factor, "v1": v1, "v2": math.nan}
+        store.put(cell, replace(result(test=1.0), validation=known))
+    assert used(table, plan, store)["local"] == {1.0}
 
 
 def test_a_table_at_chosen_learning_rates(tmp_path):
     table = small(TABLES["table7"], ("local", "fedavg", "fedavg+ft"))
-    plan = Plan(trials=2, steps=4)
+    plan = Plan(trials=1, steps=2)
     assert reproduce([table], plan, Settings(tmp_path)) == []
     store = Store(tmp_path)
-    # Fine-tuned ones are there at all rates that were tried for their method.
-    rates = used(table, plan, store)
-    assert rates["fedavg+ft"] == rates["fedavg"] >= set(FACTORS)
-    for _, cell, cells in at_chosen_rates(table, plan, store):
-        results = [store.get(one) for one in cells]
-        for name in results[0].test:
-            best = min(results, key=lambda one, name=name: one.validation[name])  # an error
-            (line,) = (
-                one for one in lines_of(table, plan, store)
-                if one.method == cell.variant.name and dict(one.key)["participant"] == name
-            )  # fmt: skip
-            assert line.values[cell.trial] == best.test[name]
+    tried = trial_cells([table], plan, store)
+    for name in ("local", "fedavg"):
+        errors = {c.factor: store.get(c).mean_validation for c in tried if c.variant.name == name}
+        assert set(errors) == set(ALL_FACTORS)
+        (factor,) = used(table, plan, store)[name]
+        assert errors[factor] == min(errors.values())
+    assert used(table, plan, store)["fedavg+ft"] == used(table, plan, store)["fedavg"]
     write_tables([table], plan, tmp_path)
     text = (tmp_path / "table7.md").read_text(encoding="utf-8")
     assert "learning rate was chosen on validation data" in text
-    assert f"| local | {chosen_rates(table, plan, store)['synthetic-strong']['local']} |" in text
+    (factor,) = used(table, plan, store)["local"]
+    assert f"| local | {factor:g} |" in text
     assert not any((tmp_path / "checkpoint" / "claims").iterdir())
+
+
+def test_images_choose_a_learning_rate_end_to_end(tmp_path, data):
+    table = small(TABLES["table1"], ("local", "fedavg+ft"), benefit="everybody")
+    plan, settings = Plan(trials=2, steps=1), Settings(tmp_path / "out", data)
+    assert reproduce([table], plan, settings) == []
+    store = Store(tmp_path / "out")
+    tried = trial_cells([table], plan, store)
+    assert {cell.variant.name for cell in tried} == {"local", "fedavg"}
+    assert store.missing(tried) == []
+    assert done_of(table, plan, store) == (4, 4)
+    scores = {c.factor: store.get(c).mean_validation for c in tried if c.variant.name == "local"}
+    (factor,) = used(table, plan, store)["local"]
+    assert scores[factor] == max(scores.values())
 
 
 # Several processes -----------------------------------------------------------------------------
@@ -405,6 +421,34 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path):
         left = reproduce([table], QUICK, settings, progress=progress)
         assert {cell.variant.method for cell in left} == {"local"}
     assert reproduce([table], QUICK, Settings(tmp_path)) == []
+
+
+def test_waiting_for_others_ends_in_time(tmp_path):
+    table = small(TABLES["table7"], ("local",))
+    (only,) = passes.passes([cell for _, cell in cells_of(table, QUICK)], 250)
+    waited = []
+    settings = Settings(tmp_path, stop=lambda: len(waited) > 1)
+    with claimed(tmp_path, only.kind):
+        left = reproduce(
+            [table], QUICK, settings, progress=Progress(waits=lambda: waited.append(1))
+        )
+    assert [cell.variant.method for cell in left] == ["local"]
+    assert len(waited) == 2
+
+
+def test_a_graph_that_another_process_learns_is_waited_for(tmp_path, monkeypatch):
+    cell = next(c for _, c in cells_of(TABLES["table7"], QUICK) if c.variant.method == "fedavg")
+    loaded = {0: load("synthetic-strong", seed=0)}
+    asked = []
+    benefits = Benefits(tmp_path, steps=1, stop=lambda: bool(asked.append(1)) or len(asked) > 2)
+    with claimed(tmp_path, benefits._lock(cell)) as mine:
+        assert mine
+        with pytest.raises(StoppedError, match="before learned benefits were there"):
+            benefits.of([cell], loaded)
+    assert len(asked) == 3
+    graph = benefits.of([cell], loaded)[cell]
+    monkeypatch.setattr(Benefits, "_make", None)  # what is there is not learned again
+    assert benefits.of([cell], loaded)[cell].to_json() == graph.to_json()
 
 
 def test_processes_share_a_table(tmp_path):
@@ -432,9 +476,9 @@ def test_means_differences_and_published_numbers(tmp_path):
     table = small(TABLES["table1"], ("local", "fedegoists"))
     store = Store(tmp_path)
     values = {"local": [0.80, 0.82, 0.84], "fedegoists": [0.81, 0.85, 0.86]}
-    for _, cell in cells_of(table, Plan(trials=3)):
+    for _, cell in cells_of(table, Plan(trials=3, choose=False)):
         store.put(cell, result(values[cell.variant.name][cell.trial]))
-    lines = lines_of(table, Plan(trials=3), Store(tmp_path))
+    lines = lines_of(table, Plan(trials=3, choose=False), Store(tmp_path))
     local = next(line for line in lines if line.method == "local")
     assert local.mean == pytest.approx(82)
     assert local.std == pytest.approx(2)
@@ -445,7 +489,7 @@ def test_means_differences_and_published_numbers(tmp_path):
     assert gap.high == pytest.approx(-2 + 4.3027 / 3**0.5, abs=1e-3)
     assert interval([1.0])[0] == 1.0
     assert np.isnan(interval([1.0])[1])
-    write_tables([table], Plan(trials=3), tmp_path)
+    write_tables([table], Plan(trials=3, choose=False), tmp_path)
     page = (tmp_path / "table1.md").read_text(encoding="utf-8")
     assert "| local | 82.0 ± 2.0 (80.5, +1.5) |" in page
     assert "- fedegoists minus local: +2.0, 95 % interval -0.5 to +4.5 (3 trials)." in page
@@ -457,18 +501,18 @@ def test_means_differences_and_published_numbers(tmp_path):
 def test_the_worst_case_is_that_of_the_trial_that_suits_baselines_best(tmp_path):
     store = Store(tmp_path)
     table = small(TABLES["table1"], tuple(variant.name for variant in PAPER))
-    for _, cell in cells_of(table, Plan(trials=2)):
+    for _, cell in cells_of(table, Plan(trials=2, choose=False)):
         name = cell.variant.name
         value = {"fedegoists": (0.9, 0.6)[cell.trial], "pfedhn": (0.7, 0.8)[cell.trial]}.get(
             name, 0.99 if "+ft" in name or name.startswith(("egomix", "local-")) else 0.5
         )
         store.put(cell, result(value))
-    cases = {case.method: case for case in worst_cases(Plan(trials=2), store)}
+    cases = {case.method: case for case in worst_cases(Plan(trials=2, choose=False), store)}
     # Baselines are best in the second trial, by pFedHN; tuned ones and our own do not count.
     assert (cases["fedegoists"].baseline, cases["fedegoists"].trial) == ("pfedhn", 1)
     assert cases["fedegoists"].value == pytest.approx(0.8 - 0.6)
     assert cases["egomix"].value == pytest.approx(0.8 - 0.99)
-    write_tables([TABLES["table3"]], Plan(trials=2), tmp_path)
+    write_tables([TABLES["table3"]], Plan(trials=2, choose=False), tmp_path)
     assert "| cifar10 | 0.05 | pathological | converged | +0.2000 | +0.0110 |" in (
         tmp_path / "table3.md"
     ).read_text(encoding="utf-8")

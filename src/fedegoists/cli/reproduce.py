@@ -160,32 +160,28 @@ def _check_asked(
 ) -> None:
     """Refuse to go on with results unasked."""
     from fedegoists.experiments.reproduction import Store
-    from fedegoists.experiments.reproduction.running import wanted_cells
+    from fedegoists.experiments.reproduction.running import done_of
 
     store = Store(out)
     for plan in plans:
-        cells = wanted_cells(tables, plan, store)
-        done = len(cells) - len(store.missing(cells))
+        done, total = map(sum, zip(*(done_of(table, plan, store) for table in tables), strict=True))
         if done and not resume:
             raise FileError(
-                f"{out} holds {done} of these {len(cells)} cells already; use --resume to go on, "
+                f"{out} holds {done} of these {total} cells already; use --resume to go on, "
                 "or another folder"
             )
 
 
 def _list(plans: "Sequence[Plan]", out: Path) -> None:
     from fedegoists.experiments.reproduction import TABLES, Store
-    from fedegoists.experiments.reproduction.running import wanted_cells
+    from fedegoists.experiments.reproduction.running import done_of
 
     store = Store(out)
     grid = Grid(title="What can be reproduced", title_justify="left", title_style="bold")
     for column in ("name", "what", *(f"cells done, {plan.budget}" for plan in plans)):
         grid.add_column(column, overflow="fold")
     for table in TABLES.values():
-        counts = []
-        for plan in plans:
-            cells = wanted_cells([table], plan, store)
-            counts.append(f"{len(cells) - len(store.missing(cells))} of {len(cells)}")
+        counts = ("{} of {}".format(*done_of(table, plan, store)) for plan in plans)
         grid.add_row(Text(table.name), Text(table.title), *counts)
     grid.add_row("figures", "labels of all silos; competition, baseline and final coalitions")
     screen.print(grid)
@@ -202,7 +198,7 @@ def _work_through(tables: "Sequence[Table]", plan: "Plan", settings: Any) -> Non
             tables,
             plan,
             replace(settings, observers=(view.round,)),
-            progress=Progress(view.begins, view.ends),
+            progress=Progress(view.begins, view.ends, view.waits),
         )
     if left:
         line(f"{plan.budget}: {len(left)} cells are left; go on with --resume", "yellow")
@@ -231,6 +227,10 @@ class _View:
     def begins(self, work: "Pass", number: int, total: int) -> None:
         self.status = f"pass {number + 1} of {total}: {work.words()}"
         self.began = time.monotonic()
+
+    def waits(self) -> None:
+        self.status = "others are at all that is left; waiting for them"
+        self.grid = None
 
     def round(self, method: str, done: int, total: int, outcome: "Outcome") -> None:  # noqa: ARG002
         self.status = f"{self.status.split(' | ')[0]} | {method}: {done} of {total} rounds"

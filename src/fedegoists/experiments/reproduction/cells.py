@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Cell:
     steps: int | None = None
     factor: float = 1.0
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A name made of the settings."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)

@@ -1,10 +1,9 @@
 """Several processes at the same folder: each takes what no other one is at."""
 
 import errno
-import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +17,14 @@ WAIT = 0.5
 def claimed(folder: Path, name: str) -> Iterator[bool]:
     """Claim something for as long as the block runs; tell whether nobody else has it.
 
-    A claim ends with its process, however that ends.
+    A claim ends with its process, however that ends. Where the system has no such locks, everything
+    can be claimed: one process at a time, then.
     """
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
     path = folder / "checkpoint" / "claims" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
@@ -36,7 +41,7 @@ def claimed(folder: Path, name: str) -> Iterator[bool]:
         try:
             yield True
         finally:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _is(path: Path, descriptor: int) -> bool:
@@ -47,11 +52,14 @@ def _is(path: Path, descriptor: int) -> bool:
 
 
 @contextmanager
-def held(folder: Path, name: str) -> Iterator[None]:
-    """Wait until something can be claimed, and claim it for as long as the block runs."""
+def held(folder: Path, name: str, stop: Callable[[], bool]) -> Iterator[bool]:
+    """Wait until something can be claimed, and claim it for as long as the block runs.
+
+    Tell whether it is; it is not if it became time to stop.
+    """
     while True:
         with claimed(folder, name) as mine:
-            if mine:
-                yield
+            if mine or stop():
+                yield mine
                 return
         time.sleep(WAIT)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
+from fedegoists.methods.run import StoppedError
 
 __all__ = ["Benefits", "coalitions_of"]
 
@@ -43,11 +44,14 @@ class Benefits:
     ----------
     steps : int, optional
         Of learning, other than the defaults, to try things out.
+    stop : function to bool
+        Asked whether to stop while another process is at a graph.
     """
 
     folder: Path
     device: str = "cpu"
     steps: int | None = None
+    stop: Callable[[], bool] = lambda: False
 
     def of(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> dict[Cell, BenefitGraph]:
         """Return the graph of every cell; those that must be learned are learned at once."""
@@ -56,7 +60,9 @@ class Benefits:
             own = [cell for cell in cells if cell.variant.benefit == kind]
             if self._missing(own, first):
                 # Another process may be at it; what it has made is not made again.
-                with held(self.folder, self._lock(own[0])):
+                with held(self.folder, self._lock(own[0]), self.stop) as mine:
+                    if not mine:
+                        raise StoppedError(f"stopped before {kind} benefits were there")
                     some = self._missing(own, first)
                     if some:
                         self._make(some, data, measured=kind == "measured")

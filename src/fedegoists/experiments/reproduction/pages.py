@@ -40,26 +40,26 @@ COMPARED = (
 )
 """What is said of every table, besides how both stand against the best baseline."""
 CHOSEN = (
-    "At convergence every method's learning rate was chosen on validation data among half, once "
-    "and twice the budget's, and further where the smallest or the largest was best; which, stands "
+    "At convergence every method's learning rate was chosen on validation data; which, stands "
     "below. The published budget has published rates. All other settings are the methods' defaults."
 )
 NOT_CHOSEN = (
     "No setting was tuned for any method: all have the same learning rate and their defaults."
 )
-Rates = Mapping[str, Mapping[str, str]]
+Rates = Mapping[str, Mapping[str, float | None]]
 """By how much learning rates are multiplied, by data set and way to divide it, and by row."""
 
 
-def page(table: Table, lines: Sequence[Line], command: str, rates: Rates) -> str:
+def page(table: Table, lines: Sequence[Line], command: str, rates: Rates, trials: int) -> str:
     """Return a table's page in Markdown; without any rates none were chosen."""
     parts = [f"# {table.title}", ""]
     parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if rates else NOT_CHOSEN)]
     for name in BUDGETS:
         own = [line for line in lines if line.budget == name]
         if own:
-            parts += _budget_part(table, own, name)
-    parts += _chosen(rates)
+            parts += _budget_part(table, own, name, trials)
+    if any(line.budget == "converged" for line in lines):
+        parts += _chosen(rates)
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
 
@@ -72,26 +72,27 @@ def _chosen(rates: Rates) -> list[str]:
     parts = [
         "## Learning rates",
         "",
-        "Chosen on validation data, in multiples of the converged budget's. On images the first "
-        "trial decides for all; elsewhere every participant keeps the model that its own "
-        "validation data prefers, and how many of them keep which rate is counted.",
+        "The best mean on validation data, in multiples of the converged budget's. On images the "
+        "first trial decides for all, among half, once and twice, and further where the smallest "
+        "or the largest is best; elsewhere all trials do, among a quarter to sixteen times. Costs "
+        "above are without choosing.",
         "",
         f"| method | {' | '.join(rates)} |",
         "|---" * (len(rates) + 1) + "|",
     ]
-    lines = (
-        f"| {name} | {' | '.join(own.get(name, '') for own in rates.values())} |" for name in rows
-    )
-    return [*parts, *lines, ""]
+    for name in rows:
+        factors = (own.get(name) for own in rates.values())
+        shown = ("not chosen yet" if one is None else f"{one:g}" for one in factors)
+        parts.append(f"| {name} | {' | '.join(shown)} |")
+    return [*parts, ""]
 
 
-def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName) -> list[str]:
+def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName, trials: int) -> list[str]:
     parts = [f"## Budget {name}", "", budget_words(name), ""]
     parts += ["### In short", "", *_in_short(lines), ""]
     unit = "mean squared error" if lower_is_better(lines) else "per cent"
     text = f"Ours, mean ± standard deviation over trials, {unit}; in brackets the published number "
     parts += ["### Numbers", "", f"{text}and our difference to it.", ""]
-    trials = max(line.n for line in lines)
     parts += _pivot(lines, lambda line: _number(table, line, trials))
     for yardstick in ("fedegoists", "local"):
         gaps = differences(lines, (yardstick,))
@@ -225,8 +226,8 @@ def _costs(lines: Sequence[Line]) -> list[str]:
     for line in lines:
         rows.setdefault(line.method, []).append(line)
     parts = [
-        "| method | thousand sample passes a participant | MB sent | samples a second |",
-        "|---|---|---|---|",
+        "| method | thousand sample passes a participant | MB sent | samples a second | failures |",
+        "|---|---|---|---|---|",
     ]
     for method, own in rows.items():
         results = [result for line in own for result in line.results]
@@ -236,8 +237,15 @@ def _costs(lines: Sequence[Line]) -> list[str]:
         )
         speeds = [result.about.get("samples_per_second", 0) for result in results]
         speed = sum(speeds) / len(speeds)
-        parts.append(f"| {method} | {passes / 1e3:,.0f} | {sent / 1e6:,.1f} | {speed:,.0f} |")
-    return parts
+        numbers = (f"{passes / 1e3:,.0f}", f"{sent / 1e6:,.1f}", f"{speed:,.0f}")
+        parts.append(f"| {method} | {' | '.join(numbers)} | {_failures(own):,} |")
+    return [*parts, "", "A failure is a participant without a number in a round, such as diverged."]
+
+
+def _failures(lines: Sequence[Line]) -> int:
+    """Return the failures in all cells behind some lines, each cell once."""
+    cells = {id(result): result for line in lines for result in line.results}
+    return sum(result.about.get("failures", 0) for result in cells.values())
 
 
 def _origin(lines: Sequence[Line], command: str) -> list[str]:
@@ -260,8 +268,8 @@ def _origin(lines: Sequence[Line], command: str) -> list[str]:
         "",
         f"- commit: {', '.join(seen['commit'])}",
         f"- device: {', '.join(seen['device'])}; PyTorch {', '.join(seen['torch'])}",
-        f"- time: {sum(times.values()):,.0f} s summed over {len(times)} passes, of which several "
-        f"may have run at a time, {' to '.join(dict.fromkeys((days[0], days[-1])))}",
+        f"- time: {sum(times.values()):,.0f} s summed over {len(times)} passes, without choosing; "
+        f"several may have run at a time; {' to '.join(dict.fromkeys((days[0], days[-1])))}",
         "- every cell's file in `cells/` has the command that trains it again",
         "",
     ]
@@ -271,7 +279,7 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
     """Return Table 3's page."""
     parts = [f"# {table.title}", "", *(f"{note}\n" for note in table.notes)]
     parts += [
-        "Of the five trials, the one in which the best of the nine baselines is best; there, that "
+        "Of all trials, the one in which the best of the nine baselines is best; there, that "
         "baseline minus the method. Negative where the method is ahead.",
         "",
         "| data | α | distribution | budget | FedEgoists | published | best baseline | egomix |",

@@ -38,7 +38,7 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
             continue
         lines = lines_of(table, plan, store)
         if lines:
-            text = page(table, lines, command, chosen_rates(table, plan, store))
+            text = page(table, lines, command, chosen_rates(table, plan, store), plan.trials)
             contents += [
                 (out / f"{table.name}.csv", table_csv(table, lines)),
                 (out / f"{table.name}-differences.csv", differences_csv(table, lines)),

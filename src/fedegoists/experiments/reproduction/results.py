@@ -11,7 +11,7 @@ from typing import Any
 
 from fedegoists.experiments.reproduction.budgets import BUDGETS
 from fedegoists.experiments.reproduction.cells import Plan, Result, Store
-from fedegoists.experiments.reproduction.choice import at_chosen_rates, best_of
+from fedegoists.experiments.reproduction.choice import at_chosen_rates
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
 from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL
 from fedegoists.graphs.interchange import csv_bytes
@@ -62,23 +62,23 @@ class Line:
 
 def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
     """Return the lines of a table as far as cells are done, for both budgets."""
-    found: dict[tuple[Any, ...], dict[int, tuple[float, list[Result]]]] = {}
+    found: dict[tuple[Any, ...], dict[int, tuple[float, Result]]] = {}
     for budget in BUDGETS:
-        for key, cell, cells in at_chosen_rates(table, replace(plan, budget=budget), store):
-            results = [one for one in map(store.get, cells) if one is not None]
-            if len(results) < len(cells):
+        for key, cell, rated in at_chosen_rates(table, replace(plan, budget=budget), store):
+            result = None if rated is None else store.get(rated)
+            if result is None:
                 continue
-            for own, value in _values(table, key, best_of(results)):
+            for own, value in _values(table, key, result):
                 if math.isfinite(value):
                     place = found.setdefault((own, cell.variant.name, budget), {})
-                    place[cell.trial] = (value, results)
+                    place[cell.trial] = (value, result)
     return [
         Line(
             key,
             method,
             budget,
             {trial: value for trial, (value, _) in sorted(by_trial.items())},
-            tuple(result for _, results in by_trial.values() for result in results),
+            tuple(result for _, result in by_trial.values()),
         )
         for (key, method, budget), by_trial in found.items()
     ]

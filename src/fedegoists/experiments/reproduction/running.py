@@ -38,10 +38,11 @@ COMMIT_VARIABLE = "FEDEGOISTS_COMMIT"
 
 @dataclass(frozen=True)
 class Progress:
-    """Called when a pass begins and when it has ended."""
+    """Called when a pass begins, when it has ended, and while others are at all that is left."""
 
     begins: Callable[[Pass, int, int], None] = lambda *_: None
     ends: Callable[[Pass, Mapping[Cell, Result]], None] = lambda *_: None
+    waits: Callable[[], None] = lambda: None
 
 
 def sources(tables: Sequence[Table]) -> list[Table]:
@@ -56,20 +57,29 @@ def sources(tables: Sequence[Table]) -> list[Table]:
 
 
 def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
-    """Return all cells of some tables, at the learning rates chosen so far."""
-    rated = (one for table in sources(tables) for one in at_chosen_rates(table, plan, store))
-    return list(dict.fromkeys(cell for _, _, cells in rated for cell in cells))
+    """Return the cells of some tables at the learning rates chosen so far."""
+    cells = (
+        rated for table in sources(tables) for _, _, rated in at_chosen_rates(table, plan, store)
+    )
+    return list(dict.fromkeys(cell for cell in cells if cell is not None))
+
+
+def done_of(table: Table, plan: Plan, store: Store) -> tuple[int, int]:
+    """Return how many cells of a table are done, at the rates chosen for them, and of how many."""
+    cells: dict[Cell, bool] = {}
+    for one in sources([table]):
+        for _, cell, rated in at_chosen_rates(one, plan, store):
+            cells[cell] = rated is not None and store.get(rated) is not None
+    return sum(cells.values()), len(cells)
 
 
 def left_of(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
-    """Return the cells of some tables that are not done, those to choose by included."""
-    tried = _left_to_choose(tables, plan, store)
-    missing = store.missing(wanted_cells(tables, plan, store))
-    return list(dict.fromkeys([*tried, *missing]))
+    """Return the cells to be trained for some tables, those to choose by first.
 
-
-def _left_to_choose(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
-    return store.missing(trial_cells(sources(tables), plan, store))
+    Those whose learning rate is not decided yet are not among them.
+    """
+    tried = trial_cells(sources(tables), plan, store)
+    return store.missing([*tried, *wanted_cells(tables, plan, store)])
 
 
 def reproduce(
@@ -77,37 +87,37 @@ def reproduce(
 ) -> list[Cell]:
     """Train what is missing of some tables, as far as one may; return what is left.
 
-    Learning rates are chosen first. Several processes may do so in the same folder: each trains
-    what no other one is at, and waits for the others where there is nothing else to do.
+    Several processes may do so in the same folder: each trains what no other one is at, and waits
+    for the others where there is nothing else to do.
     """
     progress = progress or Progress()
     store = Store(settings.out)
     about = origin(settings.device)
-    benefits = Benefits(settings.out, settings.device, plan.steps)
-    for stage in (_left_to_choose, left_of):
-        # What was tried may call for further trials.
-        while (left := stage(tables, plan, store)) and not settings.stop():
-            work, busy = passes(left, settings.stack), True
-            for number, one in enumerate(work):
-                if settings.stop():
-                    break
-                with claimed(settings.out, one.kind) as mine:
-                    missing = store.missing(one.cells) if mine else []
-                    busy = busy and not mine
-                    if not missing:
-                        continue
-                    own = Pass(tuple(missing))
-                    progress.begins(own, number, len(work))
-                    try:
-                        results = train_pass(own, settings, benefits, about)
-                    except StoppedError:
-                        return left_of(tables, plan, store)
-                    for cell, result in results.items():
-                        store.put(cell, with_command(cell, result, settings))
-                    forget(own, settings.out)
-                    progress.ends(own, results)
-            if busy:
-                time.sleep(WAIT)
+    benefits = Benefits(settings.out, settings.device, plan.steps, settings.stop)
+    # What was tried decides about what is wanted, and may call for further trials.
+    while (left := left_of(tables, plan, store)) and not settings.stop():
+        work, busy = passes(left, settings.stack), True
+        for number, one in enumerate(work):
+            if settings.stop():
+                break
+            with claimed(settings.out, one.kind) as mine:
+                missing = store.missing(one.cells) if mine else []
+                busy = busy and not mine
+                if not missing:
+                    continue
+                own = Pass(tuple(missing))
+                progress.begins(own, number, len(work))
+                try:
+                    results = train_pass(own, settings, benefits, about)
+                except StoppedError:
+                    return left_of(tables, plan, store)
+                for cell, result in results.items():
+                    store.put(cell, with_command(cell, result, settings))
+                forget(own, settings.out)
+                progress.ends(own, results)
+        if busy and not settings.stop():
+            progress.waits()
+            time.sleep(WAIT)
     return left_of(tables, plan, store)
 
 
