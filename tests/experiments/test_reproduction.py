@@ -372,6 +372,17 @@ def test_a_learning_rate_that_gives_somebody_no_number_is_not_chosen(tmp_path):
     assert used(table, plan, store)["local"] == {1.0}
 
 
+@pytest.mark.parametrize("values", [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1)])
+def test_of_equal_learning_rates_the_budgets_own_is_taken(tmp_path, values):
+    # Added one by one, 0.1 + 0.2 + 0.3 is more than 0.3 + 0.2 + 0.1.
+    table, plan, store = small(TABLES["table1"], ("local",)), Plan(), Store(tmp_path)
+    for cell in trial_cells([table], plan, store):
+        given = {0.5: (0.0, 0.0, 0.0), 1.0: values, 2.0: values[::-1]}[cell.factor]
+        known = dict(zip(("v0", "v1", "v2"), given, strict=True))
+        store.put(cell, replace(result(test=1.0), validation=known))
+    assert used(table, plan, store)["local"] == {1.0}
+
+
 def test_a_table_at_chosen_learning_rates(tmp_path):
     table = small(TABLES["table7"], ("local", "fedavg", "fedavg+ft"))
     plan = Plan(trials=1, steps=2)

@@ -137,7 +137,8 @@ def _scores(results: Mapping[float, list[Result]]) -> dict[float, float]:
         place for own in values.values() for place, value in own.items() if math.isfinite(value)
     }
     return {
-        factor: sum(own[place] for place in finite) / max(len(finite), 1)
+        # Exact, so that equals are equal in whatever order they are added.
+        factor: math.fsum(own[place] for place in finite) / max(len(finite), 1)
         for factor, own in values.items()
     }
 
