@@ -221,7 +221,7 @@ def test_local_runs_once_for_all_competition():
     assert len({cell for _, cell in cells if cell.variant.name == "fedavg"}) == 2 * 5 * 5
     work = passes.passes(list(dict.fromkeys(cell for _, cell in cells)), stack=250)
     # Each split: all of a method in one pass, but FedEgoists in one for each trial.
-    assert len(work) == 2 * (3 + 2 + 8 + 5)  # Local three times, EgoMix twice
+    assert len(work) == 2 * (2 + 1 + 8 + 5)  # Local twice
     assert all(len({cell.label for cell in one.cells}) <= 25 for one in work)
     # The same data with the same method under another competition is in the same pass.
     fedavg = next(one for one in work if one.bases[0].variant.name == "fedavg")
@@ -289,10 +289,10 @@ def used(table, plan, store):
 
 
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
-    rows = ("local", "fedavg", "fedavg+ft", "egomix", "egomix-twice")
+    rows = ("local", "fedavg", "fedavg+ft", "egomix")
     table, plan, store = small(TABLES["table1"], rows, scenes=5), Plan(), Store(tmp_path)
     candidates = trial_cells([table], plan, store)
-    # Fine-tuning and twice the steps follow; the first trial decides in the middle.
+    # Fine-tuning follows; the first trial decides in the middle.
     assert len(candidates) == 3 * len(FACTORS)
     assert {cell.scene.competition for cell in candidates} == {"", "0.2"}
     assert {cell.trial for cell in candidates} == {0}
@@ -315,7 +315,7 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
     # Half was the best of three, and a quarter is better than half and than an eighth.
     assert rounds == 3
     assert len(trial_cells([table], plan, store)) == 3 * len(FACTORS) + 3
-    rates = {"local": 1.0, "fedavg": 0.25, "fedavg+ft": 0.25, "egomix": 2.0, "egomix-twice": 2.0}
+    rates = {"local": 1.0, "fedavg": 0.25, "fedavg+ft": 0.25, "egomix": 2.0}
     assert used(table, plan, store) == {name: {rate} for name, rate in rates.items()}
     assert chosen_rates(table, plan, store) == {"cifar10 pathological": rates}
     cells = {cell for _, _, cell in at_chosen_rates(table, plan, store)}
@@ -335,9 +335,9 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
 
 
 def test_all_trials_of_small_data_decide_together(tmp_path):
-    rows = ("local", "local-kept", "local-twice")
+    rows = ("local", "local-kept")
     table, plan, store = small(TABLES["table7"], rows), Plan(trials=3), Store(tmp_path)
-    # All methods have the same choice, whatever comes of it; the third follows the second.
+    # All methods have the same choice, whatever comes of it.
     assert len(trial_cells([table], plan, store)) == 2 * 3 * len(ALL_FACTORS)
     best = {"local": (8.0, 0.5, 0.5), "local-kept": (8.0, 8.0, 1.0)}
     for cell in trial_cells([table], plan, store):
@@ -345,10 +345,20 @@ def test_all_trials_of_small_data_decide_together(tmp_path):
         # Far from the best in the logarithm, so that the trials' majority decides.
         error = abs(math.log2(cell.factor / best[cell.variant.name][cell.trial]))
         store.put(cell, result(test=1.0, validation=1 + error, metric="mse"))
-    rates = {"local": 0.5, "local-kept": 8.0, "local-twice": 8.0}
+    rates = {"local": 0.5, "local-kept": 8.0}
     assert chosen_rates(table, plan, store) == {"synthetic-strong": rates}
-    assert {cell.variant.name for cell in left_of([table], plan, store)} == {"local-twice"}
-    assert {cell.factor for cell in left_of([table], plan, store)} == {8.0}
+    assert left_of([table], plan, store) == []
+
+
+def test_what_trains_longer_chooses_for_itself(tmp_path):
+    rows = ("local", "local, four times")
+    table, plan, store = small(TABLES["longer"], rows), Plan(trials=2), Store(tmp_path)
+    wanted = {"local": 1.0, "local, four times": 0.5}
+    while missing := store.missing(trial_cells([table], plan, store)):
+        for cell in missing:
+            best = cell.factor == wanted[cell.variant.name]
+            store.put(cell, result(test=1.0, validation=2.0 if best else 1.0))
+    assert used(table, plan, store) == {name: {rate} for name, rate in wanted.items()}
 
 
 @pytest.mark.parametrize(("sign", "best"), [(1, 16.0), (-1, 1 / 16)])

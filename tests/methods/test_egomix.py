@@ -19,7 +19,9 @@ ENDLESS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.0)
 GROUPS = [["a", "b", "c"], ["d"]]
 EDGES = (("b", "a", 0.2), ("c", "a", 0.4), ("a", "b", 0.3), ("b", "c", 0.1), ("d", "a", 9.0))
 SIZES = (6, 3, 4, 5)
-PLAIN = {"own": "nothing", "keep_momentum": False}
+STILL = {"outer": 0.0}
+"""Nothing moves but in training."""
+PLAIN = {"own": "nothing", "keep_momentum": False, **STILL}
 """Everything is mixed, as in FedAvg."""
 
 
@@ -168,12 +170,45 @@ def test_the_bias_is_own_and_the_momentum_goes_on():
         models[:, :2], speeds[:, :2] = shares @ models[:, :2], shares @ speeds[:, :2]
         expected.append(models.copy())
     for federation in silos.federations():
-        states, reports = played(EgoMix(settings, weighting="samples"), federation, GROUPS, 2)
+        states, reports = played(
+            EgoMix(settings, weighting="samples", **STILL), federation, GROUPS, 2
+        )
         assert_close(states[1].parameters, expected[0])
         assert_close(states[2].parameters, expected[1])
         assert_close(states[2].tensors["momentum"], speeds)
         # A model and a momentum of three numbers each.
         assert reports[1].bytes_sent == dict.fromkeys("abc", 24)
+
+
+def test_mixtures_move_on_over_rounds_by_hand():
+    """Three rounds: what a mixture moved by goes on, but for who is alone."""
+    silos = lines(SIZES)
+    shares = normalised(np.array([[6, 3, 4, 0]] * 3 + [[0, 0, 0, 5]], dtype=float))
+    models, velocity, expected = np.array([START] * 4), np.zeros((4, 3)), []
+    for _ in range(3):
+        mixed = shares @ trained(silos, models, [0.1] * 3)
+        velocity = 0.7 * velocity + (mixed - models)
+        models = mixed + 0.7 * velocity * np.array([[1], [1], [1], [0]])
+        expected.append(models)
+    for federation in silos.federations():
+        method = EgoMix(ENDLESS, weighting="samples", **{**PLAIN, "outer": 0.7})
+        states, reports = played(method, federation, GROUPS, 3)
+        for state, models in zip(states[1:], expected, strict=True):
+            assert_close(state.parameters, models)
+        # It is known where models are mixed, so nothing more travels.
+        assert reports[2].bytes_sent == dict.fromkeys("abc", 12)
+
+
+def test_mixtures_that_begin_anew_begin_at_rest():
+    """After a phase alone, the first mixing round is as if there had been none before."""
+    settings = replace(ENDLESS, total_steps=12)
+    moving = {"weighting": "samples", **PLAIN, "outer": 0.5}
+    for federation in lines(SIZES).federations():
+        states, _ = played(EgoMix(settings, alone=0.5, **moving), federation, GROUPS, 3)
+        assert not states[2].tensors["velocity"].any()
+        began = states[2].tensors["initial"][:3]
+        moved = states[3].tensors["velocity"][:3]
+        assert_close(states[3].parameters[:3], began + 1.5 * moved)
 
 
 def classes(counts):
@@ -198,7 +233,7 @@ def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
         federation = SimulatedFederation(data, model, execution=execution)
         schema = federation.schema
         initial = schema.drawn(4).repeat(3, 1)
-        method = EgoMix(ENDLESS, weighting="samples")
+        method = EgoMix(ENDLESS, weighting="samples", **STILL)
         before = method.start(federation, [["a", "b"], ["c"]], initial, 5)
         bias = schema.unflatten(before.parameters - initial)["output.bias"].numpy()
         shares = (counts + 1) / (counts.sum(1, keepdims=True) + 3)
@@ -232,7 +267,7 @@ def test_who_tells_no_labels_is_taken_to_have_all_alike():
     )
     schema, groups = silent.schema, [["a", "b"], ["c"]]
     initial = schema.drawn(4).repeat(3, 1)
-    method = EgoMix(ENDLESS, weighting="samples")
+    method = EgoMix(ENDLESS, weighting="samples", **STILL)
     before = method.start(silent, groups, initial, 5)
     assert [failure.participant for failure in before.failures] == ["a"]
     apart, _ = Local(ENDLESS, keep_momentum=True).round(silent, [], before, seed=5)
@@ -264,7 +299,8 @@ def test_labels_are_not_asked_for_where_nothing_depends_on_them():
 def test_nothing_travels_against_an_edge_with_momentum_and_labels_either():
     counts = np.array([[4, 2, 1], [1, 2, 3], [2, 5, 1]])
     settings = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.9)
-    method = EgoMix(settings, benefit=(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0)))
+    edges = (("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
+    method = EgoMix(settings, benefit=edges)
     model, results = build_model("mlp", 0, features=2, outputs=3), []
     for first in ([4, 2, 1], [1, 0, 6]):
         data = classes(np.vstack([first, counts[1:]]))
@@ -276,7 +312,7 @@ def test_nothing_travels_against_an_edge_with_momentum_and_labels_either():
             state, _ = method.round(federation, [["a", "b", "c"]], state, seed=5)
         results.append(state)
     one, other = results
-    for name in ("parameters", "momentum"):
+    for name in ("parameters", "momentum", "velocity"):
         assert torch.equal(one.tensors[name][1:], other.tensors[name][1:])
         assert not torch.equal(one.tensors[name][0], other.tensors[name][0])
 
@@ -286,7 +322,8 @@ def test_nothing_travels_against_an_edge():
     one = lines((6, 3, 4), seed=1)
     inputs = one.data.samples.inputs[0].copy()
     inputs[one.data.silos[0].train] *= -1.5
-    method = EgoMix(ENDLESS, benefit=(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0)))
+    edges = (("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
+    method = EgoMix(ENDLESS, benefit=edges)
     results = []
     for changed in (False, True):
         silos = lines((6, 3, 4), seed=1)

@@ -46,6 +46,10 @@ class EgoMix(MethodSettings):
       that who has never seen it does not unlearn it for the others;
     - the momentum goes on over rounds, mixed like the models, instead of starting at zero.
 
+    A mixture moves less than one silo alone does, so it moves on over rounds, too, after Nesterov:
+    with β = `outer` and δ what it moved by in a round, v ← β v + δ, and the model is moved by β v
+    further.
+
     Two further phases can be asked for: a share of the total steps alone before, exactly as Local
     would with so many, from which everybody then starts anew; and a share of tuning on own data at
     half the rate at the end. The run keeps the step that i's validation data prefers, so after them
@@ -76,6 +80,7 @@ class EgoMix(MethodSettings):
     prior: bool = setting(True, "whether its bias starts at the logarithm of label shares")
     by_class: bool = setting(True, "whether a class's outputs are mixed by samples of that class")
     keep_momentum: bool = setting(True, "whether the momentum goes on over rounds")
+    outer: float = setting(0.5, "momentum of one's mixture over rounds, after Nesterov", 0, 0.99)
 
     key: ClassVar[str] = "egomix"
     summary: ClassVar[str] = "own mixture of contributors' models with an output layer that fits"
@@ -151,6 +156,8 @@ class EgoMix(MethodSettings):
             tensors["labels"] = counts.to(initial)
         if self.keep_momentum:
             tensors["momentum"] = torch.zeros_like(initial)
+        if self.outer:
+            tensors["velocity"] = torch.zeros_like(initial)
         return State(0, tensors, failures)
 
     def phase(self, number: int) -> tuple[Phase, int, int | None]:
@@ -214,6 +221,12 @@ class EgoMix(MethodSettings):
         }
         size = len(mixed) * self.shared_size(federation)
         report = trained.report.with_traffic(accompanied, size)
+        if self.outer:
+            velocity = self.outer * state.tensors["velocity"] * (done > 0)
+            velocity = velocity + (mixed["parameters"] - rows)
+            further = mixed["parameters"] + self.outer * velocity
+            mixed["parameters"] = torch.where(joined[:, None], further, mixed["parameters"])
+            mixed["velocity"] = velocity
         return state.after(**mixed), begun | report
 
     def _forget(self, federation: Federation, names: Sequence[str]) -> RoundReport:

@@ -7,8 +7,8 @@ quarter to sixteen times, and all trials decide together. On images, which are c
 trial decides, at competition 0.2 and β = 0.5, among half, once and twice; where the smallest or the
 largest of them is best, half or twice of it is tried as well, and so on.
 
-Test data plays no part. What is fine-tuned, or takes twice the steps, follows its method. The
-published budget has published rates, and what goes beyond the paper has the budget's.
+Test data plays no part. What is fine-tuned follows its method. The published budget has published
+rates, and most of what goes beyond the paper has the budget's.
 """
 
 import math
@@ -18,7 +18,6 @@ from typing import Any
 
 from fedegoists.experiments.reproduction.cells import Cell, Plan, Result, Store, cells_of
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import PAPER
 
 __all__ = ["ALL_FACTORS", "FACTORS", "at_chosen_rates", "chooses", "chosen_rates", "trial_cells"]
 
@@ -97,11 +96,7 @@ def _deciding(cell: Cell, plan: Plan) -> Deciding:
         options = tuple((name, BETA if name == "beta" else value) for name, value in scene.options)
         rivals = COMPETITION if scene.competition else ""
         scene, trials = replace(scene, options=options, competition=rivals), range(1)
-    alike = replace(cell.variant, name="", passes=1)
-    variant = next((v for v in PAPER if replace(v, name="") == alike), cell.variant.base)
-    return tuple(
-        replace(cell, scene=scene, trial=trial, variant=variant, factor=1.0) for trial in trials
-    )
+    return tuple(replace(cell.base, scene=scene, trial=trial, factor=1.0) for trial in trials)
 
 
 def _is_image(cell: Cell) -> bool:

@@ -24,10 +24,10 @@ __all__ = ["page", "worst_page"]
 RULES = (
     "Every method takes the same steps with the same batch size, so every participant sees as many "
     "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
-    "`-twice` trains for twice as many steps, and `+ft` adds tuning steps. The step is chosen on "
-    "validation data.",
-    "In every round of a method the momentum starts at zero, but for `egomix`, `egomix-twice`, "
-    "`local-kept` and `local-twice`, where it goes on unless a row says otherwise.",
+    "`+ft` adds tuning steps, and some rows train for several times as long, as they say. The step "
+    "is chosen on validation data.",
+    "In every round of a method the momentum starts at zero, but for `egomix` and `local-kept`, "
+    "where it goes on unless a row says otherwise.",
     "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "
     "`contributors`.",
@@ -36,7 +36,7 @@ COMPARED = (
     ("fedegoists", "local"),
     ("egomix", "local"),
     ("egomix", "local-kept"),
-    ("egomix-twice", "local-twice"),
+    ("egomix, four times", "local, four times"),
 )
 """What is said of every table, besides how both stand against the best baseline."""
 CHOSEN = (

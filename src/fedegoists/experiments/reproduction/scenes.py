@@ -119,6 +119,7 @@ def _all_tables() -> tuple[Table, ...]:
         "benefit": "Beyond the paper (b): learned, measured or no benefit graph as input",
         "contributors": "Beyond the paper (c): contributors only, or the whole coalition",
         "hypernetwork": "Beyond the paper (d): hypernetwork, or directly weighted gradients",
+        "longer": "Beyond the paper: what four times as many steps give",
         "principles": "Beyond the paper (e): what the principles cost",
         "mixing": "Beyond the paper: what each part of EgoMix is worth",
     }
@@ -171,7 +172,14 @@ def _all_tables() -> tuple[Table, ...]:
             for number, kind in ((6, "weak"), (7, "strong"))
         ),
         *(
-            Table(name, titles[name], ("distribution", "method"), answers, variants, chosen=False)
+            Table(
+                name,
+                titles[name],
+                ("distribution", "method"),
+                answers,
+                variants,
+                chosen=name == "longer",
+            )
             for name, variants in QUESTIONS.items()
         ),
     )

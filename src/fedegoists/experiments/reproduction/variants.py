@@ -87,20 +87,27 @@ KEPT = (("keep_momentum", True),)
 PAPER = (
     LOCAL,
     Variant("local-kept", "local", "alone", settings=KEPT),
-    Variant("local-twice", "local", "alone", settings=KEPT, passes=2),
     BEST,
-    Variant("egomix-twice", "egomix", "published", passes=2),
     *BASELINES,
     *_with_tuning(EGOISTS),
 )
 """The ten methods of the paper, tuned ones beside them, and the best variant; for a fair comparison
-with it Local whose momentum goes on over rounds, too, and both of them for twice as long."""
+with it Local whose momentum goes on over rounds, too."""
 
 
 LONG = 2.1
 """As long as Local, as long as any other method, and as long as fine-tuning takes."""
 PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
 UNAWARE = (("prior", False), ("by_class", False))
+
+
+def _longer(*variants: Variant) -> tuple[Variant, ...]:
+    """Return variants, and each for four times as many steps."""
+    return tuple(
+        one
+        for variant in variants
+        for one in (variant, replace(variant, name=f"{variant.name}, four times", passes=4))
+    )
 
 
 def _both(name: str, **changes: Any) -> tuple[Variant, ...]:
@@ -134,6 +141,7 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
             settings=(("preferences", "hypernetwork"),),
         ),
     ),
+    "longer": _longer(LOCAL, BEST),
     "principles": (LOCAL, EGOISTS, BEST, *_both("no competition", rivals=False)),
     "mixing": (
         LOCAL,
@@ -146,6 +154,7 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
                 ("classes mixed alike", (("by_class", False),)),
                 ("output layer not mixed", (("own", "layer"),)),
                 ("momentum from zero", (("keep_momentum", False),)),
+                ("mixtures at rest", (("outer", 0.0),)),
                 ("by samples", (("weighting", "samples"),)),
                 ("by benefit", (("weighting", "benefit"),)),
                 ("by updates", (("weighting", "updates"),)),
