@@ -11,9 +11,9 @@ out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2
 options=("$@")
 failed=0
-beyond=(principles hypernetwork contributors coalitions mixing benefit)
+beyond=(longer principles hypernetwork contributors coalitions mixing benefit)
 heavy=fedegoists,fedegoists+ft
-others=local,local-kept,local-twice,egomix,egomix-twice
+others=local,local-kept,egomix
 for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do others+=,$name,$name+ft; done
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 

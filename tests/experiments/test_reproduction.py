@@ -271,10 +271,11 @@ def test_budgets():
 # Choosing and counting -------------------------------------------------------------------------
 
 
-def result(test, validation=None, metric="accuracy"):
+def result(test, validation=None, metric="accuracy", failures=0):
     spent = dict.fromkeys(("sample_passes", "bytes_sent", "bytes_received"), 1.0)
     about = {"pass": ["x"], "pass_seconds": 1.0, "samples_per_second": 5, "commit": "abc",
-             "device": "CPU", "torch": "2", "finished": "2000-01-01"}  # fmt: skip
+             "device": "CPU", "torch": "2", "finished": "2000-01-01", "rounds": [80, 20],
+             "failures": failures}  # fmt: skip
     values = {"v0": test - 0.1, "v1": test + 0.1}
     known = dict.fromkeys(values, validation or test)
     return Result(metric, values, known, {"v0": 1, "v1": 1}, spent, about)
@@ -380,6 +381,18 @@ def test_a_learning_rate_that_gives_somebody_no_number_is_not_chosen(tmp_path):
         known = {"v0": cell.factor, "v1": v1, "v2": math.nan}
         store.put(cell, replace(result(test=1.0), validation=known))
     assert used(table, plan, store)["local"] == {1.0}
+
+
+@pytest.mark.parametrize(("failures", "best"), [(2, 1.0), (3, 0.5)])
+def test_a_learning_rate_at_which_training_diverges_is_not_chosen(tmp_path, failures, best):
+    table, plan, store = small(TABLES["table1"], ("local",)), Plan(), Store(tmp_path)
+    while missing := store.missing(trial_cells([table], plan, store)):
+        for cell in missing:
+            # Two participants and a hundred rounds: two failures are one in a hundred.
+            failed = failures if cell.factor == 1 else 0
+            values = {1.0: 3.0, 0.5: 2.0}.get(cell.factor, 1.0)
+            store.put(cell, result(test=1.0, validation=values, failures=failed))
+    assert used(table, plan, store)["local"] == {best}
 
 
 @pytest.mark.parametrize("values", [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1)])

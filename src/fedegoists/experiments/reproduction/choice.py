@@ -7,8 +7,9 @@ quarter to sixteen times, and all trials decide together. On images, which are c
 trial decides, at competition 0.2 and β = 0.5, among half, once and twice; where the smallest or the
 largest of them is best, half or twice of it is tried as well, and so on.
 
-Test data plays no part. What is fine-tuned follows its method. The published budget has published
-rates, and most of what goes beyond the paper has the budget's.
+A rate at which training diverges, in more than one in a hundred of all participants' rounds, is not
+chosen. Test data plays no part. What is fine-tuned follows its method. The published budget has
+published rates, and most of what goes beyond the paper has the budget's.
 """
 
 import math
@@ -27,6 +28,8 @@ LEAST, MOST = 1 / 16, 16.0
 """Beyond which nothing is tried."""
 COMPETITION, BETA = "0.2", 0.5
 """Where images decide."""
+TOLERATED = 0.01
+"""A rate at which more of the rounds fail is not chosen, be it counted over all participants."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 """What is tried elsewhere."""
 
@@ -125,7 +128,8 @@ def _tried(deciding: Deciding, store: Store) -> tuple[list[float], float | None]
 def _scores(results: Mapping[float, list[Result]]) -> dict[float, float]:
     """Return the mean validation metrics, higher for better.
 
-    A rate at which anybody has no number, who has one at another rate, is the worst of all.
+    A rate at which anybody has no number, who has one at another rate, is the worst of all, as is
+    one at which training diverges.
     """
     values = {factor: _values(own) for factor, own in results.items()}
     finite = {
@@ -133,9 +137,16 @@ def _scores(results: Mapping[float, list[Result]]) -> dict[float, float]:
     }
     return {
         # Exact, so that equals are equal in whatever order they are added.
-        factor: math.fsum(own[place] for place in finite) / max(len(finite), 1)
+        factor: -math.inf
+        if any(_diverges(result) for result in results[factor])
+        else math.fsum(own[place] for place in finite) / max(len(finite), 1)
         for factor, own in values.items()
     }
+
+
+def _diverges(result: Result) -> bool:
+    rounds = sum(result.about["rounds"])
+    return bool(result.about["failures"] > TOLERATED * rounds * len(result.validation))
 
 
 def _values(results: Iterable[Result]) -> dict[tuple[int, str], float]:

@@ -101,15 +101,6 @@ PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
 UNAWARE = (("prior", False), ("by_class", False))
 
 
-def _longer(*variants: Variant) -> tuple[Variant, ...]:
-    """Return variants, and each for four times as many steps."""
-    return tuple(
-        one
-        for variant in variants
-        for one in (variant, replace(variant, name=f"{variant.name}, four times", passes=4))
-    )
-
-
 def _both(name: str, **changes: Any) -> tuple[Variant, ...]:
     """Return FedEgoists and the best variant with something changed."""
     return tuple(
@@ -141,7 +132,6 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
             settings=(("preferences", "hypernetwork"),),
         ),
     ),
-    "longer": _longer(LOCAL, BEST),
     "principles": (LOCAL, EGOISTS, BEST, *_both("no competition", rivals=False)),
     "mixing": (
         LOCAL,
@@ -165,8 +155,15 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
 }
 """What the paper leaves open, each with the rows that answer it."""
 
+LONGER = tuple(
+    one
+    for variant in (LOCAL, BEST)
+    for one in (variant, replace(variant, name=f"{variant.name}, four times", passes=4))
+)
+"""Whether it is done training."""
+
 VARIANTS: dict[str, Variant] = {
-    variant.name: variant for rows in (PAPER, *QUESTIONS.values()) for variant in rows
+    variant.name: variant for rows in (PAPER, *QUESTIONS.values(), LONGER) for variant in rows
 }
 
 
