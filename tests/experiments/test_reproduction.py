@@ -258,7 +258,7 @@ def test_budgets():
     assert twice.train.learning_rate == own.train.learning_rate / 2
     for name in ("published", "converged"):
         # As long alone as Local, as long together as any other method, then tuned as any other.
-        once, best = budget(name, data), VARIANTS["egomix, alone first"]
+        once, best = budget(name, data), VARIANTS["egomix, alone first, 2.1 times"]
         method = EgoMix(budget(name, data, passes=best.passes).train, **dict(best.settings))
         phases = [method.phase(k)[0] for k in range(round(best.passes * once.rounds))]
         assert phases.count("alone") == phases.count("mixing") == once.rounds
@@ -274,7 +274,7 @@ def test_budgets():
 def result(test, validation=None, metric="accuracy", failures=0):
     spent = dict.fromkeys(("sample_passes", "bytes_sent", "bytes_received"), 1.0)
     about = {"pass": ["x"], "pass_seconds": 1.0, "samples_per_second": 5, "commit": "abc",
-             "device": "CPU", "torch": "2", "finished": "2000-01-01", "rounds": [80, 20],
+             "device": "CPU", "torch": "2", "finished": "2000-01-01", "rounds": [100, 20],
              "failures": failures}  # fmt: skip
     values = {"v0": test - 0.1, "v1": test + 0.1}
     known = dict.fromkeys(values, validation or test)
@@ -393,6 +393,35 @@ def test_a_learning_rate_at_which_training_diverges_is_not_chosen(tmp_path, fail
             values = {1.0: 3.0, 0.5: 2.0}.get(cell.factor, 1.0)
             store.put(cell, result(test=1.0, validation=values, failures=failed))
     assert used(table, plan, store)["local"] == {best}
+
+
+def test_a_rate_that_diverges_in_one_of_many_trials_is_not_chosen(tmp_path):
+    table, plan, store = small(TABLES["table7"], ("local",)), Plan(trials=3), Store(tmp_path)
+    for cell in trial_cells([table], plan, store):
+        failed = 9 if (cell.factor, cell.trial) == (1.0, 1) else 0
+        error = {1.0: 1.0, 2.0: 2.0}.get(cell.factor, 3.0)
+        store.put(cell, result(test=1.0, validation=error, metric="mse", failures=failed))
+    assert used(table, plan, store)["local"] == {2.0}
+
+
+def test_where_all_rates_diverge_smaller_ones_are_tried(tmp_path):
+    table, plan, store = small(TABLES["table1"], ("local",)), Plan(), Store(tmp_path)
+    while missing := store.missing(trial_cells([table], plan, store)):
+        for cell in missing:
+            failed = 0 if cell.factor == 0.125 else 9
+            store.put(cell, result(test=1.0, validation=cell.factor, failures=failed))
+    assert used(table, plan, store)["local"] == {0.125}
+
+
+def test_a_table_leaves_out_a_budget_under_which_it_has_no_row_of_its_own(tmp_path):
+    table, store = TABLES["contributors"], Store(tmp_path)
+    for budget_ in ("published", "converged"):
+        for _, cell in cells_of(table, Plan(budget=budget_)):
+            if budget_ == "converged" or cell.variant.name != "fedegoists, whole coalition":
+                store.put(cell, result(test=0.5))
+    write_tables([table], Plan(), tmp_path)
+    assert "published" not in (tmp_path / "contributors.csv").read_text()
+    assert "## Budget published" not in (tmp_path / "contributors.md").read_text()
 
 
 @pytest.mark.parametrize("values", [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1)])

@@ -200,15 +200,40 @@ def test_mixtures_move_on_over_rounds_by_hand():
 
 
 def test_mixtures_that_begin_anew_begin_at_rest():
-    """After a phase alone, the first mixing round is as if there had been none before."""
+    """After a phase alone, mixing is as if there had been no phase before, at its own rates."""
     settings = replace(ENDLESS, total_steps=12)
     moving = {"weighting": "samples", **PLAIN, "outer": 0.5}
     for federation in lines(SIZES).federations():
-        states, _ = played(EgoMix(settings, alone=0.5, **moving), federation, GROUPS, 3)
-        assert not states[2].tensors["velocity"].any()
-        began = states[2].tensors["initial"][:3]
-        moved = states[3].tensors["velocity"][:3]
-        assert_close(states[3].parameters[:3], began + 1.5 * moved)
+        states, _ = played(EgoMix(settings, alone=0.5, **moving), federation, GROUPS, 4)
+        fresh, _ = played(EgoMix(replace(settings, total_steps=6), **moving), federation, GROUPS, 2)
+        assert not torch.equal(states[2].parameters[:3], fresh[0].parameters[:3])
+        torch.testing.assert_close(states[4].parameters[:3], fresh[2].parameters[:3])
+
+
+def test_who_only_contributes_does_not_move_on():
+    """The last has nobody who benefits it: it trains as alone, and helps the others."""
+    edges = (("b", "a", 1.0), ("a", "b", 1.0), ("c", "a", 1.0))
+    for federation in lines((6, 3, 4)).federations():
+        states, _ = played(
+            EgoMix(ENDLESS, benefit=edges, weighting="samples"), federation, [["a", "b", "c"]], 3
+        )
+        alone, _ = played(Local(ENDLESS, keep_momentum=True), federation, [], 3)
+        torch.testing.assert_close(states[3].parameters[2], alone[3].parameters[2])
+        assert not torch.equal(states[3].parameters[:2], alone[3].parameters[:2])
+
+
+def test_mixtures_of_which_nobody_answers_stay_where_they_are():
+    silos, silent = lines((6, 3, 4)), {"a", "b"}
+    broken = next(silos.federations(behaviours=dict.fromkeys(silent, lambda *_: {})))
+    whole = next(silos.federations())
+    method, groups = EgoMix(ENDLESS, weighting="samples"), [["a", "b"], ["c"]]
+    states, _ = played(method, whole, groups, 2)
+    after, report = method.round(broken, groups, states[2], 5)
+    assert {failure.participant for failure in report.failures} == silent
+    assert torch.equal(after.parameters[:2], states[2].parameters[:2])
+    assert not torch.equal(after.parameters[2], states[2].parameters[2])
+    again, _ = method.round(whole, groups, after, 5)
+    assert not torch.equal(again.parameters[:2], after.parameters[:2])
 
 
 def classes(counts):

@@ -48,7 +48,7 @@ class EgoMix(MethodSettings):
 
     A mixture moves less than one silo alone does, so it moves on over rounds, too, after Nesterov:
     with β = `outer` and δ what it moved by in a round, v ← β v + δ, and the model is moved by β v
-    further.
+    further, the bias of one's own included.
 
     Two further phases can be asked for: a share of the total steps alone before, exactly as Local
     would with so many, from which everybody then starts anew; and a share of tuning on own data at
@@ -222,10 +222,12 @@ class EgoMix(MethodSettings):
         size = len(mixed) * self.shared_size(federation)
         report = trained.report.with_traffic(accompanied, size)
         if self.outer:
-            velocity = self.outer * state.tensors["velocity"] * (done > 0)
-            velocity = velocity + (mixed["parameters"] - rows)
-            further = mixed["parameters"] + self.outer * velocity
-            mixed["parameters"] = torch.where(joined[:, None], further, mixed["parameters"])
+            # Who has no contributor has no mixture that could move on, nor where nobody answered.
+            moving = (((affinities > 0).sum(1) > 1) & (weights.sum(1) > 0))[:, None]
+            moved = mixed["parameters"] - rows
+            before = state.tensors["velocity"]
+            velocity = torch.where(moving, self.outer * before + moved, before)
+            mixed["parameters"] = mixed["parameters"] + moving * self.outer * velocity
             mixed["velocity"] = velocity
         return state.after(**mixed), begun | report
 

@@ -7,9 +7,10 @@ quarter to sixteen times, and all trials decide together. On images, which are c
 trial decides, at competition 0.2 and β = 0.5, among half, once and twice; where the smallest or the
 largest of them is best, half or twice of it is tried as well, and so on.
 
-A rate at which training diverges, in more than one in a hundred of all participants' rounds, is not
-chosen. Test data plays no part. What is fine-tuned follows its method. The published budget has
-published rates, and most of what goes beyond the paper has the budget's.
+A rate at which training diverges in the trials that decide, in more than one in a hundred of all
+participants' rounds, is not chosen; it may still diverge in others. Test data plays no part. What
+is fine-tuned follows its method. The published budget has published rates, and most of what goes
+beyond the paper has the budget's.
 """
 
 import math
@@ -118,6 +119,8 @@ def _tried(deciding: Deciding, store: Store) -> tuple[list[float], float | None]
                 return factors, None
         scores = _scores(results)
         best = max(factors, key=lambda factor: (scores[factor], -abs(math.log2(factor))))
+        if scores[best] == -math.inf:
+            best = min(factors)
         at_edge = _is_image(deciding[0]) and best in (min(factors), max(factors))
         further = best / 2 if best == min(factors) else 2 * best
         if not at_edge or not LEAST <= further <= MOST:
@@ -145,7 +148,7 @@ def _scores(results: Mapping[float, list[Result]]) -> dict[float, float]:
 
 
 def _diverges(result: Result) -> bool:
-    rounds = sum(result.about["rounds"])
+    rounds = result.about["rounds"][0]
     return bool(result.about["failures"] > TOLERATED * rounds * len(result.validation))
 
 

@@ -74,8 +74,9 @@ def _chosen(rates: Rates) -> list[str]:
         "",
         "The best mean on validation data, in multiples of the converged budget's. On images the "
         "first trial decides for all, among half, once and twice, and further where the smallest "
-        "or the largest is best; elsewhere all trials do, among a quarter to sixteen times. Costs "
-        "above are without choosing.",
+        "or the largest is best; elsewhere all trials do, among a quarter to sixteen times. A rate "
+        "at which more than one in a hundred of all participants' rounds fails in these trials is "
+        "not chosen. Costs above are without choosing.",
         "",
         f"| method | {' | '.join(rates)} |",
         "|---" * (len(rates) + 1) + "|",
