@@ -2,6 +2,12 @@
 
 import json
 
+import pytest
+
+from fedegoists.cli.reproduce import _only
+from fedegoists.errors import SettingsError
+from fedegoists.experiments.reproduction import TABLES
+
 ROWS = ("--methods", "local,fedavg,fedavg+ft")
 FEW = ("--trials", "1", "--steps", "20", *ROWS, "--no-choose", "--out", "r")
 
@@ -41,11 +47,25 @@ def test_reproduce_stop_resume_and_train_again(run, tmp_path):
     assert "other numbers" in out
 
 
+def test_rows_with_commas_in_their_names():
+    table = TABLES["longer"]
+    for text, names in (
+        ("egomix, four times", ["egomix, four times"]),
+        ("local,egomix,four times,local, four times", None),
+        ("egomix,local", ["egomix", "local"]),
+    ):
+        rows = [variant.name for variant in _only(table, text, []).variants]
+        assert rows == (names or ["local", "egomix, four times", "local, four times"])
+    assert _only(table, " ", []).variants == table.variants
+    with pytest.raises(SettingsError, match="longer has no row 'four times'; it has local; local,"):
+        _only(table, "four times", [])
+
+
 def test_list_and_what_is_not_known(run):
     code, out, _ = run("reproduce", "--list", "--budget", "both")
     assert code == 0
     assert "Table 1: CIFAR-10 by competition" in out
-    assert "0 of 1030" in out
+    assert "0 of 970" in out
     for arguments, message in (
         (("table9",), "unknown table 'table9'; tables are table1"),
         (("table6", "--budget", "huge"), "unknown budget 'huge'"),

@@ -146,13 +146,23 @@ def _only(table: "Table", methods: str, only: Sequence[str]) -> "Table":
                 f"{', '.join(sorted(known))}"
             )
         scenes = tuple((own, scene) for own, scene in scenes if str(own.get(key)) == value)
-    wanted = [name.strip() for name in methods.split(",") if name.strip()]
     rows = {variant.name: variant for variant in table.variants}
-    for name in wanted:
-        if name not in rows:
-            raise SettingsError(f"{table.name} has no row {name!r}; it has {', '.join(rows)}")
-    variants = tuple(rows[name] for name in wanted) if wanted else table.variants
-    return replace(table, scenes=scenes, variants=variants)
+    variants = tuple(rows[name] for name in _rows_in(methods, list(rows), table.name))
+    return replace(table, scenes=scenes, variants=variants or table.variants)
+
+
+def _rows_in(text: str, known: Sequence[str], table: str) -> list[str]:
+    """Return the rows that a text names, with commas between them and in some of their names."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    found = []
+    while parts:
+        starts = [", ".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        name = next((one for one in starts if one in known), None)
+        if name is None:
+            raise SettingsError(f"{table} has no row {parts[0]!r}; it has {'; '.join(known)}")
+        found.append(name)
+        parts = parts[len(parts) - starts.index(name) :]
+    return found
 
 
 def _check_asked(
