@@ -8,7 +8,7 @@ from fedegoists.experiments.reproduction import TABLES, Plan
 from fedegoists.experiments.reproduction.cells import Store, cell_from
 from fedegoists.experiments.reproduction.results import (
     differences_csv,
-    lines_of,
+    shown_lines,
     table_csv,
     worst_cases,
     worst_csv,
@@ -30,7 +30,7 @@ def test_tables_are_those_of_the_cells(name, store):
     if table.derived:
         assert shown == worst_csv(worst_cases(Plan(), store))
         return
-    lines = lines_of(table, Plan(), store)
+    lines = shown_lines(table, Plan(), store)
     assert shown == table_csv(table, lines)
     assert (FOLDER / f"{name}-differences.csv").read_bytes() == differences_csv(table, lines)
 

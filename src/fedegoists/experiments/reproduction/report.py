@@ -7,15 +7,13 @@ from fedegoists.experiments.reproduction.cells import Plan, Store
 from fedegoists.experiments.reproduction.choice import chosen_rates
 from fedegoists.experiments.reproduction.pages import page, worst_page
 from fedegoists.experiments.reproduction.results import (
-    Line,
     differences_csv,
-    lines_of,
+    shown_lines,
     table_csv,
     worst_cases,
     worst_csv,
 )
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import PAPER
 from fedegoists.files import write_all
 
 __all__ = ["write_tables"]
@@ -38,7 +36,7 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
                     (out / f"{table.name}.md", worst_page(table, cases, command).encode()),
                 ]
             continue
-        lines = _of_budgets_run(table, lines_of(table, plan, store))
+        lines = shown_lines(table, plan, store)
         if lines:
             text = page(table, lines, command, chosen_rates(table, plan, store), plan.trials)
             contents += [
@@ -49,12 +47,3 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
     if contents:
         write_all(contents)
     return [path for path, _ in contents]
-
-
-def _of_budgets_run(table: Table, lines: Sequence[Line]) -> list[Line]:
-    """Leave out budgets under which a table has nothing but rows that the paper's tables have."""
-    shared = {variant.name for variant in PAPER}
-    if all(variant.name in shared for variant in table.variants):
-        return list(lines)
-    run = {line.budget for line in lines if line.method not in shared}
-    return [line for line in lines if line.budget in run]

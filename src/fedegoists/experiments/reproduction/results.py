@@ -13,10 +13,18 @@ from fedegoists.experiments.reproduction.budgets import BUDGETS
 from fedegoists.experiments.reproduction.cells import Plan, Result, Store
 from fedegoists.experiments.reproduction.choice import at_chosen_rates
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
-from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL
+from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL, PAPER
 from fedegoists.graphs.interchange import csv_bytes
 
-__all__ = ["Difference", "Line", "differences", "lines_of", "published_value", "table_csv"]
+__all__ = [
+    "Difference",
+    "Line",
+    "differences",
+    "lines_of",
+    "published_value",
+    "shown_lines",
+    "table_csv",
+]
 
 AVERAGE = "Avg"
 """The participant's name in lines that average over all of them."""
@@ -82,6 +90,18 @@ def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
         )
         for (key, method, budget), by_trial in found.items()
     ]
+
+
+def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
+    """Return the lines that a table is written with.
+
+    Without budgets under which it has nothing but rows that the paper's tables have, too.
+    """
+    lines, shared = lines_of(table, plan, store), {variant.name for variant in PAPER}
+    if all(variant.name in shared for variant in table.variants):
+        return lines
+    run = {line.budget for line in lines if line.method not in shared}
+    return [line for line in lines if line.budget in run]
 
 
 def _values(
