@@ -30,7 +30,7 @@ LEAST, MOST = 1 / 16, 16.0
 COMPETITION, BETA = "0.2", 0.5
 """Where images decide."""
 TOLERATED = 0.01
-"""A rate at which more of the rounds fail is not chosen, be it counted over all participants."""
+"""A rate at which a larger share of all participants' rounds fails is not chosen."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 """What is tried elsewhere."""
 

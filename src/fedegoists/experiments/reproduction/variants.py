@@ -82,6 +82,7 @@ BASELINES = _with_tuning(
 )
 EGOISTS = Variant("fedegoists", "fedegoists", "published")
 OUTER = (("outer", 0.5),)
+"""Named although it is the default, so that cells of another default have other names."""
 BEST = Variant("egomix", "egomix", "published", settings=OUTER)
 KEPT = (("keep_momentum", True),)
 
