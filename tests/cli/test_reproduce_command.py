@@ -57,7 +57,7 @@ def test_rows_with_commas_in_their_names():
         rows = [variant.name for variant in _only(table, text, []).variants]
         assert rows == (names or ["local", "egomix, four times", "local, four times"])
     assert _only(table, " ", []).variants == table.variants
-    with pytest.raises(SettingsError, match="longer has no row 'four times'; it has local; local,"):
+    with pytest.raises(SettingsError, match="longer has no row 'four times'; it has local; egomix; egomix,"):
         _only(table, "four times", [])
 
 

@@ -28,6 +28,8 @@ THRESHOLD, OF_HOSPITALS = 0.095, 0.085
 """An edge is where the preference is above this number, as the released code has it.
 
 It is not known for synthetic data, which has that of images here."""
+DENSER = 0.05
+"""The threshold of a denser graph: half of what everybody has if all are preferred alike."""
 
 FORMATIONS: dict[Where, FormationMethod] = {
     "baseline": "cliques",
@@ -56,7 +58,7 @@ class Benefits:
     def of(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> dict[Cell, BenefitGraph]:
         """Return the graph of every cell; those that must be learned are learned at once."""
         first = next(iter(data.values()))
-        for kind in ("learned", "measured"):
+        for kind in ("learned", "denser", "measured"):
             own = [cell for cell in cells if cell.variant.benefit == kind]
             if self._missing(own, first):
                 # Another process may be at it; what it has made is not made again.
@@ -110,7 +112,7 @@ class Benefits:
             "trial": cell.trial,
             "kind": cell.variant.benefit,
             "learn": asdict(settings),
-            "threshold": _threshold(data),
+            "threshold": _threshold(cell, data),
         }
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -140,7 +142,9 @@ class Benefits:
                 graphs[label] = BenefitGraph(gains, trials[label].participants)
         else:
             estimates = learn_trials(federation, groups, self._settings(first), secret="")
-            graphs = {label: one.graph(_threshold(first)) for label, one in estimates.items()}
+            graphs = {
+                cell.label: estimates[cell.label].graph(_threshold(cell, first)) for cell in cells
+            }
         for cell in cells:
             text = graphs[cell.label].to_json()
             write_bytes(self._path(cell, first), f"{text}\n".encode())
@@ -153,7 +157,9 @@ class Benefits:
         return BenefitGraph.from_json(read_text(path), str(path))
 
 
-def _threshold(data: SiloedData) -> float:
+def _threshold(cell: Cell, data: SiloedData) -> float:
+    if cell.variant.benefit == "denser":
+        return DENSER
     return OF_HOSPITALS if data.name == "eicu-demo" else THRESHOLD
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from fedegoists.experiments.reproduction.budgets import BUDGETS, BudgetName, budget_words
@@ -18,6 +19,7 @@ from fedegoists.experiments.reproduction.results import (
     published_worst,
 )
 from fedegoists.experiments.reproduction.scenes import Table
+from fedegoists.experiments.reproduction.variants import BASELINES
 
 __all__ = ["page", "worst_page"]
 
@@ -36,9 +38,15 @@ COMPARED = (
     ("fedegoists", "local"),
     ("egomix", "local"),
     ("egomix", "local-kept"),
-    ("egomix, four times", "local, four times"),
+    *(
+        (f"{one}, four times", "local, four times")
+        for one in ("fedegoists", "egomix", "egomix, everybody benefits, best coalitions")
+    ),
 )
 """What is said of every table, besides how both stand against the best baseline."""
+BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
+LENGTHS = ("", ", four times")
+"""What rows are called that train for as long as each other."""
 CHOSEN = (
     "At convergence every method's learning rate was chosen on validation data; which, stands "
     "below. The published budget has published rates. All other settings are the methods' defaults."
@@ -179,17 +187,17 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
         said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
-    for one in ("fedegoists", "egomix"):
-        for kind in ("", "+ft"):
-            rivals = {
-                m: value
-                for m, value in average.items()
-                if m.endswith("+ft") == bool(kind)
-                and not m.startswith(("fedegoists", "egomix", "local"))
-                and "," not in m
-            }
-            if one in average and rivals:
-                said += _compared(means, one, better(rivals, key=lambda m: rivals[m]), digits)
+    for length in LENGTHS:
+        for one in ("fedegoists", "egomix", "egomix, everybody benefits, best coalitions"):
+            for tuned in ("", "+ft"):
+                rivals = {
+                    name: average[f"{name}{length}{tuned}"]
+                    for name in BASELINE_NAMES
+                    if f"{name}{length}{tuned}" in average
+                }
+                if f"{one}{length}" in average and rivals:
+                    best, _ = better(rivals.items(), key=itemgetter(1))
+                    said += _compared(means, f"{one}{length}", f"{best}{length}{tuned}", digits)
     return said
 
 

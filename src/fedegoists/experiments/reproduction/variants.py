@@ -8,7 +8,7 @@ from fedegoists.errors import SettingsError
 __all__ = ["BASELINES", "BEST", "PAPER", "VARIANTS", "Variant"]
 
 Where = Literal["alone", "baseline", "published", "best"]
-Benefit = Literal["learned", "measured", "everybody"]
+Benefit = Literal["learned", "denser", "measured", "everybody"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Variant:
         Which coalitions: everybody ``alone``, the ``baseline`` ones (cliques, then strongly
         connected components), those of the ``published`` algorithm, or the ``best`` ones.
     benefit : str
-        Which benefit graph decides the coalitions and who contributes: ``learned``,
-        ``measured``, or ``everybody`` benefits everybody.
+        Which benefit graph decides the coalitions and who contributes: ``learned``, ``denser``
+        (learned, with a lower threshold), ``measured``, or ``everybody`` benefits everybody.
     rivals : bool
         Whether competition counts; without it nobody competes.
     settings : tuple of (name, value)
@@ -160,12 +160,35 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
 }
 """What the paper leaves open, each with the rows that answer it."""
 
-LONGER = tuple(
-    one
-    for variant in (LOCAL, BEST)
-    for one in (variant, replace(variant, name=f"{variant.name}, four times", passes=4))
+DENSER = replace(
+    BEST, name="egomix, denser benefits, best coalitions", where="best", benefit="denser"
 )
-"""Whether it is done training."""
+BROAD = replace(
+    BEST, name="egomix, everybody benefits, best coalitions", where="best", benefit="everybody"
+)
+"""As much company as competition allows."""
+
+
+def _four_times(variant: Variant) -> Variant:
+    name, tuned = variant.base.name, "+ft" if variant.tuned else ""
+    return replace(variant, name=f"{name}, four times{tuned}", passes=4)
+
+
+LONGER = (
+    LOCAL,
+    BEST,
+    BROAD,
+    *(
+        _four_times(variant)
+        for variant in (
+            *PAPER,
+            DENSER,
+            BROAD,
+            replace(BEST, name="egomix, everybody benefits", benefit="everybody"),
+        )
+    ),
+)
+"""What is left to gain once everybody has run out of data."""
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant for rows in (PAPER, *QUESTIONS.values(), LONGER) for variant in rows
