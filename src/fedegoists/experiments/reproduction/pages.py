@@ -34,19 +34,19 @@ RULES = (
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "
     "`contributors`.",
 )
+OURS = ("fedegoists", "egomix", "egomix-wide")
 COMPARED = (
     ("fedegoists", "local"),
     ("egomix", "local"),
     ("egomix", "local-kept"),
-    *(
-        (f"{one}, four times", "local, four times")
-        for one in ("fedegoists", "egomix", "egomix, everybody benefits, best coalitions")
-    ),
+    ("egomix-wide", "local"),
+    ("egomix-wide", "egomix"),
+    *((f"{one}, four times", "local, four times") for one in OURS),
 )
 """What is said of every table, besides how both stand against the best baseline."""
 BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
-LENGTHS = ("", ", four times")
-"""What rows are called that train for as long as each other."""
+LIKE_EACH_OTHER = ("", "-wide", ", four times")
+"""How names of baselines end that are compared with each other."""
 CHOSEN = (
     "At convergence every method's learning rate was chosen on validation data; which, stands "
     "below. The published budget has published rates. All other settings are the methods' defaults."
@@ -187,17 +187,18 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
         said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
-    for length in LENGTHS:
-        for one in ("fedegoists", "egomix", "egomix, everybody benefits, best coalitions"):
-            for tuned in ("", "+ft"):
-                rivals = {
-                    name: average[f"{name}{length}{tuned}"]
-                    for name in BASELINE_NAMES
-                    if f"{name}{length}{tuned}" in average
-                }
-                if f"{one}{length}" in average and rivals:
-                    best, _ = better(rivals.items(), key=itemgetter(1))
-                    said += _compared(means, f"{one}{length}", f"{best}{length}{tuned}", digits)
+    for ending in LIKE_EACH_OTHER:
+        for tuned in ("", "+ft"):
+            rivals = {
+                f"{name}{ending}{tuned}": average[f"{name}{ending}{tuned}"]
+                for name in BASELINE_NAMES
+                if f"{name}{ending}{tuned}" in average
+            }
+            if rivals:
+                best, _ = better(rivals.items(), key=itemgetter(1))
+                for one in OURS:
+                    ours = one if ending == "-wide" else f"{one}{ending}"
+                    said += _compared(means, ours, best, digits)
     return said
 
 

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedegoists.errors import SettingsError
-from fedegoists.experiments.reproduction.variants import LONGER, PAPER, QUESTIONS, Variant
+from fedegoists.experiments.reproduction.variants import (
+    COMPANY,
+    LONGER,
+    PAPER,
+    QUESTIONS,
+    Variant,
+)
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.learning.data import SiloedData
 
@@ -175,15 +181,27 @@ def _all_tables() -> tuple[Table, ...]:
             for name, variants in QUESTIONS.items()
         ),
         Table(
+            "company",
+            "Beyond the paper: every method in all the company that competition allows",
+            ("dataset", "distribution", "method"),
+            tuple(
+                ({"dataset": data, "distribution": how}, _images(data, how, 0.2))
+                for data in ("cifar10", "cifar100")
+                for how in DISTRIBUTIONS
+            ),
+            COMPANY,
+            notes=(
+                "At competition α = 0.2. In rows that end in `-wide` everybody is taken to benefit "
+                "everybody, and coalitions are the best ones, so that they are as large as "
+                "competition allows; in others benefits are learned.",
+            ),
+        ),
+        Table(
             "longer",
             "Beyond the paper: what four times as many steps give",
-            ("dataset", "method"),
-            tuple(
-                ({"dataset": data}, _images(data, "dirichlet", 0.2))
-                for data in ("cifar10", "cifar100")
-            ),
+            ("distribution", "method"),
+            answers[1:],
             LONGER,
-            notes=("Dirichlet divisions with β = 0.5, at competition α = 0.2.",),
         ),
     )
 

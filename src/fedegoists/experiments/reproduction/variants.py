@@ -86,16 +86,26 @@ OUTER = (("outer", 0.5),)
 BEST = Variant("egomix", "egomix", "published", settings=OUTER)
 KEPT = (("keep_momentum", True),)
 
+
+def _wide(variant: Variant) -> Variant:
+    """Return the same in as much company as competition allows."""
+    name, tuned = variant.base.name, "+ft" if variant.tuned else ""
+    return replace(variant, name=f"{name}-wide{tuned}", where="best", benefit="everybody")
+
+
+WIDE = _wide(BEST)
+
 PAPER = (
     LOCAL,
     Variant("local-kept", "local", "alone", settings=KEPT),
     BEST,
+    WIDE,
     *BASELINES,
     *_with_tuning(EGOISTS),
 )
-"""The ten methods of the paper, tuned ones beside them, and the best variant; for a fair comparison
-with it Local whose momentum goes on over rounds, too. No other method has the momentum of
-mixtures."""
+"""The ten methods of the paper, tuned ones beside them, and the best variant, once in published
+coalitions along learned benefits and once in all the company there is; for a fair comparison with
+it Local whose momentum goes on over rounds, too. No other method has the momentum of mixtures."""
 
 
 LONG = 2.1
@@ -160,13 +170,8 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
 }
 """What the paper leaves open, each with the rows that answer it."""
 
-DENSER = replace(
-    BEST, name="egomix, denser benefits, best coalitions", where="best", benefit="denser"
-)
-BROAD = replace(
-    BEST, name="egomix, everybody benefits, best coalitions", where="best", benefit="everybody"
-)
-"""As much company as competition allows."""
+COMPANY = (LOCAL, BEST, WIDE, *(_wide(variant) for variant in BASELINES))
+"""Whether company is what makes the difference, or what is done in it."""
 
 
 def _four_times(variant: Variant) -> Variant:
@@ -177,13 +182,12 @@ def _four_times(variant: Variant) -> Variant:
 LONGER = (
     LOCAL,
     BEST,
-    BROAD,
+    WIDE,
     *(
         _four_times(variant)
         for variant in (
             *PAPER,
-            DENSER,
-            BROAD,
+            replace(BEST, name="egomix, denser benefits", where="best", benefit="denser"),
             replace(BEST, name="egomix, everybody benefits", benefit="everybody"),
         )
     ),
@@ -191,7 +195,9 @@ LONGER = (
 """What is left to gain once everybody has run out of data."""
 
 VARIANTS: dict[str, Variant] = {
-    variant.name: variant for rows in (PAPER, *QUESTIONS.values(), LONGER) for variant in rows
+    variant.name: variant
+    for rows in (PAPER, *QUESTIONS.values(), COMPANY, LONGER)
+    for variant in rows
 }
 
 
