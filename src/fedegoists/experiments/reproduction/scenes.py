@@ -27,6 +27,11 @@ TABLE5_ALPHA = 0.2
 HOSPITAL_RIVALS = ((1, 4), (2, 3), (2, 4))
 """Positions of the hospitals that compete in the paper."""
 
+IN_COMPANY = (
+    "In rows that end in `-wide` everybody is taken to benefit everybody, and coalitions are the "
+    "best ones, so that they are as large as competition allows; in others benefits are learned."
+)
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -182,7 +187,7 @@ def _all_tables() -> tuple[Table, ...]:
         ),
         Table(
             "company",
-            "Beyond the paper: every method in all the company that competition allows",
+            "Beyond the paper: every method in all the company that competition allows, images",
             ("dataset", "distribution", "method"),
             tuple(
                 ({"dataset": data, "distribution": how}, _images(data, how, 0.2))
@@ -190,11 +195,18 @@ def _all_tables() -> tuple[Table, ...]:
                 for how in DISTRIBUTIONS
             ),
             COMPANY,
-            notes=(
-                "At competition α = 0.2. In rows that end in `-wide` everybody is taken to benefit "
-                "everybody, and coalitions are the best ones, so that they are as large as "
-                "competition allows; in others benefits are learned.",
+            notes=(f"At competition α = 0.2. {IN_COMPANY}",),
+        ),
+        Table(
+            "company-synthetic",
+            "Beyond the paper: every method in all the company that competition allows, synthetic",
+            ("dataset", "method"),
+            tuple(
+                ({"dataset": kind}, Scene(f"synthetic-{kind}", (), "published"))
+                for kind in ("weak", "strong")
             ),
+            COMPANY,
+            notes=(IN_COMPANY,),
         ),
         Table(
             "longer",
