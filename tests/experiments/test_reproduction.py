@@ -32,6 +32,7 @@ from fedegoists.experiments.reproduction.choice import (
     FACTORS,
     at_chosen_rates,
     chosen_rates,
+    preferred_company,
     trial_cells,
 )
 from fedegoists.experiments.reproduction.claims import claimed
@@ -53,7 +54,7 @@ from fedegoists.methods.run import StoppedError
 from tests.learning.datasets.test_eicu import some, write
 
 QUICK = Plan(trials=1, steps=2, choose=False)
-FEW = ("local", "egomix", "fedavg", "fedavg+ft")
+FEW = ("local", "egomix", "egomix-wide", "fedavg", "fedavg+ft", "fedavg-wide+ft")
 
 
 def small(table, methods=FEW, scenes=1, benefit=None):
@@ -221,7 +222,7 @@ def test_local_runs_once_for_all_competition():
     assert len({cell for _, cell in cells if cell.variant.name == "fedavg"}) == 2 * 5 * 5
     work = passes.passes(list(dict.fromkeys(cell for _, cell in cells)), stack=250)
     # Each split: all of a method in one pass, but FedEgoists in one for each trial.
-    assert len(work) == 2 * (2 + 1 + 8 + 5)  # Local twice
+    assert len(work) == 2 * (2 + 2 + 8 + 5)  # Local and EgoMix twice
     assert all(len({cell.label for cell in one.cells}) <= 25 for one in work)
     # The same data with the same method under another competition is in the same pass.
     fedavg = next(one for one in work if one.bases[0].variant.name == "fedavg")
@@ -360,6 +361,47 @@ def test_what_trains_longer_chooses_for_itself(tmp_path):
             best = cell.factor == wanted[cell.variant.name]
             store.put(cell, result(test=1.0, validation=2.0 if best else 1.0))
     assert used(table, plan, store) == {name: {rate} for name, rate in wanted.items()}
+
+
+def test_validation_data_tells_in_which_company_the_best_variant_does_best(tmp_path):
+    rows = ("egomix", "egomix-wide", "fedavg")
+    table, plan, store = small(TABLES["table7"], rows), Plan(trials=2), Store(tmp_path)
+    assert preferred_company(table, plan, store) == {}
+    for cell in trial_cells([table], plan, store):
+        # The lower error on validation data is the higher one on test data.
+        wide = cell.variant.name == "egomix-wide"
+        if cell.variant.method == "egomix":
+            assert preferred_company(table, plan, store) == {}
+        values = {"test": 2.0, "validation": 1.0} if wide else {"test": 1.0, "validation": 2.0}
+        store.put(cell, result(metric="mse", **values))
+    assert preferred_company(table, plan, store) == {"synthetic-strong": "egomix-wide"}
+    write_tables([table], plan, tmp_path)
+    assert "- synthetic-strong: egomix-wide" in (tmp_path / "table7.md").read_text(encoding="utf-8")
+    # Under the published budget nothing is chosen, but the page tells of both.
+    published = replace(plan, budget="published")
+    assert preferred_company(table, published, store) == {"synthetic-strong": "egomix-wide"}
+    for other in (small(TABLES["table7"], rows[:1]), small(TABLES["table7"], rows[2:])):
+        assert preferred_company(other, plan, store) == {}
+    assert preferred_company(table, replace(plan, choose=False), store) == {}
+
+
+def test_company_that_makes_training_diverge_is_not_preferred(tmp_path):
+    table, plan = small(TABLES["table7"], ("egomix", "egomix-wide")), Plan(trials=1)
+    store = Store(tmp_path)
+    for cell in trial_cells([table], plan, store):
+        wide = cell.variant.name == "egomix-wide"
+        error, failures = (1.0, 1000) if wide else (2.0, 0)
+        store.put(cell, result(test=error, metric="mse", failures=failures))
+    assert preferred_company(table, plan, store) == {"synthetic-strong": "egomix"}
+
+
+def test_wide_rows_have_all_company_and_nothing_else_of_their_own():
+    for name in ("egomix", "fedavg", "fedavg+ft"):
+        row = VARIANTS[name.replace("+ft", "") + "-wide" + ("+ft" if "+ft" in name else "")]
+        assert (row.where, row.benefit) == ("best", "everybody")
+        same = replace(VARIANTS[name], name=row.name, where="best", benefit="everybody")
+        assert row == same
+    assert VARIANTS["fedavg-wide+ft"].base == VARIANTS["fedavg-wide"]
 
 
 @pytest.mark.parametrize(("sign", "best"), [(1, 16.0), (-1, 1 / 16)])
@@ -512,6 +554,16 @@ def test_a_graph_that_another_process_learns_is_waited_for(tmp_path, monkeypatch
     graph = benefits.of([cell], loaded)[cell]
     monkeypatch.setattr(Benefits, "_make", None)  # what is there is not learned again
     assert benefits.of([cell], loaded)[cell].to_json() == graph.to_json()
+
+
+def test_a_lower_threshold_gives_a_denser_graph_of_the_same_preferences(tmp_path):
+    cell = next(c for _, c in cells_of(TABLES["table7"], QUICK) if c.variant.method == "fedavg")
+    denser = replace(cell, variant=replace(cell.variant, benefit="denser"))
+    graphs = Benefits(tmp_path, steps=30).of([cell, denser], {0: load("synthetic-strong", seed=0)})
+    few, more = ({(j, i): x for j, i, x in graphs[one].edges()} for one in (cell, denser))
+    assert 0 < len(few) < len(more)
+    assert few == {pair: x for pair, x in more.items() if x > 0.095}
+    assert min(more.values()) > 0.05
 
 
 def test_processes_share_a_table(tmp_path):

@@ -11,17 +11,32 @@ A rate at which training diverges in the trials that decide, in more than one in
 participants' rounds, is not chosen; it may still diverge in others. Test data plays no part. What
 is fine-tuned follows its method. The published budget has published rates, and most of what goes
 beyond the paper has the budget's.
+
+The same data tell in which company the best variant does best: among learned beneficiaries, or in
+all there is.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from fedegoists.experiments.reproduction.cells import Cell, Plan, Result, Store, cells_of
 from fedegoists.experiments.reproduction.scenes import Table
+from fedegoists.experiments.reproduction.variants import BEST, WIDE
 
-__all__ = ["ALL_FACTORS", "FACTORS", "at_chosen_rates", "chooses", "chosen_rates", "trial_cells"]
+__all__ = [
+    "ALL_FACTORS",
+    "FACTORS",
+    "at_chosen_rates",
+    "chooses",
+    "chosen_rates",
+    "preferred_company",
+    "trial_cells",
+]
+
+Kind = TypeVar("Kind")
 
 FACTORS = (1.0, 0.5, 2.0)
 """What is tried first on images, for every method."""
@@ -71,10 +86,36 @@ def chosen_rates(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, 
     plan = replace(plan, budget="converged")
     if chooses(table, plan):
         for _, cell, rated in at_chosen_rates(table, plan, store):
-            where = f"{cell.scene.data} {cell.scene.partition}".strip()
             factor = None if rated is None else rated.factor
-            found.setdefault(where, {})[cell.variant.name] = factor
+            found.setdefault(_where(cell), {})[cell.variant.name] = factor
     return found
+
+
+def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, str]:
+    """Return which row of the best variant is better on the data that decide about rates.
+
+    By data set and way to divide it; nothing where a table has not both rows, or a rate is open.
+    """
+    plan = replace(plan, budget="converged")
+    if not chooses(table, plan):
+        return {}
+    known: dict[str, dict[str, list[Result]]] = {}
+    for _, cell, rated in at_chosen_rates(table, plan, store):
+        if cell.variant in (BEST, WIDE) and rated is not None:
+            decided = (
+                store.get(replace(one, factor=rated.factor)) for one in _deciding(cell, plan)
+            )
+            own = known.setdefault(_where(cell), {})
+            own[cell.variant.name] = [one for one in decided if one is not None]
+    found = {}
+    for where, results in known.items():
+        if len(results) > 1:
+            found[where], _ = max(_scores(results).items(), key=itemgetter(1))
+    return found
+
+
+def _where(cell: Cell) -> str:
+    return f"{cell.scene.data} {cell.scene.partition}".strip()
 
 
 def trial_cells(tables: Iterable[Table], plan: Plan, store: Store) -> list[Cell]:
@@ -128,22 +169,22 @@ def _tried(deciding: Deciding, store: Store) -> tuple[list[float], float | None]
         factors.append(further)
 
 
-def _scores(results: Mapping[float, list[Result]]) -> dict[float, float]:
-    """Return the mean validation metrics, higher for better.
+def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:
+    """Return the mean validation metrics by rate or row, higher for better.
 
-    A rate at which anybody has no number, who has one at another rate, is the worst of all, as is
-    one at which training diverges.
+    One at which anybody has no number, who has one at another, is the worst of all, as is one at
+    which training diverges.
     """
-    values = {factor: _values(own) for factor, own in results.items()}
+    values = {kind: _values(own) for kind, own in results.items()}
     finite = {
         place for own in values.values() for place, value in own.items() if math.isfinite(value)
     }
     return {
         # Exact, so that equals are equal in whatever order they are added.
-        factor: -math.inf
-        if any(_diverges(result) for result in results[factor])
+        kind: -math.inf
+        if any(_diverges(result) for result in results[kind])
         else math.fsum(own[place] for place in finite) / max(len(finite), 1)
-        for factor, own in values.items()
+        for kind, own in values.items()
     }
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from fedegoists.experiments.reproduction.budgets import BUDGETS, BudgetName, budget_words
@@ -19,7 +20,7 @@ from fedegoists.experiments.reproduction.results import (
     published_worst,
 )
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import BASELINES
+from fedegoists.experiments.reproduction.variants import BASELINES, OURS
 
 __all__ = ["page", "worst_page"]
 
@@ -34,7 +35,6 @@ RULES = (
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "
     "`contributors`.",
 )
-OURS = ("fedegoists", "egomix", "egomix-wide")
 COMPARED = (
     ("fedegoists", "local"),
     ("egomix", "local"),
@@ -56,9 +56,18 @@ NOT_CHOSEN = (
 )
 Rates = Mapping[str, Mapping[str, float | None]]
 """By how much learning rates are multiplied, by data set and way to divide it, and by row."""
+Company = Mapping[str, str]
+"""The row of the best variant that validation data prefers, by data set and way to divide it."""
 
 
-def page(table: Table, lines: Sequence[Line], command: str, rates: Rates, trials: int) -> str:
+def page(
+    table: Table,
+    lines: Sequence[Line],
+    command: str,
+    rates: Rates,
+    trials: int,
+    company: Company = MappingProxyType({}),
+) -> str:
     """Return a table's page in Markdown; without any rates none were chosen."""
     parts = [f"# {table.title}", ""]
     parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if rates else NOT_CHOSEN)]
@@ -67,7 +76,7 @@ def page(table: Table, lines: Sequence[Line], command: str, rates: Rates, trials
         if own:
             parts += _budget_part(table, own, name, trials)
     if any(line.budget == "converged" for line in lines):
-        parts += _chosen(rates)
+        parts += [*_chosen(rates), *_preferred(company)]
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
 
@@ -94,6 +103,15 @@ def _chosen(rates: Rates) -> list[str]:
         shown = ("not chosen yet" if one is None else f"{one:g}" for one in factors)
         parts.append(f"| {name} | {' | '.join(shown)} |")
     return [*parts, ""]
+
+
+def _preferred(company: Company) -> list[str]:
+    """Say which company validation data prefers for the best variant."""
+    if not company:
+        return []
+    said = [f"- {where}: {name}" for where, name in company.items()]
+    text = "Of `egomix` and `egomix-wide`, the same validation data prefers:"
+    return ["## Company", "", text, "", *said, ""]
 
 
 def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName, trials: int) -> list[str]:
@@ -292,8 +310,9 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
         "Of all trials, the one in which the best of the nine baselines is best; there, that "
         "baseline minus the method. Negative where the method is ahead.",
         "",
-        "| data | α | distribution | budget | FedEgoists | published | best baseline | egomix |",
-        "|---|---|---|---|---|---|---|---|",
+        "| data | α | distribution | budget | FedEgoists | published | best baseline | egomix | "
+        "egomix-wide |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     places: dict[tuple[Any, ...], dict[str, WorstCase]] = {}
     for case in cases:
@@ -301,10 +320,7 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
     for (key, budget), by_method in places.items():
         own = dict(key)
         published = published_worst(own)
-        shown = [
-            f"{by_method[name].value:+.4f}" if name in by_method else ""
-            for name in ("fedegoists", "egomix")
-        ]
+        shown = [f"{by_method[name].value:+.4f}" if name in by_method else "" for name in OURS]
         any_case = next(iter(by_method.values()))
         cells = (
             *(own[name] for name in ("dataset", "alpha", "distribution")),
@@ -312,7 +328,7 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
             shown[0],
             "" if published is None else f"{published:+.4f}",
             f"{any_case.baseline} (trial {any_case.trial})",
-            shown[1],
+            *shown[1:],
         )
         parts.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*parts, "", "```sh", command, "```", ""])

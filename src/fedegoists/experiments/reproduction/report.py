@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedegoists.experiments.reproduction.cells import Plan, Store
-from fedegoists.experiments.reproduction.choice import chosen_rates
+from fedegoists.experiments.reproduction.choice import chosen_rates, preferred_company
 from fedegoists.experiments.reproduction.pages import page, worst_page
 from fedegoists.experiments.reproduction.results import (
     differences_csv,
@@ -38,7 +38,14 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
             continue
         lines = shown_lines(table, plan, store)
         if lines:
-            text = page(table, lines, command, chosen_rates(table, plan, store), plan.trials)
+            text = page(
+                table,
+                lines,
+                command,
+                chosen_rates(table, plan, store),
+                plan.trials,
+                preferred_company(table, plan, store),
+            )
             contents += [
                 (out / f"{table.name}.csv", table_csv(table, lines)),
                 (out / f"{table.name}-differences.csv", differences_csv(table, lines)),

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fedegoists.errors import SettingsError
 
-__all__ = ["BASELINES", "BEST", "PAPER", "VARIANTS", "Variant"]
+__all__ = ["BASELINES", "BEST", "OURS", "PAPER", "VARIANTS", "WIDE", "Variant"]
 
 Where = Literal["alone", "baseline", "published", "best"]
 Benefit = Literal["learned", "denser", "measured", "everybody"]
@@ -94,6 +94,8 @@ def _wide(variant: Variant) -> Variant:
 
 
 WIDE = _wide(BEST)
+OURS = tuple(variant.name for variant in (EGOISTS, BEST, WIDE))
+"""What baselines are compared with."""
 
 PAPER = (
     LOCAL,
