@@ -5,15 +5,15 @@
 #
 # The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS, such as "python -m fedegoists".
 # WORKERS processes (6) share the GPU and the folder: each takes what no other one is at. Small kernels of several processes
-# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. A third of the workers train FedEgoists, whose networks are large.
+# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. Best coalitions need OR-Tools. A third of the workers train FedEgoists, whose networks are large.
 set -euo pipefail
 out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2
 options=("$@")
 failed=0
-beyond=(longer principles hypernetwork contributors coalitions mixing benefit)
+beyond=(company longer principles hypernetwork contributors coalitions mixing benefit)
 heavy=fedegoists,fedegoists+ft
-others=local,local-kept,egomix
+others=local,local-kept,egomix,egomix-wide
 for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do others+=,$name,$name+ft; done
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 

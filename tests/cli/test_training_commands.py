@@ -49,6 +49,13 @@ def test_train_writes_metrics_and_summary(run, tmp_path):
         chosen.append(float(test["value"]))
     (row,) = (r for r in local if r["participant"] == "v3")
     assert float(row["mean"]) == pytest.approx(sum(chosen) / 2, rel=1e-5)
+    # What to choose by is shown, too: everybody's validation error at the chosen steps.
+    validated = {}
+    for r in metrics:
+        if (r["method"], r["split"], r["metric"]) == ("local", "validation", "mse"):
+            validated.setdefault((r["seed"], r["participant"]), []).append(float(r["value"]))
+    mean = sum(min(own) for own in validated.values()) / len(validated)
+    assert f"{mean:.4f}" in out
 
 
 def test_the_same_command_gives_the_same_bytes(run, tmp_path):

@@ -1,7 +1,9 @@
 """The commands about training: data, methods, train."""
 
 from collections import Counter
+from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -300,7 +302,7 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
     table.add_column("method")
     participants = list(dict.fromkeys(row["participant"] for row in rows))
     shown = participants if len(participants) <= screen.width // 30 else [EVERYBODY]
-    for column in (*shown, "sample passes", "MB sent", "MB received"):
+    for column in (*shown, "validation", "sample\npasses", "MB\nsent", "MB\nreceived"):
         table.add_column(column, justify="right")
     found = {(row["method"], row["participant"], row["metric"]): row for row in rows}
     for method in outcomes:
@@ -309,6 +311,7 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
         table.add_row(
             Text(method),
             *(f"{float(cell['mean']):.4f} ± {float(cell['std']):.4f}" for cell in cells),
+            _validated(outcomes[method]),
             f"{costs[0]:,.0f}",
             *(f"{cost / 1e6:,.1f}" for cost in costs[1:]),
         )
@@ -318,6 +321,13 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
         for failure, times in sorted(failed.items()):
             line(f"{method}: left out {failure}, {times} times", "yellow")
     line(f"Written to {out}: metrics.csv, summary.csv, coalitions.csv, failures.csv")
+
+
+def _validated(outcome: "Outcome") -> str:
+    """Return the mean validation metric of the steps that were chosen, to choose by."""
+    scores = [score for score, _ in outcome.best_score]
+    # An error is a negative score. A mean without those who were never validated would mislead.
+    return f"{abs(fmean(scores)):.4f}" if all(map(isfinite, scores)) else "not for all"
 
 
 def _options(settings: list[str] | None, option: str = "--set") -> dict[str, Any]:
