@@ -152,6 +152,22 @@ def test_says_everything(banks):
         assert page.text.count(name) > 5
 
 
+def test_where_everybody_is_taken_to_benefit_everybody_only_competition_keeps_apart(banks):
+    benefit = BenefitSection(estimator="everybody")
+    settings = banks.settings.model_copy(update={"name": "wide", "benefit": benefit})
+    run = Consortium(settings).run()
+    assert run.benefit.weights is run.benefit.cost is None  # nobody was asked anything
+    assert {x for _, _, x in run.benefit.graph.edges()} == {1.0}
+    assert len(list(run.benefit.graph.edges())) == 5 * 4
+    assert sorted(map(len, run.formation.coalitions)) == [2, 3]
+    together = {name: group for group in run.formation.coalitions for name in group}
+    for one, other in (("Alder", "Cedar"), ("Dogwood", "Elm")):
+        assert together[one] != together[other]
+    page = Balance(pages_of(run)["report.html"]).text
+    assert "Everybody is taken to benefit everybody" in page
+    assert "Read from a file" not in page
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("pairs", [[], [("Alder", "Cedar")]])
 def test_says_where_competitors_were_not_kept_apart(banks, tmp_path, estimator, pairs):

@@ -63,6 +63,7 @@ TAIL = """\
 [benefit]
 # Who benefits whom is learned from models, losses and gradients; no data leaves a silo.
 estimator = "auto" # or transfer, hypernetwork, pairs, alignment; or file, with file = "benefit.csv"
+# estimator = "everybody" # instead: nothing is learned, and only competition keeps them apart
 {rule}
 # repeats = 5      # independent runs, which show how sure a weight is
 # clip = 1.0       # for hypernetwork: shorten every sample's gradient before it leaves …

@@ -148,11 +148,12 @@ class Consortium:
         return [self._digest, self.data.task, model_options(self.data)]
 
     def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
-        """Learn who benefits whom, or read it."""
-        section = self.settings.benefit
+        """Learn who benefits whom, read it, or take everybody to benefit everybody."""
+        section, names = self.settings.benefit, self.data.participants
+        if section.estimator == "everybody":
+            return LearnedBenefit(BenefitGraph(1.0 - np.eye(len(names)), names))
         if section.estimator == "file":
             assert section.file is not None  # checked with the settings
-            names = self.data.participants
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
         defaults = defaults_for(self.data)

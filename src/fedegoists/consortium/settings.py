@@ -68,7 +68,9 @@ class CompetitionSection(_Section):
 class BenefitSection(_Section):
     """How to find out who benefits whom."""
 
-    estimator: Literal["auto", "transfer", "hypernetwork", "pairs", "alignment", "file"] = "auto"
+    estimator: Literal[
+        "auto", "transfer", "hypernetwork", "pairs", "alignment", "everybody", "file"
+    ] = "auto"
     file: str | None = Field(default=None, description="a CSV with source,target,weight")
     threshold: float | None = Field(
         default=None, ge=0, description="an edge where the weight is above"
