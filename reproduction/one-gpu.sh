@@ -5,7 +5,7 @@
 #
 # The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS, such as "python -m fedegoists".
 # WORKERS processes (6) share the GPU and the folder: each takes what no other one is at. Small kernels of several processes
-# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. Best coalitions need OR-Tools. A third of the workers train FedEgoists, whose networks are large.
+# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. A third of the workers train FedEgoists, whose networks are large.
 set -euo pipefail
 out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2

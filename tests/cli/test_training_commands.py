@@ -2,8 +2,15 @@
 
 import csv
 import json
+import math
 
 import pytest
+import torch
+
+from fedegoists.cli.learning import _validated
+from fedegoists.methods import Outcome
+from fedegoists.methods.method import State
+from fedegoists.methods.run import Row
 
 QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
 
@@ -179,3 +186,23 @@ def test_settings_of_a_method_also_by_the_name_of_its_tuning(run):
     settings = ["--with", "fedprox+ft.mu=0.5", "--with", "fedprox.mu=x"]
     code, _, err = run(*QUICK, "--out", "r", "--methods", "fedprox+ft", *settings)
     assert (code, "fedprox: mu is 'x'; expected a number" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "scores", "shown"),
+    [
+        ("auc", (0.5, 0.75), (0.5, 0.75), "0.6250"),
+        ("mse", (0.5, 0.75), (-0.5, -0.75), "0.6250"),
+        # Somebody with one class only has no AUC, and was chosen for by its loss; a silo that
+        # never answered has no row.
+        ("auc", (0.5, math.nan), (0.5, 0.0), "not for all"),
+        ("auc", (0.5,), (0.5, -math.inf), "not for all"),
+    ],
+)
+def test_what_to_choose_by_is_only_shown_where_everybody_has_it(metric, values, scores, shown):
+    rows = [Row(f"0/v{k}", 1, "validation", metric, value) for k, value in enumerate(values)]
+    rows += [Row("0/v0", 1, "validation", "loss", math.nan), Row("0/v0", 1, "test", metric, 9.0)]
+    best = [(score, -1.0) for score in scores]
+    outcome = Outcome(State(1, {"parameters": torch.zeros(2, 1)}), torch.zeros(2, 1), [1, 1], best)
+    outcome.rows.extend(rows)
+    assert _validated(outcome, metric) == shown

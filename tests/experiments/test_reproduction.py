@@ -45,7 +45,7 @@ from fedegoists.experiments.reproduction.results import (
 )
 from fedegoists.experiments.reproduction.running import done_of
 from fedegoists.experiments.reproduction.scenes import Scene, competition_of
-from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS
+from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS, wide_name
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.cifar import siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
@@ -54,7 +54,8 @@ from fedegoists.methods.run import StoppedError
 from tests.learning.datasets.test_eicu import some, write
 
 QUICK = Plan(trials=1, steps=2, choose=False)
-FEW = ("local", "egomix", "egomix-wide", "fedavg", "fedavg+ft", "fedavg-wide+ft")
+FEW = ("local", "egomix", "egomix-wide", "fedavg", "fedavg+ft", "fedavg-wide+ft",
+       "fedavg, four times+ft", "egomix, denser benefits, four times")  # fmt: skip
 
 
 def small(table, methods=FEW, scenes=1, benefit=None):
@@ -363,45 +364,106 @@ def test_what_trains_longer_chooses_for_itself(tmp_path):
     assert used(table, plan, store) == {name: {rate} for name, rate in wanted.items()}
 
 
-def test_validation_data_tells_in_which_company_the_best_variant_does_best(tmp_path):
-    rows = ("egomix", "egomix-wide", "fedavg")
-    table, plan, store = small(TABLES["table7"], rows), Plan(trials=2), Store(tmp_path)
+def preferred(table, plan, store):
+    """The preferred rows alone, by data and method."""
+    found = preferred_company(table, plan, store)
+    return {where: {k: one.preferred for k, one in own.items()} for where, own in found.items()}
+
+
+def test_validation_data_tells_in_which_company_a_method_does_best(tmp_path):
+    rows = ("egomix", "egomix-wide", "fedavg", "fedavg-wide", "local")
+    whole = replace(TABLES["company-synthetic"], scenes=TABLES["company-synthetic"].scenes[1:])
+    table, plan, store = small(whole, rows), Plan(trials=2), Store(tmp_path)
     assert preferred_company(table, plan, store) == {}
     for cell in trial_cells([table], plan, store):
         # The lower error on validation data is the higher one on test data.
-        wide = cell.variant.name == "egomix-wide"
-        if cell.variant.method == "egomix":
-            assert preferred_company(table, plan, store) == {}
-        values = {"test": 2.0, "validation": 1.0} if wide else {"test": 1.0, "validation": 2.0}
+        good = cell.variant.name in ("egomix-wide", "fedavg")
+        values = {"test": 2.0, "validation": 1.0} if good else {"test": 1.0, "validation": 2.0}
         store.put(cell, result(metric="mse", **values))
-    assert preferred_company(table, plan, store) == {"synthetic-strong": "egomix-wide"}
+    wanted = {"synthetic-strong": {"egomix": "egomix-wide", "fedavg": "fedavg"}}
+    assert preferred(table, plan, store) == wanted
+    company = preferred_company(table, plan, store)["synthetic-strong"]["egomix"]
+    assert company.validation == {"egomix": 2.0, "egomix-wide": 1.0}
     write_tables([table], plan, tmp_path)
-    assert "- synthetic-strong: egomix-wide" in (tmp_path / "table7.md").read_text(encoding="utf-8")
+    page = (tmp_path / "company-synthetic.md").read_text(encoding="utf-8")
+    assert "| egomix | all (2.000, 1.000) |" in page
+    assert "| fedavg | learned (1.000, 2.000) |" in page
     # Under the published budget nothing is chosen, but the page tells of both.
-    published = replace(plan, budget="published")
-    assert preferred_company(table, published, store) == {"synthetic-strong": "egomix-wide"}
-    for other in (small(TABLES["table7"], rows[:1]), small(TABLES["table7"], rows[2:])):
-        assert preferred_company(other, plan, store) == {}
-    assert preferred_company(table, replace(plan, choose=False), store) == {}
+    assert preferred(table, replace(plan, budget="published"), store) == wanted
+    assert preferred(small(whole, rows[:1]), plan, store) == {}
+    assert preferred(table, replace(plan, choose=False), store) == {}
 
 
-def test_company_that_makes_training_diverge_is_not_preferred(tmp_path):
+def test_the_first_trial_of_images_decides_about_company_and_of_equals_it_is_learned(tmp_path):
+    rows = ("egomix", "egomix-wide", "fedavg", "fedavg+ft", "fedavg-wide", "fedavg-wide+ft")
+    table, plan, store = small(TABLES["company"], rows), Plan(trials=2), Store(tmp_path)
+    while missing := store.missing(trial_cells([table], plan, store)):
+        for cell in missing:
+            store.put(cell, result(test=0.5, validation=0.6 if cell.factor == 1 else 0.5))
+    for _, _, cell in at_chosen_rates(table, plan, store):
+        wide = "-wide" in cell.variant.name
+        if cell.variant.tuned:
+            # What is tuned has a preference of its own; the second trial would have another.
+            store.put(cell, result(test=0.5, validation=0.9 if wide == (cell.trial == 0) else 0.1))
+        elif cell.trial:
+            store.put(cell, result(test=0.5, validation=0.9 if wide else 0.1))
+    assert preferred(table, plan, store) == {
+        "cifar10 pathological": {
+            "egomix": "egomix",
+            "fedavg": "fedavg",
+            "fedavg+ft": "fedavg-wide+ft",
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("failures", "best"), [((0, 1000), "egomix"), ((1000, 0), "egomix-wide"), ((1000, 1000), None)]
+)
+def test_company_that_makes_training_diverge_is_not_preferred(tmp_path, failures, best):
     table, plan = small(TABLES["table7"], ("egomix", "egomix-wide")), Plan(trials=1)
     store = Store(tmp_path)
     for cell in trial_cells([table], plan, store):
         wide = cell.variant.name == "egomix-wide"
-        error, failures = (1.0, 1000) if wide else (2.0, 0)
-        store.put(cell, result(test=error, metric="mse", failures=failures))
-    assert preferred_company(table, plan, store) == {"synthetic-strong": "egomix"}
+        error = 2.0 if wide == (best == "egomix-wide") else 1.0
+        store.put(cell, result(test=error, metric="mse", failures=failures[wide]))
+    assert preferred(table, plan, store) == {"synthetic-strong": {"egomix": best}}
 
 
 def test_wide_rows_have_all_company_and_nothing_else_of_their_own():
     for name in ("egomix", "fedavg", "fedavg+ft"):
-        row = VARIANTS[name.replace("+ft", "") + "-wide" + ("+ft" if "+ft" in name else "")]
+        row = VARIANTS[wide_name(name)]
         assert (row.where, row.benefit) == ("best", "everybody")
-        same = replace(VARIANTS[name], name=row.name, where="best", benefit="everybody")
-        assert row == same
+        assert row == replace(VARIANTS[name], name=row.name, where="best", benefit="everybody")
     assert VARIANTS["fedavg-wide+ft"].base == VARIANTS["fedavg-wide"]
+
+
+def test_a_page_compares_what_is_alike(tmp_path):
+    rows = {"local": 0.5, "egomix": 0.8, "egomix-wide": 0.9, "fedavg": 0.6, "fedprox": 0.55,
+            "fedavg-wide": 0.3, "fedprox-wide": 0.4, "fedavg-wide+ft": 0.7}  # fmt: skip
+    table, plan, store = (
+        small(TABLES["company"], rows, 4),
+        Plan(trials=2, choose=False),
+        Store(tmp_path),
+    )
+    for _, cell in cells_of(table, plan):
+        store.put(cell, result(rows[cell.variant.name]))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "company.md").read_text(encoding="utf-8")
+    for one, other, gap in (
+        ("egomix-wide", "local", 40), ("egomix-wide", "egomix", 10), ("egomix", "fedavg", 20),
+        ("egomix-wide", "fedprox-wide", 50), ("egomix-wide", "fedavg-wide+ft", 20),
+    ):  # fmt: skip
+        assert f"- {one} minus {other}: +{gap}.0, 95 % interval" in page
+    assert "fedavg-wide:" not in page  # not the best of those
+    longer = small(TABLES["longer"], ("egomix", "egomix-wide, four times", "fedavg, four times"))
+    for _, cell in cells_of(longer, plan):
+        store.put(
+            cell, result({"egomix": 0.5, "fedavg, four times": 0.6}.get(cell.variant.name, 0.9))
+        )
+    write_tables([longer], plan, tmp_path)
+    page = (tmp_path / "longer.md").read_text(encoding="utf-8")
+    assert "- egomix-wide, four times minus fedavg, four times: +30.0" in page
+    assert "- egomix minus fedavg, four times" not in page
 
 
 @pytest.mark.parametrize(("sign", "best"), [(1, 16.0), (-1, 1 / 16)])
@@ -626,11 +688,14 @@ def test_the_worst_case_is_that_of_the_trial_that_suits_baselines_best(tmp_path)
     # Baselines are best in the second trial, by pFedHN; tuned ones and our own do not count.
     assert (cases["fedegoists"].baseline, cases["fedegoists"].trial) == ("pfedhn", 1)
     assert cases["fedegoists"].value == pytest.approx(0.8 - 0.6)
-    assert cases["egomix"].value == pytest.approx(0.8 - 0.99)
+    assert cases["egomix"].value == cases["egomix-wide"].value == pytest.approx(0.8 - 0.99)
     write_tables([TABLES["table3"]], Plan(trials=2, choose=False), tmp_path)
-    assert "| cifar10 | 0.05 | pathological | converged | +0.2000 | +0.0110 |" in (
-        tmp_path / "table3.md"
-    ).read_text(encoding="utf-8")
+    page = (tmp_path / "table3.md").read_text(encoding="utf-8")
+    assert "| fedegoists | published | best baseline | egomix | egomix-wide |" in page
+    assert (
+        "| cifar10 | 0.05 | pathological | converged | +0.2000 | +0.0110 | pfedhn (trial 1) | "
+        "-0.1900 | -0.1900 |" in page
+    )
 
 
 def test_published_numbers_are_all_there():

@@ -302,7 +302,7 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
     table.add_column("method")
     participants = list(dict.fromkeys(row["participant"] for row in rows))
     shown = participants if len(participants) <= screen.width // 30 else [EVERYBODY]
-    for column in (*shown, "validation", "sample\npasses", "MB\nsent", "MB\nreceived"):
+    for column in (*shown, "validation,\nall", "sample\npasses", "MB\nsent", "MB\nreceived"):
         table.add_column(column, justify="right")
     found = {(row["method"], row["participant"], row["metric"]): row for row in rows}
     for method in outcomes:
@@ -311,7 +311,7 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
         table.add_row(
             Text(method),
             *(f"{float(cell['mean']):.4f} ± {float(cell['std']):.4f}" for cell in cells),
-            _validated(outcomes[method]),
+            _validated(outcomes[method], metric),
             f"{costs[0]:,.0f}",
             *(f"{cost / 1e6:,.1f}" for cost in costs[1:]),
         )
@@ -323,11 +323,15 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
     line(f"Written to {out}: metrics.csv, summary.csv, coalitions.csv, failures.csv")
 
 
-def _validated(outcome: "Outcome") -> str:
-    """Return the mean validation metric of the steps that were chosen, to choose by."""
-    scores = [score for score, _ in outcome.best_score]
-    # An error is a negative score. A mean without those who were never validated would mislead.
-    return f"{abs(fmean(scores)):.4f}" if all(map(isfinite, scores)) else "not for all"
+def _validated(outcome: "Outcome", metric: str) -> str:
+    """Return the mean validation metric of everybody's chosen step, to choose by."""
+    scores = [score for score, _ in outcome.best_score]  # an error is a negative score
+    validated = (
+        row.value for row in outcome.rows if (row.split, row.metric) == ("validation", metric)
+    )
+    # Somebody may have no metric, as AUC with one class. A mean without would not be comparable.
+    complete = all(map(isfinite, (*scores, *validated)))
+    return f"{abs(fmean(scores)):.4f}" if complete else "not for all"
 
 
 def _options(settings: list[str] | None, option: str = "--set") -> dict[str, Any]:

@@ -12,23 +12,24 @@ participants' rounds, is not chosen; it may still diverge in others. Test data p
 is fine-tuned follows its method. The published budget has published rates, and most of what goes
 beyond the paper has the budget's.
 
-The same data tell in which company the best variant does best: among learned beneficiaries, or in
-all there is.
+The same data tell in which company a method does best: along learned benefits, or in all there is.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
+from statistics import fmean
 from typing import Any, TypeVar
 
 from fedegoists.experiments.reproduction.cells import Cell, Plan, Result, Store, cells_of
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import BEST, WIDE
+from fedegoists.experiments.reproduction.variants import wide_name
 
 __all__ = [
     "ALL_FACTORS",
     "FACTORS",
+    "Company",
     "at_chosen_rates",
     "chooses",
     "chosen_rates",
@@ -91,26 +92,50 @@ def chosen_rates(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, 
     return found
 
 
-def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, str]:
-    """Return which row of the best variant is better on the data that decide about rates.
+@dataclass(frozen=True)
+class Company:
+    """Whether a method does better along learned benefits or in all company, by validation data.
 
-    By data set and way to divide it; nothing where a table has not both rows, or a rate is open.
+    Attributes
+    ----------
+    preferred : str, optional
+        The better row; none if training diverges in both.
+    validation : mapping of str to float
+        The mean validation metric of both rows.
+    """
+
+    preferred: str | None
+    validation: Mapping[str, float]
+
+
+def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, Company]]:
+    """Return in which company methods do better on the data that decide about learning rates.
+
+    By data set and way to divide it, and by method, as far as a table has both of a method's rows
+    and both their rates are chosen. Of equals it is learned benefits.
     """
     plan = replace(plan, budget="converged")
     if not chooses(table, plan):
         return {}
-    known: dict[str, dict[str, list[Result]]] = {}
+    rows: dict[tuple[str, str], list[Result]] = {}
     for _, cell, rated in at_chosen_rates(table, plan, store):
-        if cell.variant in (BEST, WIDE) and rated is not None:
+        place = (_where(cell), cell.variant.name)
+        if rated is not None and place not in rows:
             decided = (
-                store.get(replace(one, factor=rated.factor)) for one in _deciding(cell, plan)
+                store.get(replace(one, variant=cell.variant, factor=rated.factor))
+                for one in _deciding(cell, plan)
             )
-            own = known.setdefault(_where(cell), {})
-            own[cell.variant.name] = [one for one in decided if one is not None]
-    found = {}
-    for where, results in known.items():
-        if len(results) > 1:
-            found[where], _ = max(_scores(results).items(), key=itemgetter(1))
+            rows[place] = [one for one in decided if one is not None]
+    found: dict[str, dict[str, Company]] = {}
+    for (where, name), learned in rows.items():
+        other = wide_name(name)
+        both = {name: learned, other: rows.get((where, other), [])}
+        if all(both.values()):
+            scores = _scores(both)
+            best, score = max(scores.items(), key=itemgetter(1))
+            values = {row: fmean(one.mean_validation for one in own) for row, own in both.items()}
+            company = Company(best if score > -math.inf else None, values)
+            found.setdefault(where, {})[name] = company
     return found
 
 

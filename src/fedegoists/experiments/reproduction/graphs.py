@@ -29,7 +29,7 @@ THRESHOLD, OF_HOSPITALS = 0.095, 0.085
 
 It is not known for synthetic data, which has that of images here."""
 DENSER = 0.05
-"""The threshold of a denser graph: half of what everybody has if all are preferred alike."""
+"""The threshold of a denser graph: half of what each of ten has if all are preferred alike."""
 
 FORMATIONS: dict[Where, FormationMethod] = {
     "baseline": "cliques",

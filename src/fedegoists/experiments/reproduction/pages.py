@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
 from fedegoists.experiments.reproduction.budgets import BUDGETS, BudgetName, budget_words
+from fedegoists.experiments.reproduction.choice import Company
 from fedegoists.experiments.reproduction.results import (
     AVERAGE,
     Difference,
@@ -20,7 +20,7 @@ from fedegoists.experiments.reproduction.results import (
     published_worst,
 )
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import BASELINES, OURS
+from fedegoists.experiments.reproduction.variants import BASELINES, YARDSTICKS
 
 __all__ = ["page", "worst_page"]
 
@@ -29,8 +29,11 @@ RULES = (
     "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
     "`+ft` adds tuning steps, and some rows train for several times as long, as they say. The step "
     "is chosen on validation data.",
-    "In every round of a method the momentum starts at zero, but for `egomix` and `local-kept`, "
-    "where it goes on unless a row says otherwise.",
+    "In every round of a method the momentum starts at zero, but for `egomix`, `egomix-wide` and "
+    "`local-kept`, where it goes on unless a row says otherwise.",
+    "In rows named `-wide` everybody is taken to benefit everybody, and coalitions are the best "
+    "ones, so that they are as large as competition allows; elsewhere benefits are learned unless "
+    "a row says otherwise.",
     "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
     "published slope and whole coalitions give stands in the tables `hypernetwork` and "
     "`contributors`.",
@@ -40,10 +43,11 @@ COMPARED = (
     ("egomix", "local"),
     ("egomix", "local-kept"),
     ("egomix-wide", "local"),
+    ("egomix-wide", "local-kept"),
     ("egomix-wide", "egomix"),
-    *((f"{one}, four times", "local, four times") for one in OURS),
+    *((f"{one}, four times", "local, four times") for one in YARDSTICKS),
 )
-"""What is said of every table, besides how both stand against the best baseline."""
+"""What is said of every table, besides how all stand against the best baseline."""
 BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
 LIKE_EACH_OTHER = ("", "-wide", ", four times")
 """How names of baselines end that are compared with each other."""
@@ -56,8 +60,8 @@ NOT_CHOSEN = (
 )
 Rates = Mapping[str, Mapping[str, float | None]]
 """By how much learning rates are multiplied, by data set and way to divide it, and by row."""
-Company = Mapping[str, str]
-"""The row of the best variant that validation data prefers, by data set and way to divide it."""
+Companies = Mapping[str, Mapping[str, Company]]
+"""In which company methods do better, by data set and way to divide it, and by method."""
 
 
 def page(
@@ -66,7 +70,7 @@ def page(
     command: str,
     rates: Rates,
     trials: int,
-    company: Company = MappingProxyType({}),
+    companies: Companies,
 ) -> str:
     """Return a table's page in Markdown; without any rates none were chosen."""
     parts = [f"# {table.title}", ""]
@@ -76,7 +80,7 @@ def page(
         if own:
             parts += _budget_part(table, own, name, trials)
     if any(line.budget == "converged" for line in lines):
-        parts += [*_chosen(rates), *_preferred(company)]
+        parts += [*_chosen(rates), *_preferred(companies)]
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
 
@@ -105,13 +109,29 @@ def _chosen(rates: Rates) -> list[str]:
     return [*parts, ""]
 
 
-def _preferred(company: Company) -> list[str]:
-    """Say which company validation data prefers for the best variant."""
-    if not company:
+def _preferred(companies: Companies) -> list[str]:
+    """Say in which company validation data prefers methods to be."""
+    if not companies:
         return []
-    said = [f"- {where}: {name}" for where, name in company.items()]
-    text = "Of `egomix` and `egomix-wide`, the same validation data prefers:"
-    return ["## Company", "", text, "", *said, ""]
+    parts = [
+        "## Company",
+        "",
+        "What the validation data that decide about learning rates prefer: learned benefits, or "
+        "all company; in brackets the mean of the former and of the latter.",
+        "",
+        f"| method | {' | '.join(companies)} |",
+        "|---" * (len(companies) + 1) + "|",
+    ]
+    for method in dict.fromkeys(name for own in companies.values() for name in own):
+        places = (own.get(method) for own in companies.values())
+        shown = ("" if one is None else _choice(method, one) for one in places)
+        parts.append(f"| {method} | {' | '.join(shown)} |")
+    return [*parts, ""]
+
+
+def _choice(method: str, company: Company) -> str:
+    words = {None: "neither", method: "learned"}.get(company.preferred, "all")
+    return f"{words} ({', '.join(f'{value:.3f}' for value in company.validation.values())})"
 
 
 def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName, trials: int) -> list[str]:
@@ -214,7 +234,7 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
             }
             if rivals:
                 best, _ = better(rivals.items(), key=itemgetter(1))
-                for one in OURS:
+                for one in YARDSTICKS:
                     ours = one if ending == "-wide" else f"{one}{ending}"
                     said += _compared(means, ours, best, digits)
     return said
@@ -310,9 +330,9 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
         "Of all trials, the one in which the best of the nine baselines is best; there, that "
         "baseline minus the method. Negative where the method is ahead.",
         "",
-        "| data | α | distribution | budget | FedEgoists | published | best baseline | egomix | "
-        "egomix-wide |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"| data | α | distribution | budget | {YARDSTICKS[0]} | published | best baseline | "
+        f"{' | '.join(YARDSTICKS[1:])} |",
+        "|---" * (6 + len(YARDSTICKS)) + "|",
     ]
     places: dict[tuple[Any, ...], dict[str, WorstCase]] = {}
     for case in cases:
@@ -320,15 +340,17 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
     for (key, budget), by_method in places.items():
         own = dict(key)
         published = published_worst(own)
-        shown = [f"{by_method[name].value:+.4f}" if name in by_method else "" for name in OURS]
+        first, *others = (
+            f"{by_method[name].value:+.4f}" if name in by_method else "" for name in YARDSTICKS
+        )
         any_case = next(iter(by_method.values()))
         cells = (
             *(own[name] for name in ("dataset", "alpha", "distribution")),
             budget,
-            shown[0],
+            first,
             "" if published is None else f"{published:+.4f}",
             f"{any_case.baseline} (trial {any_case.trial})",
-            *shown[1:],
+            *others,
         )
         parts.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*parts, "", "```sh", command, "```", ""])

@@ -13,7 +13,7 @@ from fedegoists.experiments.reproduction.budgets import BUDGETS
 from fedegoists.experiments.reproduction.cells import Plan, Result, Store
 from fedegoists.experiments.reproduction.choice import at_chosen_rates
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
-from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL, OURS, PAPER
+from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL, PAPER, YARDSTICKS
 from fedegoists.graphs.interchange import csv_bytes
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 AVERAGE = "Avg"
 """The participant's name in lines that average over all of them."""
-YARDSTICKS = ("fedegoists", "local", "egomix", "egomix-wide")
+COMPARED_WITH = (*YARDSTICKS, "local")
 """What every method is compared with, trial by trial."""
 
 
@@ -134,7 +134,9 @@ class Difference:
     n: int
 
 
-def differences(lines: Sequence[Line], yardsticks: Sequence[str] = YARDSTICKS) -> list[Difference]:
+def differences(
+    lines: Sequence[Line], yardsticks: Sequence[str] = COMPARED_WITH
+) -> list[Difference]:
     """Return the paired differences of all lines to some methods of the same scene and budget."""
     places = {(line.key, line.budget, line.method): line for line in lines}
     found = []
@@ -250,7 +252,7 @@ def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
         for line in lines_of(TABLES[name], plan, store):
             scenes.setdefault((line.key, line.budget), {})[line.method] = line
         for (key, budget), by_method in scenes.items():
-            for method in OURS:
+            for method in YARDSTICKS:
                 if method not in by_method or not baselines <= by_method.keys():
                     continue
                 own = by_method[method]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fedegoists.errors import SettingsError
 
-__all__ = ["BASELINES", "BEST", "OURS", "PAPER", "VARIANTS", "WIDE", "Variant"]
+__all__ = ["BASELINES", "BEST", "PAPER", "VARIANTS", "YARDSTICKS", "Variant", "wide_name"]
 
 Where = Literal["alone", "baseline", "published", "best"]
 Benefit = Literal["learned", "denser", "measured", "everybody"]
@@ -26,7 +26,8 @@ class Variant:
         connected components), those of the ``published`` algorithm, or the ``best`` ones.
     benefit : str
         Which benefit graph decides the coalitions and who contributes: ``learned``, ``denser``
-        (learned, with a lower threshold), ``measured``, or ``everybody`` benefits everybody.
+        (learned once more, with a lower threshold), ``measured``, or ``everybody`` benefits
+        everybody.
     rivals : bool
         Whether competition counts; without it nobody competes.
     settings : tuple of (name, value)
@@ -52,6 +53,11 @@ class Variant:
     def base(self) -> "Variant":
         """The same without fine-tuning."""
         return replace(self, name=self.name.removesuffix("+ft"))
+
+    def renamed(self, ending: str, **changes: Any) -> "Variant":
+        """Return it with changes, and a name that says so before ``+ft``."""
+        tuned = "+ft" if self.tuned else ""
+        return replace(self, name=f"{self.base.name}{ending}{tuned}", **changes)
 
     @property
     def depends_on_coalitions(self) -> bool:
@@ -89,12 +95,11 @@ KEPT = (("keep_momentum", True),)
 
 def _wide(variant: Variant) -> Variant:
     """Return the same in as much company as competition allows."""
-    name, tuned = variant.base.name, "+ft" if variant.tuned else ""
-    return replace(variant, name=f"{name}-wide{tuned}", where="best", benefit="everybody")
+    return variant.renamed("-wide", where="best", benefit="everybody")
 
 
 WIDE = _wide(BEST)
-OURS = tuple(variant.name for variant in (EGOISTS, BEST, WIDE))
+YARDSTICKS = tuple(variant.name for variant in (EGOISTS, BEST, WIDE))
 """What baselines are compared with."""
 
 PAPER = (
@@ -172,13 +177,13 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
 }
 """What the paper leaves open, each with the rows that answer it."""
 
-COMPANY = (LOCAL, BEST, WIDE, *(_wide(variant) for variant in BASELINES))
+COMPANY = (LOCAL, BEST, *BASELINES, WIDE, *(_wide(variant) for variant in BASELINES))
 """Whether company is what makes the difference, or what is done in it."""
 
 
-def _four_times(variant: Variant) -> Variant:
-    name, tuned = variant.base.name, "+ft" if variant.tuned else ""
-    return replace(variant, name=f"{name}, four times{tuned}", passes=4)
+def wide_name(name: str) -> str:
+    """Return what a row is called in all the company there is."""
+    return f"{name.removesuffix('+ft')}-wide{'+ft' if name.endswith('+ft') else ''}"
 
 
 LONGER = (
@@ -186,7 +191,7 @@ LONGER = (
     BEST,
     WIDE,
     *(
-        _four_times(variant)
+        variant.renamed(", four times", passes=4)
         for variant in (
             *PAPER,
             replace(BEST, name="egomix, denser benefits", where="best", benefit="denser"),
@@ -194,7 +199,7 @@ LONGER = (
         )
     ),
 )
-"""What is left to gain once everybody has run out of data."""
+"""Whether it is done training, and what more company gives then."""
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
