@@ -74,7 +74,7 @@ method = "best" # the highest total benefit; or stable, published, cliques
 # time_limit = 1.0 # seconds
 
 [training]
-# `fedegoists methods` lists all ten; +ft tunes models on own data; local is the yardstick.
+# `fedegoists methods` lists all; +ft tunes models on own data; local is the yardstick.
 methods = {methods}
 seeds = 3       # trials with other initial models and batches
 {steps}
@@ -112,11 +112,13 @@ RULES: dict[Example, str] = {
 }
 """When a benefit counts, by example."""
 
-PLAIN = '["local", "fedavg", "fedegoists"]'
-TUNED = '["local", "fedavg+ft", "fedegoists"]'
 STEPS = "# steps = 2000  # training steps; a default that suits the data"
 FEWER_STEPS = "steps = 1000    # training steps; half as many as by default, for a quick example"
-METHODS: dict[Example, str] = {"synthetic": PLAIN, "banks": TUNED, "hospitals": TUNED}
+METHODS: dict[Example, str] = {
+    "synthetic": '["local", "fedavg", "fedegoists", "egomix"]',
+    "banks": '["local", "fedavg+ft", "fedegoists", "egomix"]',
+    "hospitals": '["local", "fedavg+ft", "fedegoists"]',
+}
 
 
 def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
