@@ -43,7 +43,12 @@ def reproduce_command(
         bool, typer.Option("--list", help="List what there is, and how much of it DIR has.")
     ] = False,
     trials: Annotated[int, typer.Option(min=1, help="How many, seeds 0 and up.")] = 5,
-    budget: Annotated[str, typer.Option(help="published, converged or both.")] = "converged",
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="published, converged, both of them, or plain: converged without augmentation."
+        ),
+    ] = "converged",
     methods: Annotated[
         str, typer.Option(help="Only these rows, with commas between them, such as local,egomix.")
     ] = "",
@@ -97,7 +102,7 @@ def reproduce_command(
             table_named,
             write_tables,
         )
-        from fedegoists.experiments.reproduction.budgets import BUDGETS
+        from fedegoists.experiments.reproduction.budgets import BOTH, BUDGETS
 
     began = time.monotonic()
 
@@ -110,7 +115,7 @@ def reproduce_command(
         return
     if budget not in (*BUDGETS, "both"):
         raise SettingsError(f"unknown budget {budget!r}; use {', '.join(BUDGETS)} or both")
-    budgets = BUDGETS if budget == "both" else tuple(b for b in BUDGETS if b == budget)
+    budgets = BOTH if budget == "both" else tuple(b for b in BUDGETS if b == budget)
     plans = [Plan(trials, one, steps, choose) for one in budgets]
     if list_ or not targets:
         _list(plans, out)
@@ -210,10 +215,11 @@ def _work_through(tables: "Sequence[Table]", plan: "Plan", settings: Any) -> Non
             replace(settings, observers=(view.round,)),
             progress=Progress(view.begins, view.ends, view.waits),
         )
+    what = ", ".join(dict.fromkeys(table.budget or plan.budget for table in tables))
     if left:
-        line(f"{plan.budget}: {len(left)} cells are left; go on with --resume", "yellow")
+        line(f"{what}: {len(left)} cells are left; go on with --resume", "yellow")
     else:
-        line(f"{plan.budget}: all cells are done")
+        line(f"{what}: all cells are done")
 
 
 def _quiet() -> Any:
@@ -263,10 +269,9 @@ class _View:
             (one for one in self.tables if left_of([one], self.plan, self.store)),
             self.tables[-1],
         )
-        grid = Grid(title=f"{table.title}, {self.plan.budget}", title_justify="left")
-        lines = [
-            one for one in lines_of(table, self.plan, self.store) if one.budget == self.plan.budget
-        ]
+        budget = table.budget or self.plan.budget
+        grid = Grid(title=f"{table.title}, {budget}", title_justify="left")
+        lines = [one for one in lines_of(table, self.plan, self.store) if one.budget == budget]
         columns = list(dict.fromkeys(one.key for one in lines))[:MOST_COLUMNS]
         grid.add_column("method")
         for key in columns:

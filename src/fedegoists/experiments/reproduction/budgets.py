@@ -1,4 +1,4 @@
-"""How long and how everybody trains: the paper's short budget, and one to convergence."""
+"""How long and how everybody trains: the paper's short budget, and ones to convergence."""
 
 from dataclasses import replace
 from typing import Literal, get_args
@@ -8,10 +8,12 @@ from fedegoists.experiments.defaults import Defaults, defaults_for
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import SiloedData
 
-__all__ = ["BUDGETS", "BudgetName", "budget", "budget_words"]
+__all__ = ["BOTH", "BUDGETS", "BudgetName", "budget", "budget_words"]
 
-BudgetName = Literal["published", "converged"]
+BudgetName = Literal["published", "converged", "plain"]
 BUDGETS: tuple[BudgetName, ...] = get_args(BudgetName)
+BOTH: tuple[BudgetName, ...] = ("published", "converged")
+"""Those of the paper's tables."""
 
 PUBLISHED_STEPS = {"cifar10 pathological": 200, "eicu-demo": 200}
 """Warm-up and joint steps together, as the released code has them; elsewhere `MOST_PUBLISHED`."""
@@ -19,6 +21,8 @@ MOST_PUBLISHED = 1000
 PUBLISHED_BATCH, PUBLISHED_RATE = 256, 0.01
 ROUNDS = 20
 """Of the published budget; the paper does not say how often models are averaged."""
+PLAIN_STEPS = {"pathological": 2000, "dirichlet": 3000}
+"""Without augmentation, by how images are divided: more would only fit them more closely."""
 
 
 def budget(
@@ -47,6 +51,8 @@ def budget(
         raise SettingsError(f"unknown budget {name!r}; budgets are {', '.join(BUDGETS)}")
     if name == "converged":
         found = defaults_for(data, steps)
+    elif name == "plain":
+        found = _plain(data, partition, steps)
     else:
         found = _published(data, f"{data.name} {partition}".strip(), steps)
     if steps is not None:
@@ -82,6 +88,12 @@ def _published(data: SiloedData, what: str, steps: int | None) -> Defaults:
     return Defaults(own.model, train, rounds, tune, 2, 1)
 
 
+def _plain(data: SiloedData, partition: str, steps: int | None) -> Defaults:
+    own = defaults_for(data, steps or PLAIN_STEPS.get(partition))
+    train, tune = (replace(settings, augment=False) for settings in (own.train, own.tune))
+    return replace(own, train=train, tune=tune)
+
+
 def budget_words(name: BudgetName) -> str:
     """Return what a budget is, for a page."""
     if name == "published":
@@ -90,6 +102,12 @@ def budget_words(name: BudgetName) -> str:
             f"{PUBLISHED_BATCH}, learning rate {PUBLISHED_RATE:g} falling along a cosine, momentum "
             f"0.9, no augmentation, no weight decay; 200 steps on pathological CIFAR-10 and on the "
             f"hospitals, {MOST_PUBLISHED:,} elsewhere, in {ROUNDS} rounds; a tenth more for tuning."
+        )
+    if name == "plain":
+        return (
+            "**plain**: as `converged`, but images are shown as they are, without flips and crops, "
+            f"in {PLAIN_STEPS['pathological']:,} steps on pathological divisions and "
+            f"{PLAIN_STEPS['dirichlet']:,} on Dirichlet ones."
         )
     return (
         "**converged**: on images 4,000 steps of 64 in rounds of 50, learning rate 0.02 falling "

@@ -31,7 +31,7 @@ class Plan:
     trials : int
         Seeds 0 and up.
     budget : str
-        ``published`` or ``converged``.
+        ``published``, ``converged`` or ``plain``; a table may have one of its own instead.
     steps : int, optional
         Other than the budget's, to try things out; never in a published table.
     choose : bool
@@ -87,6 +87,7 @@ def cells_of(table: Table, plan: Plan) -> list[tuple[Mapping[str, Any], Cell]]:
     What does not depend on who competes is the same cell for all competition.
     """
     found = []
+    budget = table.budget or plan.budget
     for key, scene in table.scenes:
         for variant in table.variants:
             alike = variant.depends_on_coalitions and variant.rivals
@@ -94,7 +95,7 @@ def cells_of(table: Table, plan: Plan) -> list[tuple[Mapping[str, Any], Cell]]:
             found += [
                 (
                     key,
-                    Cell(own, trial, variant, plan.budget, plan.steps),
+                    Cell(own, trial, variant, budget, plan.steps),
                 )
                 for trial in range(plan.trials)
             ]

@@ -79,7 +79,7 @@ def page(
         own = [line for line in lines if line.budget == name]
         if own:
             parts += _budget_part(table, own, name, trials)
-    if any(line.budget == "converged" for line in lines):
+    if any(line.budget != "published" for line in lines):
         parts += [*_chosen(rates), *_preferred(companies)]
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
@@ -93,7 +93,7 @@ def _chosen(rates: Rates) -> list[str]:
     parts = [
         "## Learning rates",
         "",
-        "The best mean on validation data, in multiples of the converged budget's. On images the "
+        "The best mean on validation data, in multiples of the budget's. On images the "
         "first trial decides for all, among half, once and twice, and further where the smallest "
         "or the largest is best; elsewhere all trials do, among a quarter to sixteen times. A rate "
         "at which more than one in a hundred of all participants' rounds fails in these trials is "

@@ -24,7 +24,8 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
     store = Store(out)
     contents: list[tuple[Path, bytes]] = []
     for table in tables:
-        command = f"fedegoists reproduce {table.name} --trials {plan.trials} --budget both"
+        command = f"fedegoists reproduce {table.name} --trials {plan.trials}"
+        command += "" if table.budget else " --budget both"
         command += "" if plan.choose else " --no-choose"
         command += f" --steps {plan.steps}" if plan.steps is not None else ""
         command += " --out DIR --resume"

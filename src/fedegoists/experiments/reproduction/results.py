@@ -69,9 +69,9 @@ class Line:
 
 
 def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
-    """Return the lines of a table as far as cells are done, for both budgets."""
+    """Return the lines of a table as far as cells are done, for all budgets that it can have."""
     found: dict[tuple[Any, ...], dict[int, tuple[float, Result]]] = {}
-    for budget in BUDGETS:
+    for budget in BUDGETS if table.budget is None else (table.budget,):
         for key, cell, rated in at_chosen_rates(table, replace(plan, budget=budget), store):
             result = None if rated is None else store.get(rated)
             if result is None:
@@ -98,7 +98,7 @@ def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
     Without budgets under which it has nothing but rows that the paper's tables have, too.
     """
     lines, shared = lines_of(table, plan, store), {variant.name for variant in PAPER}
-    if all(variant.name in shared for variant in table.variants):
+    if table.budget or all(variant.name in shared for variant in table.variants):
         return lines
     run = {line.budget for line in lines if line.method not in shared}
     return [line for line in lines if line.budget in run]

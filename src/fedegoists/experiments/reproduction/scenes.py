@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from fedegoists.errors import SettingsError
+from fedegoists.experiments.reproduction.budgets import BudgetName
 from fedegoists.experiments.reproduction.variants import (
     COMPANY,
+    EVERY_ROW,
     LONGER,
     PAPER,
     QUESTIONS,
@@ -79,6 +81,8 @@ class Table:
         Whether it is computed from other tables' cells.
     chosen : bool
         Whether learning rates are chosen on validation data, or all are the budget's.
+    budget : str, optional
+        The only one it has; without it, whichever is asked for.
     """
 
     name: str
@@ -89,6 +93,7 @@ class Table:
     of_participants: bool = False
     derived: bool = False
     chosen: bool = True
+    budget: BudgetName | None = None
     notes: tuple[str, ...] = field(default=())
 
 
@@ -201,6 +206,15 @@ def _all_tables() -> tuple[Table, ...]:
                 for kind in ("weak", "strong")
             ),
             COMPANY,
+        ),
+        Table(
+            "plain",
+            "Beyond the paper: images as they are, without augmentation",
+            ("distribution", "method"),
+            answers,
+            EVERY_ROW,
+            budget="plain",
+            notes=("CIFAR-10 at competition α = 0.2.",),
         ),
         Table(
             "longer",

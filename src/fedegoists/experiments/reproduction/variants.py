@@ -179,6 +179,8 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
 
 COMPANY = (LOCAL, BEST, *BASELINES, WIDE, *(_wide(variant) for variant in BASELINES))
 """Whether company is what makes the difference, or what is done in it."""
+EVERY_ROW = tuple(dict.fromkeys((*PAPER, *COMPANY)))
+"""The paper's rows, and all baselines in all company, too."""
 
 
 def wide_name(name: str) -> str:
