@@ -3,8 +3,8 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ class Plan:
 
     Attributes
     ----------
-    trials : int
-        Seeds 0 and up.
+    trials : int, optional
+        Seeds 0 and up; without it, as many as the table has.
     budget : str
         ``published``, ``converged`` or ``plain``; a table may have one of its own instead.
     steps : int, optional
@@ -38,15 +38,25 @@ class Plan:
         Whether learning rates are chosen on validation data, where a table has that.
     """
 
-    trials: int = 5
+    trials: int | None = None
     budget: BudgetName = "converged"
     steps: int | None = None
     choose: bool = True
 
+    def trials_of(self, table: Table) -> int:
+        """Return how many trials of a table there are."""
+        return self.trials or table.trials[table.budget or self.budget]
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One method in one trial of one scene, under one budget."""
+    """One method in one trial of one scene, under one budget.
+
+    Attributes
+    ----------
+    until : int, optional
+        The round whose models are everybody's; without it, everybody's own validation data chooses.
+    """
 
     scene: Scene
     trial: int
@@ -54,11 +64,20 @@ class Cell:
     budget: BudgetName
     steps: int | None = None
     factor: float = 1.0
+    until: int | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that it is defined by; no round where none is given."""
+        given = asdict(self)
+        if self.until is None:
+            del given["until"]
+        return given
 
     @cached_property
     def digest(self) -> str:
         """A name made of the settings."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+        text = json.dumps({"format": FORMAT, **self.settings}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -97,7 +116,7 @@ def cells_of(table: Table, plan: Plan) -> list[tuple[Mapping[str, Any], Cell]]:
                     key,
                     Cell(own, trial, variant, budget, plan.steps),
                 )
-                for trial in range(plan.trials)
+                for trial in range(plan.trials_of(table))
             ]
     return found
 
@@ -120,6 +139,9 @@ class Result:
         Sample passes and bytes sent and received, in the mean of the participants.
     about : mapping
         Where it comes from: the cells stacked with it, command, commit, device, time, settings.
+    curves : mapping of str to list of (round, value)
+        Every participant's validation metric after all rounds evaluated, where all of them decide
+        together about the round.
     """
 
     metric: str
@@ -128,6 +150,7 @@ class Result:
     rounds: Mapping[str, int]
     spent: Mapping[str, float]
     about: Mapping[str, Any]
+    curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -176,7 +199,9 @@ class Store:
 
     def put(self, cell: Cell, result: Result) -> None:
         """Write a cell's file."""
-        content = {"settings": asdict(cell), **asdict(result)}
+        content = {"settings": cell.settings, **asdict(result)}
+        if not result.curves:
+            del content["curves"]
         text = json.dumps(content, sort_keys=True, allow_nan=True)
         write_bytes(self.path(cell), f"{text}\n".encode())
         self._read[cell.digest] = result
@@ -197,6 +222,7 @@ def cell_from(settings: Mapping[str, Any]) -> Cell:
             settings["budget"],
             settings["steps"],
             settings["factor"],
+            settings.get("until"),
         )
     except (KeyError, TypeError) as error:
         raise FileError(f"not the settings of a cell ({error})") from None
@@ -208,6 +234,7 @@ def _pairs(given: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
 
 def _result(content: Mapping[str, Any], path: Path) -> Result:
     try:
-        return Result(**{name: content[name] for name in Result.__dataclass_fields__})
+        names = [name for name in Result.__dataclass_fields__ if name != "curves"]
+        return Result(**{name: content[name] for name in names}, curves=content.get("curves", {}))
     except KeyError as error:
         raise FileError(f"{path}: {error} is missing; remove it to run it again") from None

@@ -1,11 +1,15 @@
 """Learning rates chosen on validation data, by one rule for all methods alike.
 
 For each data set and way to divide it every method is trained at several multiples of the
-budget's learning rate, and the one with the best mean validation metric is used everywhere. On
-hospitals and synthetic data, where training is cheap and validation data is small, these are a
-quarter to sixteen times, and all trials decide together. On images, which are costly, the first
-trial decides, at competition 0.2 and β = 0.5, among half, once and twice; where the smallest or the
-largest of them is best, half or twice of it is tried as well, and so on.
+budget's learning rate, and the one with the best mean validation metric is used everywhere. These
+are half, once and twice; where the smallest or the largest of them is best, half or twice of it is
+tried as well, and so on. On synthetic data, where training is cheap, they are a quarter to sixteen
+times. On images, which are costly, the first trial decides, at competition 0.2 and β = 0.5;
+elsewhere validation data is small, and all trials decide together.
+
+Validation sets of hospitals are so small that the best of all rounds by one's own is the luckiest
+one, most of all at rates at which it jumps. There the number of rounds is chosen like the rate and
+together with it, one for all participants and trials.
 
 A rate at which training diverges in the trials that decide, in more than one in a hundred of all
 participants' rounds, is not chosen; it may still diverge in others. Test data plays no part. What
@@ -16,7 +20,7 @@ The same data tell in which company a method does best: along learned benefits, 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from statistics import fmean
@@ -33,6 +37,7 @@ __all__ = [
     "at_chosen_rates",
     "chooses",
     "chosen_rates",
+    "chosen_rounds",
     "preferred_company",
     "trial_cells",
 ]
@@ -40,7 +45,7 @@ __all__ = [
 Kind = TypeVar("Kind")
 
 FACTORS = (1.0, 0.5, 2.0)
-"""What is tried first on images, for every method."""
+"""What is tried first, for every method."""
 LEAST, MOST = 1 / 16, 16.0
 """Beyond which nothing is tried."""
 COMPETITION, BETA = "0.2", 0.5
@@ -48,9 +53,11 @@ COMPETITION, BETA = "0.2", 0.5
 TOLERATED = 0.01
 """A rate at which a larger share of all participants' rounds fails is not chosen."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
-"""What is tried elsewhere."""
+"""What is tried on synthetic data."""
 
 Deciding = tuple[Cell, ...]
+Choice = tuple[float, int | None]
+"""A factor, and a round where all decide together about it."""
 
 
 def chooses(table: Table, plan: Plan) -> bool:
@@ -67,14 +74,16 @@ def at_chosen_rates(
     """
     if not chooses(table, plan):
         return [(key, cell, cell) for key, cell in cells_of(table, plan)]
-    known: dict[Deciding, float | None] = {}
+    known: dict[Deciding, Choice | None] = {}
+    trials = plan.trials_of(table)
     found: list[tuple[Mapping[str, Any], Cell, Cell | None]] = []
     for key, cell in cells_of(table, plan):
-        deciding = _deciding(cell, plan)
+        deciding = _deciding(cell, trials)
         if deciding not in known:
             known[deciding] = _tried(deciding, store)[1]
-        factor = known[deciding]
-        found.append((key, cell, None if factor is None else replace(cell, factor=factor)))
+        chosen = known[deciding]
+        rated = None if chosen is None else replace(cell, factor=chosen[0], until=chosen[1])
+        found.append((key, cell, rated))
     return found
 
 
@@ -89,6 +98,16 @@ def chosen_rates(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, 
         for _, cell, rated in at_chosen_rates(table, plan, store):
             factor = None if rated is None else rated.factor
             found.setdefault(_where(cell), {})[cell.variant.name] = factor
+    return found
+
+
+def chosen_rounds(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, int]]:
+    """Return after how many rounds training ends, as `chosen_rates` does, where that is chosen."""
+    found: dict[str, dict[str, int]] = {}
+    plan = replace(plan, budget="converged")
+    for _, cell, rated in at_chosen_rates(table, plan, store):
+        if rated is not None and rated.until is not None:
+            found.setdefault(_where(cell), {})[cell.variant.name] = rated.until
     return found
 
 
@@ -123,7 +142,7 @@ def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[
         if rated is not None and place not in rows:
             decided = (
                 store.get(replace(one, variant=cell.variant, factor=rated.factor))
-                for one in _deciding(cell, plan)
+                for one in _deciding(cell, plan.trials_of(table))
             )
             rows[place] = [one for one in decided if one is not None]
     found: dict[str, dict[str, Company]] = {}
@@ -133,7 +152,7 @@ def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[
         if all(both.values()):
             scores = _scores(both)
             best, score = max(scores.items(), key=itemgetter(1))
-            values = {row: fmean(one.mean_validation for one in own) for row, own in both.items()}
+            values = {row: _shown(own) for row, own in both.items()}
             company = Company(best if score > -math.inf else None, values)
             found.setdefault(where, {})[name] = company
     return found
@@ -146,7 +165,7 @@ def _where(cell: Cell) -> str:
 def trial_cells(tables: Iterable[Table], plan: Plan, store: Store) -> list[Cell]:
     """Return the cells that must be trained to choose, as far as what is done tells."""
     all_deciding = dict.fromkeys(
-        _deciding(cell, plan)
+        _deciding(cell, plan.trials_of(table))
         for table in tables
         if chooses(table, plan)
         for _, cell in cells_of(table, plan)
@@ -159,9 +178,9 @@ def trial_cells(tables: Iterable[Table], plan: Plan, store: Store) -> list[Cell]
     ]
 
 
-def _deciding(cell: Cell, plan: Plan) -> Deciding:
-    """Return the cells on which the learning rate of a cell is decided."""
-    scene, trials = cell.scene, range(plan.trials)
+def _deciding(cell: Cell, number: int) -> Deciding:
+    """Return the cells on which the learning rate of a cell of so many trials is decided."""
+    scene, trials = cell.scene, range(number)
     if _is_image(cell):
         options = tuple((name, BETA if name == "beta" else value) for name, value in scene.options)
         rivals = COMPETITION if scene.competition else ""
@@ -173,10 +192,11 @@ def _is_image(cell: Cell) -> bool:
     return bool(cell.scene.partition)
 
 
-def _tried(deciding: Deciding, store: Store) -> tuple[list[float], float | None]:
+def _tried(deciding: Deciding, store: Store) -> tuple[list[float], Choice | None]:
     """Return the factors to try, and the best of them once all are done."""
     results: dict[float, list[Result]] = {}
-    factors = list(FACTORS if _is_image(deciding[0]) else ALL_FACTORS)
+    extends = _is_image(deciding[0]) or deciding[0].scene.small
+    factors = list(FACTORS if extends else ALL_FACTORS)
     while True:
         for factor in factors[len(results) :]:
             done = [store.get(replace(cell, factor=factor)) for cell in deciding]
@@ -187,11 +207,35 @@ def _tried(deciding: Deciding, store: Store) -> tuple[list[float], float | None]
         best = max(factors, key=lambda factor: (scores[factor], -abs(math.log2(factor))))
         if scores[best] == -math.inf:
             best = min(factors)
-        at_edge = _is_image(deciding[0]) and best in (min(factors), max(factors))
+        at_edge = extends and best in (min(factors), max(factors))
         further = best / 2 if best == min(factors) else 2 * best
         if not at_edge or not LEAST <= further <= MOST:
-            return factors, best
+            return factors, (best, _best_round(results[best]))
         factors.append(further)
+
+
+def _best_round(results: Sequence[Result]) -> int | None:
+    """Return the round with the best mean over everybody in all trials, if they decide together.
+
+    Of equals it is the first.
+    """
+    if not any(result.curves for result in results):
+        return None
+    by_round: dict[int, list[float]] = {}
+    for result in results:
+        sign = -1.0 if result.metric == "mse" else 1.0
+        for curve in result.curves.values():
+            for number, value in curve:
+                by_round.setdefault(number, []).extend([sign * value] * math.isfinite(value))
+    return max(by_round, key=lambda number: (fmean(by_round[number] or [-math.inf]), -number))
+
+
+def _shown(results: Sequence[Result]) -> float:
+    """Return the mean validation metric by which a row is chosen."""
+    number = _best_round(results)
+    if number is None:
+        return fmean(result.mean_validation for result in results)
+    return fmean(abs(value) for value in _values(results).values() if math.isfinite(value))
 
 
 def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:
@@ -218,12 +262,22 @@ def _diverges(result: Result) -> bool:
     return bool(result.about["failures"] > TOLERATED * rounds * len(result.validation))
 
 
-def _values(results: Iterable[Result]) -> dict[tuple[int, str], float]:
-    """Return the validation metric of everybody in each result, higher for better."""
+def _values(results: Sequence[Result]) -> dict[tuple[int, str], float]:
+    """Return the validation metric of everybody in each result, higher for better.
+
+    At the round that is best for all of them together, where they decide so.
+    """
+    until = _best_round(results)
     return {
         (number, name): value * (-1.0 if result.metric == "mse" else 1.0)
         if math.isfinite(value)
         else -math.inf
         for number, result in enumerate(results)
-        for name, value in result.validation.items()
+        for name, value in _validation(result, until).items()
     }
+
+
+def _validation(result: Result, until: int | None) -> Mapping[str, float]:
+    if until is None:
+        return result.validation
+    return {name: dict(curve).get(until, math.nan) for name, curve in result.curves.items()}

@@ -58,6 +58,12 @@ CHOSEN = (
 NOT_CHOSEN = (
     "No setting was tuned for any method: all have the same learning rate and their defaults."
 )
+ABOUT_ROUNDS = (
+    "",
+    "Validation sets of hospitals have 15 to 71 patients, too few for each to choose a round by "
+    "its own. So here the same mean chooses the number of rounds, too, one for all of a method's "
+    "participants and trials. Fine-tuning begins there; how far it goes is everybody's own choice.",
+)
 Rates = Mapping[str, Mapping[str, float | None]]
 """By how much learning rates are multiplied, by data set and way to divide it, and by row."""
 Companies = Mapping[str, Mapping[str, Company]]
@@ -69,8 +75,9 @@ def page(
     lines: Sequence[Line],
     command: str,
     rates: Rates,
-    trials: int,
+    trials: Mapping[BudgetName, int],
     companies: Companies,
+    rounds: Mapping[str, Mapping[str, int]],
 ) -> str:
     """Return a table's page in Markdown; without any rates none were chosen."""
     parts = [f"# {table.title}", ""]
@@ -78,15 +85,15 @@ def page(
     for name in BUDGETS:
         own = [line for line in lines if line.budget == name]
         if own:
-            parts += _budget_part(table, own, name, trials)
+            parts += _budget_part(table, own, name, trials[name])
     if any(line.budget != "published" for line in lines):
-        parts += [*_chosen(rates), *_preferred(companies)]
+        parts += [*_chosen(rates, rounds), *_preferred(companies)]
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
 
 
-def _chosen(rates: Rates) -> list[str]:
-    """Say which learning rates were chosen at convergence."""
+def _chosen(rates: Rates, rounds: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Say which learning rates, and rounds, were chosen at convergence."""
     if not rates:
         return []
     rows = dict.fromkeys(name for own in rates.values() for name in own)
@@ -95,18 +102,26 @@ def _chosen(rates: Rates) -> list[str]:
         "",
         "The best mean on validation data, in multiples of the budget's. On images the "
         "first trial decides for all, among half, once and twice, and further where the smallest "
-        "or the largest is best; elsewhere all trials do, among a quarter to sixteen times. A rate "
-        "at which more than one in a hundred of all participants' rounds fails in these trials is "
-        "not chosen. Costs above are without choosing.",
+        "or the largest is best; elsewhere all trials do, on synthetic data among a quarter to "
+        "sixteen times. A rate at which more than one in a hundred of all participants' rounds "
+        "fails in these trials is not chosen. Costs above are without choosing.",
+        *(ABOUT_ROUNDS if rounds else ()),
         "",
         f"| method | {' | '.join(rates)} |",
         "|---" * (len(rates) + 1) + "|",
     ]
     for name in rows:
-        factors = (own.get(name) for own in rates.values())
-        shown = ("not chosen yet" if one is None else f"{one:g}" for one in factors)
+        shown = (
+            _rate(own.get(name), rounds.get(where, {}).get(name)) for where, own in rates.items()
+        )
         parts.append(f"| {name} | {' | '.join(shown)} |")
     return [*parts, ""]
+
+
+def _rate(factor: float | None, rounds: int | None) -> str:
+    if factor is None:
+        return "not chosen yet"
+    return f"{factor:g}" if rounds is None else f"{factor:g}, {rounds} rounds"
 
 
 def _preferred(companies: Companies) -> list[str]:

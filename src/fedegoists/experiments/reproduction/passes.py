@@ -162,9 +162,9 @@ def train_pass(
     given = (method, trials.federation, decisions.final, trials.initial)
     outcome = run(
         *given,
-        rounds=defaults.rounds,
+        rounds=first.until or defaults.rounds,
         seed=0,
-        evaluate_every=defaults.evaluate_every,
+        evaluate_every=first.until or defaults.evaluate_every,
         checkpoint=folder / "trained.safetensors",
         **common,
     )
@@ -198,7 +198,10 @@ def train_pass(
         "bf16": settings.bf16,
         "train": vars(defaults.train),
         "tune": vars(defaults.tune) if work.tuned else None,
-        "rounds": [defaults.rounds, defaults.tune_rounds if work.tuned else 0],
+        "rounds": [
+            first.until or defaults.rounds,
+            defaults.tune_rounds if work.tuned else 0,
+        ],
     }
     tested = {tuned: chosen_test_values(one, trials.federation) for tuned, one in outcomes.items()}
     return {
@@ -208,6 +211,7 @@ def train_pass(
             shared.places[cell.base],
             trials.federation,
             {**common_about, "coalitions": shared.coalitions[cell.base]},
+            with_curves=cell.scene.small and cell.until is None and not cell.variant.tuned,
         )
         for cell in work.cells
     }
@@ -247,6 +251,8 @@ def _result(
     places: Mapping[str, str],
     federation: Federation,
     about: Mapping[str, Any],
+    *,
+    with_curves: bool,
 ) -> Result:
     """Put a cell's result together from where its silos are; the last outcome is the one tested."""
     last, row = outcomes[-1], {name: k for k, name in enumerate(federation.participants)}
@@ -265,7 +271,21 @@ def _result(
             for kind in COSTS
         },
         {**about, "failures": failures},
+        _curves(last, places, federation.task.metric) if with_curves else {},
     )
+
+
+def _curves(
+    outcome: Outcome, places: Mapping[str, str], metric: str
+) -> dict[str, list[tuple[int, float]]]:
+    """Return the validation metric after every round evaluated, but for the start."""
+    name_at = {place: name for name, place in places.items()}
+    found: dict[str, list[tuple[int, float]]] = {name: [] for name in places}
+    for row in outcome.rows:
+        name = name_at.get(row.participant)
+        if name is not None and row.round and (row.split, row.metric) == ("validation", metric):
+            found[name].append((row.round, round(row.value, 4)))
+    return found
 
 
 def again(cell: Cell, store: Store) -> Pass:

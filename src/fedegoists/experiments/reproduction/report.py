@@ -1,10 +1,16 @@
 """Writing what is done: a CSV and a page for each table, and figures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from fedegoists.experiments.reproduction.budgets import BUDGETS
 from fedegoists.experiments.reproduction.cells import Plan, Store
-from fedegoists.experiments.reproduction.choice import chosen_rates, preferred_company
+from fedegoists.experiments.reproduction.choice import (
+    chosen_rates,
+    chosen_rounds,
+    preferred_company,
+)
 from fedegoists.experiments.reproduction.pages import page, worst_page
 from fedegoists.experiments.reproduction.results import (
     differences_csv,
@@ -24,7 +30,8 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
     store = Store(out)
     contents: list[tuple[Path, bytes]] = []
     for table in tables:
-        command = f"fedegoists reproduce {table.name} --trials {plan.trials}"
+        command = f"fedegoists reproduce {table.name}"
+        command += "" if plan.trials is None else f" --trials {plan.trials}"
         command += "" if table.budget else " --budget both"
         command += "" if plan.choose else " --no-choose"
         command += f" --steps {plan.steps}" if plan.steps is not None else ""
@@ -44,8 +51,9 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
                 lines,
                 command,
                 chosen_rates(table, plan, store),
-                plan.trials,
+                {one: replace(plan, budget=one).trials_of(table) for one in BUDGETS},
                 preferred_company(table, plan, store),
+                chosen_rounds(table, plan, store),
             )
             contents += [
                 (out / f"{table.name}.csv", table_csv(table, lines)),

@@ -179,8 +179,18 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
 
 COMPANY = (LOCAL, BEST, *BASELINES, WIDE, *(_wide(variant) for variant in BASELINES))
 """Whether company is what makes the difference, or what is done in it."""
-EVERY_ROW = tuple(dict.fromkeys((*PAPER, *COMPANY)))
-"""The paper's rows, and all baselines in all company, too."""
+ZERO = (("keep_momentum", False),)
+PLAIN = (
+    *dict.fromkeys((*PAPER, *COMPANY)),
+    replace(WIDE, name=f"{WIDE.name}+ft"),
+    *_with_tuning(
+        WIDE.renamed(", at rest", settings=(("outer", 0.0),)),
+        WIDE.renamed(", from zero", settings=(*OUTER, *ZERO)),
+        WIDE.renamed(", at rest, from zero", settings=(("outer", 0.0), *ZERO)),
+    ),
+)
+"""The paper's rows, all baselines in all company, too, and EgoMix tuned and with less momentum:
+``at rest`` without that of mixtures, ``from zero`` where the silos' starts anew in every round."""
 
 
 def wide_name(name: str) -> str:
@@ -205,7 +215,7 @@ LONGER = (
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
-    for rows in (PAPER, *QUESTIONS.values(), COMPANY, LONGER)
+    for rows in (PAPER, *QUESTIONS.values(), COMPANY, PLAIN, LONGER)
     for variant in rows
 }
 
