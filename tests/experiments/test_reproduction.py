@@ -25,13 +25,14 @@ from fedegoists.experiments.reproduction import (
     rerun,
     write_tables,
 )
-from fedegoists.experiments.reproduction.budgets import budget
+from fedegoists.experiments.reproduction.budgets import BUDGETS, budget
 from fedegoists.experiments.reproduction.cells import Cell, Result, cell_from, cells_of
 from fedegoists.experiments.reproduction.choice import (
     ALL_FACTORS,
     FACTORS,
     at_chosen_rates,
     chosen_rates,
+    chosen_rounds,
     preferred_company,
     trial_cells,
 )
@@ -270,6 +271,25 @@ def test_budgets():
     assert short.train.augment is False
 
 
+def test_without_augmentation_images_need_fewer_steps(data):
+    images = training.load("cifar10", partition="dirichlet", beta=0.5)
+    whole = budget("converged", images, "dirichlet")
+    for partition, steps in (("pathological", 2000), ("dirichlet", 3000)):
+        plain = budget("plain", images, partition)
+        assert plain.rounds * plain.train.steps == steps
+        assert whole.train.augment
+        assert not plain.train.augment
+        assert not plain.tune.augment
+        same = replace(plain.train, augment=True, total_steps=whole.train.total_steps)
+        assert same == whole.train
+    assert budget("plain", images, "dirichlet", steps=10).rounds == 1
+    # Its table has no other budget, whichever is asked for.
+    for name in BUDGETS:
+        cells = cells_of(TABLES["plain"], Plan(budget=name))
+        assert {cell.budget for _, cell in cells} == {"plain"}
+    assert trial_cells([TABLES["plain"]], Plan(budget="published"), Store(data / "none"))
+
+
 # Choosing and counting -------------------------------------------------------------------------
 
 
@@ -351,6 +371,95 @@ def test_all_trials_of_small_data_decide_together(tmp_path):
     rates = {"local": 0.5, "local-kept": 8.0}
     assert chosen_rates(table, plan, store) == {"synthetic-strong": rates}
     assert left_of([table], plan, store) == []
+
+
+def curves(values):
+    """The validation curves of two participants: one value after every round, alike or each."""
+    return {
+        name: [(number, value) for number, value in enumerate(own, start=1)]
+        for name, own in zip(("v0", "v1"), values, strict=True)
+    }
+
+
+def test_hospitals_decide_about_rate_and_round_together(tmp_path):
+    rows = ("local", "fedavg", "fedavg+ft")
+    table, plan, store = small(TABLES["table4"], rows), Plan(trials=2), Store(tmp_path)
+    nothing = (math.nan,) * 3  # as where all patients of one are alike
+    known = {
+        # Everybody's luckiest round has 0.9, but in the mean none has more than 0.64.
+        1.0: [((0.9, 0.1, 0.6), nothing), ((0.1, 0.9, 0.5), (0.9, 0.1, 0.5))],
+        # The second round has 0.65 in the mean.
+        0.5: [((0.1, 0.7, 0.6), nothing), ((0.2, 0.7, 0.5), (0.2, 0.55, 0.1))],
+        2.0: [((0.1, 0.2, 0.3), nothing), ((0.1, 0.2, 0.3), (0.1, 0.2, 0.3))],
+        0.25: [((0.5, 0.5, 0.5), nothing), ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))],
+    }
+    while missing := store.missing(trial_cells([table], plan, store)):
+        assert used(table, plan, store)["fedavg"] == {None}
+        for cell in missing:
+            assert cell.until is None
+            assert not cell.variant.tuned
+            done = result(test=0.9, validation=0.9, metric="auc")
+            store.put(cell, replace(done, curves=curves(known[cell.factor][cell.trial])))
+    store = Store(tmp_path)  # as it was written
+    cells = {cell for _, _, cell in at_chosen_rates(table, plan, store)}
+    assert {(cell.factor, cell.until) for cell in cells} == {(0.5, 2)}
+    assert {cell.variant.name for cell in cells} == set(rows)
+    where = {"eicu-demo": dict.fromkeys(rows, 2)}
+    assert chosen_rounds(table, plan, store) == where
+    # What is shown is trained once more, until that round; nothing that decided is shown.
+    assert set(left_of([table], plan, store)) == cells
+    assert lines_of(table, plan, store) == []
+    for cell in cells:
+        store.put(cell, result(test=0.7, metric="auc"))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "table4.md").read_text(encoding="utf-8")
+    assert "| fedavg+ft | 0.5, 2 rounds |" in page
+    assert "too few for each to choose a round" in page
+    # Nothing is chosen under the published budget, and as few trials as elsewhere are enough.
+    short = Plan(budget="published")
+    assert {cell.until for _, _, cell in at_chosen_rates(table, short, store)} == {None}
+    assert (short.trials_of(table), Plan().trials_of(table)) == (5, 20)
+
+
+def test_of_equal_rounds_the_first_is_chosen_and_company_is_told_apart_there(tmp_path):
+    rows = ("egomix", "egomix-wide")
+    table, plan, store = small(TABLES["table4"], rows), Plan(trials=1), Store(tmp_path)
+    values = {"egomix": ((0.5, 0.7, 0.7), (0.5, 0.6, 0.6)), "egomix-wide": ((0.6,) * 3, (0.8,) * 3)}
+    while missing := store.missing(trial_cells([table], plan, store)):
+        for cell in missing:
+            own = values[cell.variant.name]
+            if cell.factor != 1.0:
+                own = ((0.1,) * 3, (0.1,) * 3)
+            # By the best of each one's rounds the other company would be preferred.
+            best = 0.9 if cell.variant.name == "egomix" else 0.8
+            done = result(test=0.9, validation=best, metric="auc")
+            store.put(cell, replace(done, curves=curves(own)))
+    assert chosen_rounds(table, plan, store) == {"eicu-demo": {"egomix": 2, "egomix-wide": 1}}
+    company = preferred_company(table, plan, store)["eicu-demo"]["egomix"]
+    assert company.preferred == "egomix-wide"
+    assert company.validation == pytest.approx({"egomix": 0.65, "egomix-wide": 0.7})
+
+
+@pytest.mark.slow
+def test_who_trains_until_a_round_has_the_models_of_that_round(data):
+    table = small(TABLES["table4"], ("fedavg", "fedavg+ft"), benefit="everybody")
+    plan, settings = Plan(trials=2, steps=60), Settings(data / "out", data)
+    assert reproduce([table], plan, settings) == []
+    store, seen = Store(data / "out"), set()
+    for _, cell, rated in at_chosen_rates(table, plan, store):
+        found, decided = store.get(rated), store.get(replace(rated.base, until=None))
+        seen.add(rated.until)
+        if cell.variant.tuned:
+            assert found.about["rounds"] == [rated.until, 3]
+            continue
+        assert set(found.rounds.values()) == {rated.until}
+        assert not found.curves
+        for name, value in found.validation.items():
+            there = dict(decided.curves[name])[rated.until]
+            assert value == pytest.approx(there, abs=1e-4, nan_ok=True) or math.isnan(there)
+        assert [number for number, _ in decided.curves[name]] == [1, 2, 3]
+    assert len(seen) == 1
+    assert rerun(rated.digest, settings).largest_difference == 0
 
 
 def test_what_trains_longer_chooses_for_itself(tmp_path):

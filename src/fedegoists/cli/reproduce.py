@@ -46,12 +46,7 @@ def reproduce_command(
         int | None,
         typer.Option(min=1, help="How many, seeds 0 and up (default: 5; 20 of converged Table 4)."),
     ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            help="published, converged, both of them, or plain: converged without augmentation."
-        ),
-    ] = "converged",
+    budget: Annotated[str, typer.Option(help="published, converged or both.")] = "converged",
     methods: Annotated[
         str, typer.Option(help="Only these rows, with commas between them, such as local,egomix.")
     ] = "",
@@ -105,7 +100,7 @@ def reproduce_command(
             table_named,
             write_tables,
         )
-        from fedegoists.experiments.reproduction.budgets import BOTH, BUDGETS
+        from fedegoists.experiments.reproduction.budgets import BOTH
 
     began = time.monotonic()
 
@@ -116,9 +111,9 @@ def reproduce_command(
     if cell is not None:
         _train_again(cell, settings)
         return
-    if budget not in (*BUDGETS, "both"):
-        raise SettingsError(f"unknown budget {budget!r}; use {', '.join(BUDGETS)} or both")
-    budgets = BOTH if budget == "both" else tuple(b for b in BUDGETS if b == budget)
+    if budget not in (*BOTH, "both"):
+        raise SettingsError(f"unknown budget {budget!r}; use {', '.join(BOTH)} or both")
+    budgets = BOTH if budget == "both" else tuple(b for b in BOTH if b == budget)
     plans = [Plan(trials, one, steps, choose) for one in budgets]
     if list_ or not targets:
         _list(plans, out)

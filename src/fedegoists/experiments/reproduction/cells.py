@@ -31,7 +31,7 @@ class Plan:
     trials : int, optional
         Seeds 0 and up; without it, as many as the table has.
     budget : str
-        ``published``, ``converged`` or ``plain``; a table may have one of its own instead.
+        ``published`` or ``converged``; a table may have one of its own instead.
     steps : int, optional
         Other than the budget's, to try things out; never in a published table.
     choose : bool

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from fedegoists.experiments.reproduction.budgets import BUDGETS
+from fedegoists.experiments.reproduction.budgets import BOTH
 from fedegoists.experiments.reproduction.cells import Plan, Result, Store
 from fedegoists.experiments.reproduction.choice import at_chosen_rates
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
@@ -71,7 +71,7 @@ class Line:
 def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
     """Return the lines of a table as far as cells are done, for all budgets that it can have."""
     found: dict[tuple[Any, ...], dict[int, tuple[float, Result]]] = {}
-    for budget in BUDGETS if table.budget is None else (table.budget,):
+    for budget in BOTH if table.budget is None else (table.budget,):
         for key, cell, rated in at_chosen_rates(table, replace(plan, budget=budget), store):
             result = None if rated is None else store.get(rated)
             if result is None:
