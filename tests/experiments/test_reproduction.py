@@ -46,7 +46,7 @@ from fedegoists.experiments.reproduction.results import (
 )
 from fedegoists.experiments.reproduction.running import done_of
 from fedegoists.experiments.reproduction.scenes import Scene, competition_of
-from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS, wide_name
+from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS, crossed_name, wide_name
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.cifar import siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
@@ -421,23 +421,42 @@ def test_hospitals_decide_about_rate_and_round_together(tmp_path):
     assert (short.trials_of(table), Plan().trials_of(table)) == (5, 20)
 
 
-def test_of_equal_rounds_the_first_is_chosen_and_company_is_told_apart_there(tmp_path):
-    rows = ("egomix", "egomix-wide")
+def test_hospitals_choose_company_by_benefits_of_another_trial(tmp_path):
+    crossed = crossed_name("egomix")
+    rows = ("egomix", crossed, "egomix-wide")
     table, plan, store = small(TABLES["table4"], rows), Plan(trials=1), Store(tmp_path)
-    values = {"egomix": ((0.5, 0.7, 0.7), (0.5, 0.6, 0.6)), "egomix-wide": ((0.6,) * 3, (0.8,) * 3)}
+    values = {"egomix": ((0.5, 0.7, 0.7), (0.5, 0.8, 0.8)), "egomix-wide": ((0.6,) * 3, (0.8,) * 3)}
     while missing := store.missing(trial_cells([table], plan, store)):
         for cell in missing:
             own = values[cell.variant.name]
             if cell.factor != 1.0:
                 own = ((0.1,) * 3, (0.1,) * 3)
-            # By the best of each one's rounds the other company would be preferred.
-            best = 0.9 if cell.variant.name == "egomix" else 0.8
-            done = result(test=0.9, validation=best, metric="auc")
-            store.put(cell, replace(done, curves=curves(own)))
-    assert chosen_rounds(table, plan, store) == {"eicu-demo": {"egomix": 2, "egomix-wide": 1}}
+            store.put(cell, replace(result(test=0.9, metric="auc"), curves=curves(own)))
+    # Of equal rounds it is the first; what has another trial's benefits decides about nothing.
+    rounds = {"egomix": 2, crossed: 2, "egomix-wide": 1}
+    assert chosen_rounds(table, plan, store) == {"eicu-demo": rounds}
+    # Along benefits that were learned from the same patients it looks better than it is.
+    found = {"egomix": 0.75, "egomix-wide": 0.7, crossed: 0.65}
+    for _, cell, rated in at_chosen_rates(table, plan, store):
+        assert preferred_company(table, plan, store) == {}
+        store.put(rated, result(test=0.5, validation=found[cell.variant.name], metric="auc"))
     company = preferred_company(table, plan, store)["eicu-demo"]["egomix"]
     assert company.preferred == "egomix-wide"
     assert company.validation == pytest.approx({"egomix": 0.65, "egomix-wide": 0.7})
+
+
+def test_another_trials_benefits_are_those_that_the_next_trial_learns(tmp_path):
+    table, crossed = small(TABLES["table7"], ("egomix",)), VARIANTS[crossed_name("egomix")]
+    table = replace(table, variants=(*table.variants, crossed))
+    plan = Plan(trials=2, steps=2, choose=False)
+    assert reproduce([table], plan, Settings(tmp_path)) == []
+    # The last one needs a trial that is in no table.
+    assert len(list((tmp_path / "graphs").glob("*.json"))) == 3
+    data = {trial: load("synthetic-strong", seed=trial) for trial in range(3)}
+    cells = {(c.variant.name, c.trial): c for _, c in cells_of(table, plan)}
+    graphs = Benefits(tmp_path, steps=2).of(list(cells.values()), data)
+    weights = {place: graphs[cell].to_json() for place, cell in cells.items()}
+    assert weights[crossed.name, 0] == weights["egomix", 1]
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ is fine-tuned follows its method. The published budget has published rates, and 
 beyond the paper has the budget's.
 
 The same data tell in which company a method does best: along learned benefits, or in all there is.
+Benefits were learned from these very data, though. With many samples that matters little; with few
+patients it flatters learned benefits, so on hospitals those of another trial stand for them.
 """
 
 import math
@@ -28,7 +30,7 @@ from typing import Any, TypeVar
 
 from fedegoists.experiments.reproduction.cells import Cell, Plan, Result, Store, cells_of
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import wide_name
+from fedegoists.experiments.reproduction.variants import crossed_name, wide_name
 
 __all__ = [
     "ALL_FACTORS",
@@ -115,6 +117,8 @@ def chosen_rounds(table: Table, plan: Plan, store: Store) -> dict[str, dict[str,
 class Company:
     """Whether a method does better along learned benefits or in all company, by validation data.
 
+    On hospitals benefits of another trial stand for one's own.
+
     Attributes
     ----------
     preferred : str, optional
@@ -140,19 +144,21 @@ def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[
     for _, cell, rated in at_chosen_rates(table, plan, store):
         place = (_where(cell), cell.variant.name)
         if rated is not None and place not in rows:
-            decided = (
-                store.get(replace(one, variant=cell.variant, factor=rated.factor))
+            decided = [
+                store.get(replace(rated, scene=one.scene, trial=one.trial))
                 for one in _deciding(cell, plan.trials_of(table))
-            )
-            rows[place] = [one for one in decided if one is not None]
+            ]
+            done = [one for one in decided if one is not None]
+            rows[place] = done if len(done) == len(decided) else []
     found: dict[str, dict[str, Company]] = {}
     for (where, name), learned in rows.items():
         other = wide_name(name)
+        learned = rows.get((where, crossed_name(name)), learned)
         both = {name: learned, other: rows.get((where, other), [])}
         if all(both.values()):
             scores = _scores(both)
             best, score = max(scores.items(), key=itemgetter(1))
-            values = {row: _shown(own) for row, own in both.items()}
+            values = {row: fmean(one.mean_validation for one in own) for row, own in both.items()}
             company = Company(best if score > -math.inf else None, values)
             found.setdefault(where, {})[name] = company
     return found
@@ -185,7 +191,8 @@ def _deciding(cell: Cell, number: int) -> Deciding:
         options = tuple((name, BETA if name == "beta" else value) for name, value in scene.options)
         rivals = COMPETITION if scene.competition else ""
         scene, trials = replace(scene, options=options, competition=rivals), range(1)
-    return tuple(replace(cell.base, scene=scene, trial=trial, factor=1.0) for trial in trials)
+    chooser = replace(cell, variant=cell.variant.chooser, scene=scene, factor=1.0)
+    return tuple(replace(chooser, trial=trial) for trial in trials)
 
 
 def _is_image(cell: Cell) -> bool:
@@ -228,14 +235,6 @@ def _best_round(results: Sequence[Result]) -> int | None:
             for number, value in curve:
                 by_round.setdefault(number, []).extend([sign * value] * math.isfinite(value))
     return max(by_round, key=lambda number: (fmean(by_round[number] or [-math.inf]), -number))
-
-
-def _shown(results: Sequence[Result]) -> float:
-    """Return the mean validation metric by which a row is chosen."""
-    number = _best_round(results)
-    if number is None:
-        return fmean(result.mean_validation for result in results)
-    return fmean(abs(value) for value in _values(results).values() if math.isfinite(value))
 
 
 def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:

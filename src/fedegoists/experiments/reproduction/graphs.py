@@ -22,7 +22,7 @@ from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
 from fedegoists.methods.run import StoppedError
 
-__all__ = ["Benefits", "coalitions_of"]
+__all__ = ["Benefits", "coalitions_of", "learned_by"]
 
 THRESHOLD, OF_HOSPITALS = 0.095, 0.085
 """An edge is where the preference is above this number, as the released code has it.
@@ -58,8 +58,9 @@ class Benefits:
     def of(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> dict[Cell, BenefitGraph]:
         """Return the graph of every cell; those that must be learned are learned at once."""
         first = next(iter(data.values()))
+        sources = {cell: learned_by(cell) for cell in cells}
         for kind in ("learned", "denser", "measured"):
-            own = [cell for cell in cells if cell.variant.benefit == kind]
+            own = [cell for cell in sources.values() if cell.variant.benefit == kind]
             if self._missing(own, first):
                 # Another process may be at it; what it has made is not made again.
                 with held(self.folder, self._lock(own[0]), self.stop) as mine:
@@ -68,7 +69,7 @@ class Benefits:
                     some = self._missing(own, first)
                     if some:
                         self._make(some, data, measured=kind == "measured")
-        return {cell: self._read(cell, data[cell.trial]) for cell in cells}
+        return {cell: self._read(source, data[source.trial]) for cell, source in sources.items()}
 
     def _missing(self, cells: Sequence[Cell], data: SiloedData) -> list[Cell]:
         wanted: dict[str, Cell] = {}
@@ -155,6 +156,13 @@ class Benefits:
             return BenefitGraph(np.ones((len(names), len(names))) - np.eye(len(names)), names)
         path = self._path(cell, data)
         return BenefitGraph.from_json(read_text(path), str(path))
+
+
+def learned_by(cell: Cell) -> Cell:
+    """Return the cell whose benefit graph a cell has: itself, or one of the next trial."""
+    if cell.variant.benefit != "crossed":
+        return cell
+    return replace(cell, trial=cell.trial + 1, variant=cell.variant.chooser)
 
 
 def _threshold(cell: Cell, data: SiloedData) -> float:

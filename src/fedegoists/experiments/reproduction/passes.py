@@ -14,7 +14,7 @@ from torch import Tensor
 from fedegoists.experiments.defaults import Defaults, model_options
 from fedegoists.experiments.reproduction.budgets import budget
 from fedegoists.experiments.reproduction.cells import Cell, Result, Store, cell_from
-from fedegoists.experiments.reproduction.graphs import Benefits
+from fedegoists.experiments.reproduction.graphs import Benefits, learned_by
 from fedegoists.experiments.reproduction.sharing import Shared, shared_by
 from fedegoists.experiments.summary import COSTS, chosen_test_values
 from fedegoists.experiments.training import Trials, Wanted, load_trainable, method_of
@@ -138,7 +138,7 @@ def train_pass(
             seed=trial,
             **dict(work.bases[0].scene.options),
         )
-        for trial in sorted({cell.trial for cell in work.bases})
+        for trial in sorted({one.trial for cell in work.bases for one in (cell, learned_by(cell))})
     }
     first, variant = work.bases[0], work.bases[0].variant
     defaults = budget(

@@ -10,6 +10,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.experiments.reproduction.budgets import BUDGETS, BudgetName
 from fedegoists.experiments.reproduction.variants import (
     COMPANY,
+    HOSPITALS,
     LONGER,
     PAPER,
     PLAIN,
@@ -159,6 +160,7 @@ def _all_tables() -> tuple[Table, ...]:
             "Table 4: hospitals of the eICU demo",
             of_one,
             (({}, Scene("eicu-demo", (("target", "aki"),), "published")),),
+            HOSPITALS,
             of_participants=True,
             trials={**dict.fromkeys(BUDGETS, TRIALS), "converged": TRIALS_OF_HOSPITALS},
             notes=(

@@ -5,10 +5,23 @@ from typing import Any, Literal
 
 from fedegoists.errors import SettingsError
 
-__all__ = ["BASELINES", "BEST", "PAPER", "VARIANTS", "YARDSTICKS", "Variant", "wide_name"]
+__all__ = [
+    "BASELINES",
+    "BEST",
+    "PAPER",
+    "VARIANTS",
+    "YARDSTICKS",
+    "Variant",
+    "crossed_name",
+    "wide_name",
+]
 
 Where = Literal["alone", "baseline", "published", "best"]
-Benefit = Literal["learned", "denser", "measured", "everybody"]
+Benefit = Literal["learned", "crossed", "denser", "measured", "everybody"]
+
+
+CROSSED = ", another trial's benefits"
+"""How the name of a row ends whose benefits were learned in another trial."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +38,9 @@ class Variant:
         Which coalitions: everybody ``alone``, the ``baseline`` ones (cliques, then strongly
         connected components), those of the ``published`` algorithm, or the ``best`` ones.
     benefit : str
-        Which benefit graph decides the coalitions and who contributes: ``learned``, ``denser``
-        (learned once more, with a lower threshold), ``measured``, or ``everybody`` benefits
-        everybody.
+        Which benefit graph decides the coalitions and who contributes: ``learned``, ``crossed``
+        (learned in the next trial, from other samples), ``denser`` (learned once more, with a lower
+        threshold), ``measured``, or ``everybody`` benefits everybody.
     rivals : bool
         Whether competition counts; without it nobody competes.
     settings : tuple of (name, value)
@@ -53,6 +66,13 @@ class Variant:
     def base(self) -> "Variant":
         """The same without fine-tuning."""
         return replace(self, name=self.name.removesuffix("+ft"))
+
+    @property
+    def chooser(self) -> "Variant":
+        """The row whose learning rate it has: untuned, and along benefits of one's own trial."""
+        if self.benefit != "crossed":
+            return self.base
+        return replace(self.base, name=self.base.name.removesuffix(CROSSED), benefit="learned")
 
     def renamed(self, ending: str, **changes: Any) -> "Variant":
         """Return it with changes, and a name that says so before ``+ft``."""
@@ -114,6 +134,10 @@ PAPER = (
 coalitions along learned benefits and once in all the company there is; for a fair comparison with
 it Local whose momentum goes on over rounds, too. No other method has the momentum of mixtures."""
 
+
+HOSPITALS = (*PAPER, BEST.renamed(CROSSED, benefit="crossed"))
+"""The paper's rows, and one that tells what learned benefits are worth without having seen the
+validation data that they are judged by: with few patients that makes a difference."""
 
 LONG = 2.1
 """As long as Local, as long as any other method, and as long as fine-tuning takes."""
@@ -198,6 +222,11 @@ def wide_name(name: str) -> str:
     return f"{name.removesuffix('+ft')}-wide{'+ft' if name.endswith('+ft') else ''}"
 
 
+def crossed_name(name: str) -> str:
+    """Return what a row is called along benefits that were learned in another trial."""
+    return f"{name}{CROSSED}"
+
+
 LONGER = (
     LOCAL,
     BEST,
@@ -215,7 +244,7 @@ LONGER = (
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
-    for rows in (PAPER, *QUESTIONS.values(), COMPANY, PLAIN, LONGER)
+    for rows in (HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER)
     for variant in rows
 }
 
