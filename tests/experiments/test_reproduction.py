@@ -413,7 +413,7 @@ def test_hospitals_decide_about_rate_and_round_together(tmp_path):
         store.put(cell, result(test=0.7, metric="auc"))
     write_tables([table], plan, tmp_path)
     page = (tmp_path / "table4.md").read_text(encoding="utf-8")
-    assert "| fedavg+ft | 0.5, 2 rounds |" in page
+    assert "| fedavg+ft | 0.5, 2 rounds (0.700) |" in page
     assert "too few for each to choose a round" in page
     # Nothing is chosen under the published budget, and as few trials as elsewhere are enough.
     short = Plan(budget="published")
@@ -684,7 +684,8 @@ def test_a_table_at_chosen_learning_rates(tmp_path):
     text = (tmp_path / "table7.md").read_text(encoding="utf-8")
     assert "learning rate was chosen on validation data" in text
     (factor,) = used(table, plan, store)["local"]
-    assert f"| local | {factor:g} |" in text
+    best = store.get(next(c for c in tried if (c.variant.name, c.factor) == ("local", factor)))
+    assert f"| local | {factor:g} ({best.mean_validation:.3f}) |" in text
     assert not any((tmp_path / "checkpoint" / "claims").iterdir())
 
 

@@ -42,6 +42,7 @@ __all__ = [
     "chosen_rounds",
     "preferred_company",
     "trial_cells",
+    "validation_means",
 ]
 
 Kind = TypeVar("Kind")
@@ -131,16 +132,25 @@ class Company:
     validation: Mapping[str, float]
 
 
-def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, Company]]:
-    """Return in which company methods do better on the data that decide about learning rates.
+def validation_means(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, float]]:
+    """Return the mean validation metric of every row, as `chosen_rates` does.
 
-    By data set and way to divide it, and by method, as far as a table has both of a method's rows
-    and both their rates are chosen. Of equals it is learned benefits.
+    Of the trials that decide about learning rates, where all of them are done at the chosen one.
     """
+    found: dict[str, dict[str, float]] = {}
+    for (where, name), results in _decided(table, plan, store).items():
+        if results:
+            mean = fmean(result.mean_validation for result in results)
+            found.setdefault(where, {})[name] = mean
+    return found
+
+
+def _decided(table: Table, plan: Plan, store: Store) -> dict[tuple[str, str], list[Result]]:
+    """Return the results of every row, at its chosen rate, in the trials that decide about it."""
     plan = replace(plan, budget="converged")
-    if not chooses(table, plan):
-        return {}
     rows: dict[tuple[str, str], list[Result]] = {}
+    if not chooses(table, plan):
+        return rows
     for _, cell, rated in at_chosen_rates(table, plan, store):
         place = (_where(cell), cell.variant.name)
         if rated is not None and place not in rows:
@@ -150,10 +160,20 @@ def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[
             ]
             done = [one for one in decided if one is not None]
             rows[place] = done if len(done) == len(decided) else []
+    return rows
+
+
+def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, Company]]:
+    """Return in which company methods do better on the data that decide about learning rates.
+
+    By data set and way to divide it, and by method, as far as a table has both of a method's rows
+    and both their rates are chosen. Of equals it is learned benefits.
+    """
+    rows = _decided(table, plan, store)
     found: dict[str, dict[str, Company]] = {}
-    for (where, name), learned in rows.items():
+    for (where, name), own in rows.items():
         other = wide_name(name)
-        learned = rows.get((where, crossed_name(name)), learned)
+        learned = rows.get((where, crossed_name(name)), own)
         both = {name: learned, other: rows.get((where, other), [])}
         if all(both.values()):
             scores = _scores(both)

@@ -78,6 +78,7 @@ def page(
     trials: Mapping[BudgetName, int],
     companies: Companies,
     rounds: Mapping[str, Mapping[str, int]],
+    validation: Mapping[str, Mapping[str, float]],
 ) -> str:
     """Return a table's page in Markdown; without any rates none were chosen."""
     parts = [f"# {table.title}", ""]
@@ -87,12 +88,16 @@ def page(
         if own:
             parts += _budget_part(table, own, name, trials[name])
     if any(line.budget != "published" for line in lines):
-        parts += [*_chosen(rates, rounds), *_preferred(companies)]
+        parts += [*_chosen(rates, rounds, validation), *_preferred(companies)]
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
 
 
-def _chosen(rates: Rates, rounds: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _chosen(
+    rates: Rates,
+    rounds: Mapping[str, Mapping[str, int]],
+    validation: Mapping[str, Mapping[str, float]],
+) -> list[str]:
     """Say which learning rates, and rounds, were chosen at convergence."""
     if not rates:
         return []
@@ -100,11 +105,12 @@ def _chosen(rates: Rates, rounds: Mapping[str, Mapping[str, int]]) -> list[str]:
     parts = [
         "## Learning rates",
         "",
-        "The best mean on validation data, in multiples of the budget's. On images the "
-        "first trial decides for all, among half, once and twice, and further where the smallest "
-        "or the largest is best; elsewhere all trials do, on synthetic data among a quarter to "
-        "sixteen times. A rate at which more than one in a hundred of all participants' rounds "
-        "fails in these trials is not chosen. Costs above are without choosing.",
+        "In multiples of the budget's; in brackets the mean on validation data in the trials that "
+        "decide, by which it is the best. On images the first trial decides for all, among half, "
+        "once and twice, and further where the smallest or the largest is best; elsewhere all "
+        "trials do, on synthetic data among a quarter to sixteen times. A rate at which more than "
+        "one in a hundred of all participants' rounds fails in these trials is not chosen. What is "
+        "tuned has its method's rate. Costs above are without choosing.",
         *(ABOUT_ROUNDS if rounds else ()),
         "",
         f"| method | {' | '.join(rates)} |",
@@ -112,16 +118,18 @@ def _chosen(rates: Rates, rounds: Mapping[str, Mapping[str, int]]) -> list[str]:
     ]
     for name in rows:
         shown = (
-            _rate(own.get(name), rounds.get(where, {}).get(name)) for where, own in rates.items()
+            _rate(*(of.get(where, {}).get(name) for of in (rates, rounds, validation)))
+            for where in rates
         )
         parts.append(f"| {name} | {' | '.join(shown)} |")
     return [*parts, ""]
 
 
-def _rate(factor: float | None, rounds: int | None) -> str:
+def _rate(factor: float | None, rounds: float | None, validation: float | None) -> str:
     if factor is None:
         return "not chosen yet"
-    return f"{factor:g}" if rounds is None else f"{factor:g}, {rounds} rounds"
+    text = f"{factor:g}" if rounds is None else f"{factor:g}, {rounds} rounds"
+    return text if validation is None else f"{text} ({validation:.3f})"
 
 
 def _preferred(companies: Companies) -> list[str]:

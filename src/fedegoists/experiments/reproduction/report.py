@@ -10,6 +10,7 @@ from fedegoists.experiments.reproduction.choice import (
     chosen_rates,
     chosen_rounds,
     preferred_company,
+    validation_means,
 )
 from fedegoists.experiments.reproduction.pages import page, worst_page
 from fedegoists.experiments.reproduction.results import (
@@ -54,6 +55,7 @@ def write_tables(tables: Sequence[Table], plan: Plan, out: Path) -> list[Path]:
                 {one: replace(plan, budget=one).trials_of(table) for one in BUDGETS},
                 preferred_company(table, plan, store),
                 chosen_rounds(table, plan, store),
+                validation_means(table, plan, store),
             )
             contents += [
                 (out / f"{table.name}.csv", table_csv(table, lines)),
