@@ -69,6 +69,8 @@ def test_list_and_what_is_not_known(run):
     assert code == 0
     assert "Table 1: CIFAR-10 by competition" in out
     assert "0 of 1020" in out
+    # A budget of its own is named where it is counted, once.
+    assert out.count("0 of 450") == 1
     for arguments, message in (
         (("table9",), "unknown table 'table9'; tables are table1"),
         (("table6", "--budget", "huge"), "unknown budget 'huge'"),

@@ -194,7 +194,9 @@ def _list(plans: "Sequence[Plan]", out: Path) -> None:
     for column in ("name", "what", *(f"cells done, {plan.budget}" for plan in plans)):
         grid.add_column(column, overflow="fold")
     for table in TABLES.values():
-        counts = ("{} of {}".format(*done_of(table, plan, store)) for plan in plans)
+        counts = ["{} of {}".format(*done_of(table, plan, store)) for plan in plans]
+        if table.budget:
+            counts = [*("" for _ in plans[1:]), f"{counts[0]}, {table.budget}"]
         grid.add_row(Text(table.name), Text(table.title), *counts)
     grid.add_row("figures", "labels of all silos; competition, baseline and final coalitions")
     screen.print(grid)
