@@ -44,7 +44,9 @@ def reproduce_command(
     ] = False,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, help="How many, seeds 0 and up (default: 5; 20 of converged Table 4)."),
+        typer.Option(
+            min=1, help="How many, seeds 0 and up (default: 5; 20 for Table 4, converged)."
+        ),
     ] = None,
     budget: Annotated[str, typer.Option(help="published, converged or both.")] = "converged",
     methods: Annotated[

@@ -22,7 +22,7 @@ PUBLISHED_BATCH, PUBLISHED_RATE = 256, 0.01
 ROUNDS = 20
 """Of the published budget; the paper does not say how often models are averaged."""
 PLAIN_STEPS = {"pathological": 2000, "dirichlet": 3000}
-"""Without augmentation, by how images are divided: more would only fit them more closely."""
+"""Without augmentation, by how images are divided."""
 
 
 def budget(

@@ -74,6 +74,12 @@ class Cell:
             del given["until"]
         return given
 
+    @property
+    def decides_rounds(self) -> bool:
+        """Whether it is trained for all to decide about the round together."""
+        chosen = self.scene.small and self.budget != "published" and self.until is None
+        return chosen and not self.variant.tuned
+
     @cached_property
     def digest(self) -> str:
         """A name made of the settings."""
@@ -103,12 +109,15 @@ class Cell:
 def cells_of(table: Table, plan: Plan) -> list[tuple[Mapping[str, Any], Cell]]:
     """Return a table's cells with the values of its key columns.
 
-    What does not depend on who competes is the same cell for all competition.
+    What does not depend on who competes is the same cell for all competition. Rows along another
+    trial's benefits are there to choose by, so there are none where nothing is chosen.
     """
     found = []
     budget = table.budget or plan.budget
     for key, scene in table.scenes:
         for variant in table.variants:
+            if variant.benefit == "crossed" and budget == "published":
+                continue
             alike = variant.depends_on_coalitions and variant.rivals
             own = scene if alike else replace(scene, competition="")
             found += [
@@ -186,7 +195,10 @@ class Store:
             path = self.path(cell)
             if not path.exists():
                 return None
-            self._read[cell.digest] = _result(self.load(cell.digest), path)
+            result = _result(self.load(cell.digest), path)
+            if cell.decides_rounds and not result.curves:
+                return None  # made when everybody's own validation data chose the round
+            self._read[cell.digest] = result
         return self._read[cell.digest]
 
     def load(self, digest: str) -> dict[str, Any]:

@@ -18,7 +18,8 @@ beyond the paper has the budget's.
 
 The same data tell in which company a method does best: along learned benefits, or in all there is.
 Benefits were learned from these very data, though. With many samples that matters little; with few
-patients it flatters learned benefits, so on hospitals those of another trial stand for them.
+patients it flatters learned benefits, so on hospitals those of another trial stand for them, which
+divides the same patients in another way.
 """
 
 import math
@@ -170,10 +171,11 @@ def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[
     and both their rates are chosen. Of equals it is learned benefits.
     """
     rows = _decided(table, plan, store)
+    small = any(scene.small for _, scene in table.scenes)
     found: dict[str, dict[str, Company]] = {}
     for (where, name), own in rows.items():
         other = wide_name(name)
-        learned = rows.get((where, crossed_name(name)), own)
+        learned = rows.get((where, crossed_name(name)), [] if small else own)
         both = {name: learned, other: rows.get((where, other), [])}
         if all(both.values()):
             scores = _scores(both)
@@ -252,9 +254,17 @@ def _best_round(results: Sequence[Result]) -> int | None:
     for result in results:
         sign = -1.0 if result.metric == "mse" else 1.0
         for curve in result.curves.values():
-            for number, value in curve:
-                by_round.setdefault(number, []).extend([sign * value] * math.isfinite(value))
-    return max(by_round, key=lambda number: (fmean(by_round[number] or [-math.inf]), -number))
+            # Who never has a number, as with patients who are all alike, has no say; who has one at
+            # times loses for the rounds without.
+            if any(math.isfinite(value) for _, value in curve):
+                for number, value in curve:
+                    score = sign * value if math.isfinite(value) else -math.inf
+                    by_round.setdefault(number, []).append(score)
+    if not by_round:
+        return min(
+            number for result in results for one in result.curves.values() for number, _ in one
+        )
+    return max(by_round, key=lambda number: (fmean(by_round[number]), -number))
 
 
 def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:

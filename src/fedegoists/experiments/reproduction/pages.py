@@ -26,9 +26,9 @@ __all__ = ["page", "worst_page"]
 
 RULES = (
     "Every method takes the same steps with the same batch size, so every participant sees as many "
-    "samples. Exceptions are counted below: FedEgoists' contributors compute gradients for others, "
-    "`+ft` adds tuning steps, and some rows train for several times as long, as they say. The step "
-    "is chosen on validation data.",
+    "samples, if nothing else is said. Exceptions are counted below: FedEgoists' contributors "
+    "compute gradients for others, `+ft` adds tuning steps, and some rows train for several times "
+    "as long, as they say. The step is chosen on validation data.",
     "In every round of a method the momentum starts at zero, but for `egomix`, `egomix-wide` and "
     "`local-kept`, where it goes on unless a row says otherwise.",
     "In rows named `-wide` everybody is taken to benefit everybody, and coalitions are the best "
@@ -60,7 +60,7 @@ NOT_CHOSEN = (
 )
 ABOUT_ROUNDS = (
     "",
-    "Validation sets of hospitals have 15 to 71 patients, too few for each to choose a round by "
+    "Validation sets of hospitals have 15 to 78 patients, too few for each to choose a round by "
     "its own. So here the same mean chooses the number of rounds, too, one for all of a method's "
     "participants and trials. Fine-tuning begins there; how far it goes is everybody's own choice.",
 )
@@ -106,11 +106,12 @@ def _chosen(
         "## Learning rates",
         "",
         "In multiples of the budget's; in brackets the mean on validation data in the trials that "
-        "decide, by which it is the best. On images the first trial decides for all, among half, "
-        "once and twice, and further where the smallest or the largest is best; elsewhere all "
-        "trials do, on synthetic data among a quarter to sixteen times. A rate at which more than "
-        "one in a hundred of all participants' rounds fails in these trials is not chosen. What is "
-        "tuned has its method's rate. Costs above are without choosing.",
+        "decide. The best such mean decides about the rate of an untuned row; what is tuned has "
+        "its method's rate. On images the first trial decides for all, among half, once and twice, "
+        "and further where the smallest or the largest is best; elsewhere all trials do, on "
+        "synthetic data among a quarter to sixteen times. A rate at which more than one in a "
+        "hundred of all participants' rounds fails in these trials is not chosen. Costs above are "
+        "without choosing.",
         *(ABOUT_ROUNDS if rounds else ()),
         "",
         f"| method | {' | '.join(rates)} |",
@@ -140,7 +141,8 @@ def _preferred(companies: Companies) -> list[str]:
         "## Company",
         "",
         "What the validation data that decide about learning rates prefer: learned benefits, or "
-        "all company; in brackets the mean of the former and of the latter.",
+        "all company; in brackets the mean of the former and of the latter. On hospitals the "
+        "former is that of the row along another trial's benefits.",
         "",
         f"| method | {' | '.join(companies)} |",
         "|---" * (len(companies) + 1) + "|",

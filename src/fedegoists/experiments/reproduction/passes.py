@@ -211,7 +211,7 @@ def train_pass(
             shared.places[cell.base],
             trials.federation,
             {**common_about, "coalitions": shared.coalitions[cell.base]},
-            with_curves=cell.scene.small and cell.until is None and not cell.variant.tuned,
+            with_curves=cell.decides_rounds,
         )
         for cell in work.cells
     }

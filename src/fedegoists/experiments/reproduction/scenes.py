@@ -168,6 +168,16 @@ def _all_tables() -> tuple[Table, ...]:
                 "Here silos are groups of hospitals of the open demo, and the outcome is acute "
                 "kidney injury, as too few patients die there to compare anything; published "
                 "numbers are comparable for the average at best.",
+                "At convergence there are twenty trials, but they divide the same patients again "
+                "and again: intervals are narrower than with as many new patients, and patients by "
+                "whom rates and rounds were chosen in one trial are tested in another.",
+                "At convergence the number of rounds is chosen with the learning rate, so methods "
+                "do not take the same steps: `What it cost` says how many. Fine-tuned rows go on "
+                "to the round that is best on everybody's own validation data.",
+                "`egomix, another trial's benefits` has the rate and rounds of `egomix`, and "
+                "benefits that the next trial learned from another division of the patients. It is "
+                "there to choose by: benefits of its own trial were learned from the validation "
+                "data that choose.",
                 "As in the paper the second competes with the fifth, and the third with the "
                 "fourth and the fifth; which hospitals these are is our choice.",
             ),

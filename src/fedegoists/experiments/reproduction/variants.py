@@ -39,8 +39,9 @@ class Variant:
         connected components), those of the ``published`` algorithm, or the ``best`` ones.
     benefit : str
         Which benefit graph decides the coalitions and who contributes: ``learned``, ``crossed``
-        (learned in the next trial, from other samples), ``denser`` (learned once more, with a lower
-        threshold), ``measured``, or ``everybody`` benefits everybody.
+        (learned in the next trial, which divides the same samples in another way), ``denser``
+        (learned once more, with a lower threshold), ``measured``, or ``everybody`` benefits
+        everybody.
     rivals : bool
         Whether competition counts; without it nobody competes.
     settings : tuple of (name, value)
@@ -136,8 +137,8 @@ it Local whose momentum goes on over rounds, too. No other method has the moment
 
 
 HOSPITALS = (*PAPER, BEST.renamed(CROSSED, benefit="crossed"))
-"""The paper's rows, and one that tells what learned benefits are worth without having seen the
-validation data that they are judged by: with few patients that makes a difference."""
+"""The paper's rows, and one whose benefits were learned from other validation data than they are
+judged by: with few patients that makes a difference."""
 
 LONG = 2.1
 """As long as Local, as long as any other method, and as long as fine-tuning takes."""
