@@ -35,6 +35,14 @@ def test_tables_are_those_of_the_cells(name, store):
     assert (FOLDER / f"{name}-differences.csv").read_bytes() == differences_csv(table, lines)
 
 
+@pytest.mark.parametrize("number", range(1, 8))
+def test_all_of_the_papers_tables_have_both_budgets(number):
+    head, *lines = (FOLDER / f"table{number}.csv").read_text(encoding="utf-8").splitlines()
+    assert "budget" in head
+    for name in ("published", "converged"):
+        assert any(f",{name}," in line for line in lines)
+
+
 def test_every_cell_has_its_own_name_and_all_of_its_pass(store):
     names = {path.stem for path in (FOLDER / "cells").glob("*.json")}
     assert names

@@ -95,10 +95,10 @@ def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
 def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
     """Return the lines that a table is written with.
 
-    Without budgets under which it has nothing but rows that the paper's tables have, too.
+    Beyond the paper, without budgets under which it has nothing but rows of the paper's tables.
     """
     lines, shared = lines_of(table, plan, store), {variant.name for variant in PAPER}
-    if table.budget or all(variant.name in shared for variant in table.variants):
+    if table.budget or shared <= {variant.name for variant in table.variants}:
         return lines
     run = {line.budget for line in lines if line.method not in shared}
     return [line for line in lines if line.budget in run]
