@@ -13,7 +13,7 @@ from fedegoists.experiments.reproduction.budgets import BOTH
 from fedegoists.experiments.reproduction.cells import Plan, Result, Store
 from fedegoists.experiments.reproduction.choice import at_chosen_rates
 from fedegoists.experiments.reproduction.scenes import TABLES, Table
-from fedegoists.experiments.reproduction.variants import BASELINES, LOCAL, PAPER, YARDSTICKS
+from fedegoists.experiments.reproduction.variants import BASELINES, HOSPITALS, LOCAL, YARDSTICKS
 from fedegoists.graphs.interchange import csv_bytes
 
 __all__ = [
@@ -97,8 +97,8 @@ def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
 
     Beyond the paper, without budgets under which it has nothing but rows of the paper's tables.
     """
-    lines, shared = lines_of(table, plan, store), {variant.name for variant in PAPER}
-    if table.budget or shared <= {variant.name for variant in table.variants}:
+    lines, shared = lines_of(table, plan, store), {variant.name for variant in HOSPITALS}
+    if table.budget or all(variant.name in shared for variant in table.variants):
         return lines
     run = {line.budget for line in lines if line.method not in shared}
     return [line for line in lines if line.budget in run]
