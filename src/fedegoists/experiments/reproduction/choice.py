@@ -260,11 +260,8 @@ def _best_round(results: Sequence[Result]) -> int | None:
                 for number, value in curve:
                     score = sign * value if math.isfinite(value) else -math.inf
                     by_round.setdefault(number, []).append(score)
-    if not by_round:
-        return min(
-            number for result in results for one in result.curves.values() for number, _ in one
-        )
-    return max(by_round, key=lambda number: (fmean(by_round[number]), -number))
+    best = ((fmean(scores), -number) for number, scores in by_round.items())
+    return -max(best, default=(0.0, -1))[1]
 
 
 def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:
