@@ -95,8 +95,10 @@ def test_a_rate_of_zero_leaves_control_variates_alone():
             Scaffold(replace(SETTINGS, total_steps=3)), federation, [["a", "b"]], 3
         )
         assert not any(report.failures for report in reports)
-        for name in ("parameters", "control", "shared_control"):
+        for name in ("control", "shared_control"):
             assert torch.equal(states[3].tensors[name], states[1].tensors[name])
+        # The average of equal models may be rounded, on some processors more than on others.
+        torch.testing.assert_close(states[3].parameters, states[1].parameters, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("silent", [{1}, {0}])
