@@ -45,12 +45,22 @@ COMPARED = (
     ("egomix-wide", "local"),
     ("egomix-wide", "local-kept"),
     ("egomix-wide", "egomix"),
-    *((f"{one}, four times", "local, four times") for one in YARDSTICKS),
+    *(
+        (f"{one}{more}", f"local{more}")
+        for more in (", four times", ", sixteen times")
+        for one in YARDSTICKS
+    ),
 )
 """What is said of every table, besides how all stand against the best baseline."""
 BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
-LIKE_EACH_OTHER = ("", "-wide", ", four times")
-"""How names of baselines end that are compared with each other."""
+LIKE_EACH_OTHER = {
+    "": "",
+    "-wide": "",
+    ", four times": ", four times",
+    ", sixteen times": ", sixteen times",
+    "-wide, sixteen times": ", sixteen times",
+}
+"""How names of baselines end that are compared with each other, and how ours do beside them."""
 CHOSEN = (
     "At convergence every method's learning rate was chosen on validation data; which, stands "
     "below. The published budget has published rates. All other settings are the methods' defaults."
@@ -250,7 +260,7 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
         said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
-    for ending in LIKE_EACH_OTHER:
+    for ending, ours in LIKE_EACH_OTHER.items():
         for tuned in ("", "+ft"):
             rivals = {
                 f"{name}{ending}{tuned}": average[f"{name}{ending}{tuned}"]
@@ -260,8 +270,7 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
             if rivals:
                 best, _ = better(rivals.items(), key=itemgetter(1))
                 for one in YARDSTICKS:
-                    ours = one if ending == "-wide" else f"{one}{ending}"
-                    said += _compared(means, ours, best, digits)
+                    said += _compared(means, f"{one}{ours}", best, digits)
     return said
 
 

@@ -245,7 +245,7 @@ def _all_tables() -> tuple[Table, ...]:
         ),
         Table(
             "longer",
-            "Beyond the paper: what four times as many steps give",
+            "Beyond the paper: what four and sixteen times as many steps give",
             ("distribution", "method"),
             answers[1:],
             LONGER,

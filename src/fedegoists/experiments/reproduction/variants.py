@@ -92,6 +92,7 @@ def _with_tuning(*variants: Variant) -> tuple[Variant, ...]:
 
 
 LOCAL = Variant("local", "local", "alone")
+LOCAL_KEPT = Variant("local-kept", "local", "alone", settings=(("keep_momentum", True),))
 BASELINES = _with_tuning(
     *(
         Variant(name, name)
@@ -111,7 +112,6 @@ EGOISTS = Variant("fedegoists", "fedegoists", "published")
 OUTER = (("outer", 0.5),)
 """Named although it is the default, so that cells of another default have other names."""
 BEST = Variant("egomix", "egomix", "published", settings=OUTER)
-KEPT = (("keep_momentum", True),)
 
 
 def _wide(variant: Variant) -> Variant:
@@ -125,7 +125,7 @@ YARDSTICKS = tuple(variant.name for variant in (EGOISTS, BEST, WIDE))
 
 PAPER = (
     LOCAL,
-    Variant("local-kept", "local", "alone", settings=KEPT),
+    LOCAL_KEPT,
     BEST,
     WIDE,
     *BASELINES,
@@ -228,6 +228,10 @@ def crossed_name(name: str) -> str:
     return f"{name}{CROSSED}"
 
 
+AVERAGES = tuple(variant for variant in BASELINES if variant.method in ("fedavg", "scaffold"))
+SIXTEEN = (LOCAL, LOCAL_KEPT, BEST, WIDE, *AVERAGES, *map(_wide, AVERAGES))
+"""What is trained longest: Local, EgoMix, the plainest average, and the one that gained most by
+four times the steps."""
 LONGER = (
     LOCAL,
     BEST,
@@ -240,6 +244,7 @@ LONGER = (
             replace(BEST, name="egomix, everybody benefits", benefit="everybody"),
         )
     ),
+    *(variant.renamed(", sixteen times", passes=16) for variant in SIXTEEN),
 )
 """Whether it is done training, and what more company gives then."""
 
