@@ -626,14 +626,18 @@ def test_a_page_compares_what_is_alike(tmp_path):
     ):  # fmt: skip
         assert f"- {one} minus {other}: +{gap}.0, 95 % interval" in page
     assert "fedavg-wide:" not in page  # not the best of those
-    longer = small(TABLES["longer"], ("egomix", "egomix-wide, four times", "fedavg, four times"))
+    values = {
+        "egomix": 0.5, "egomix-wide, four times": 0.9, "fedavg, four times": 0.6,
+        "egomix-wide, sixteen times": 0.8, "fedavg-wide, sixteen times": 0.7,
+    }  # fmt: skip
+    longer = small(TABLES["longer"], tuple(values))
     for _, cell in cells_of(longer, plan):
-        store.put(
-            cell, result({"egomix": 0.5, "fedavg, four times": 0.6}.get(cell.variant.name, 0.9))
-        )
+        store.put(cell, result(values[cell.variant.name]))
     write_tables([longer], plan, tmp_path)
     page = (tmp_path / "longer.md").read_text(encoding="utf-8")
     assert "- egomix-wide, four times minus fedavg, four times: +30.0" in page
+    assert "- egomix-wide, sixteen times minus fedavg-wide, sixteen times: +10.0" in page
+    assert "- egomix-wide, four times minus fedavg-wide" not in page
     assert "- egomix minus fedavg, four times" not in page
 
 

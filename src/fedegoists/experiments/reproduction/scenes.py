@@ -252,7 +252,10 @@ def _all_tables() -> tuple[Table, ...]:
             notes=(
                 "`denser benefits`: learned with a threshold of 0.05, in best coalitions; "
                 "`everybody benefits`: in published coalitions. Baselines train along learned "
-                "benefits here; `company` has them in all company, with as many steps as Local.",
+                "benefits here, but for `fedavg-wide`; `company` has them in all company, with as "
+                "many steps as Local.",
+                "Sixteen times the steps were taken by some rows only, as each of them takes "
+                "minutes of a GPU.",
             ),
         ),
     )
