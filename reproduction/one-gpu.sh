@@ -11,7 +11,7 @@ out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2
 options=("$@")
 failed=0
-beyond=(company longer plain principles hypernetwork contributors coalitions mixing benefit)
+beyond=(company plain principles hypernetwork contributors coalitions mixing benefit longer)
 heavy=fedegoists,fedegoists+ft
 others=local,local-kept,egomix,egomix-wide
 for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do others+=,$name,$name+ft; done

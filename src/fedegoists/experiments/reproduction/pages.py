@@ -20,7 +20,12 @@ from fedegoists.experiments.reproduction.results import (
     published_worst,
 )
 from fedegoists.experiments.reproduction.scenes import Table
-from fedegoists.experiments.reproduction.variants import BASELINES, YARDSTICKS
+from fedegoists.experiments.reproduction.variants import (
+    BASELINES,
+    FOUR_TIMES,
+    SIXTEEN_TIMES,
+    YARDSTICKS,
+)
 
 __all__ = ["page", "worst_page"]
 
@@ -47,7 +52,7 @@ COMPARED = (
     ("egomix-wide", "egomix"),
     *(
         (f"{one}{more}", f"local{more}")
-        for more in (", four times", ", sixteen times")
+        for more in (FOUR_TIMES, SIXTEEN_TIMES)
         for one in YARDSTICKS
     ),
 )
@@ -56,9 +61,9 @@ BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tune
 LIKE_EACH_OTHER = {
     "": "",
     "-wide": "",
-    ", four times": ", four times",
-    ", sixteen times": ", sixteen times",
-    "-wide, sixteen times": ", sixteen times",
+    FOUR_TIMES: FOUR_TIMES,
+    SIXTEEN_TIMES: SIXTEEN_TIMES,
+    f"-wide{SIXTEEN_TIMES}": SIXTEEN_TIMES,
 }
 """How names of baselines end that are compared with each other, and how ours do beside them."""
 CHOSEN = (

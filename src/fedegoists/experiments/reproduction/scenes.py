@@ -254,8 +254,7 @@ def _all_tables() -> tuple[Table, ...]:
                 "`everybody benefits`: in published coalitions. Baselines train along learned "
                 "benefits here, but for `fedavg-wide`; `company` has them in all company, with as "
                 "many steps as Local.",
-                "Sixteen times the steps were taken by some rows only, as each of them takes "
-                "minutes of a GPU.",
+                "Sixteen times the steps take minutes of a GPU for each row: only some have them.",
             ),
         ),
     )

@@ -8,7 +8,9 @@ from fedegoists.errors import SettingsError
 __all__ = [
     "BASELINES",
     "BEST",
+    "FOUR_TIMES",
     "PAPER",
+    "SIXTEEN_TIMES",
     "VARIANTS",
     "YARDSTICKS",
     "Variant",
@@ -237,20 +239,22 @@ SIXTEEN = (
     *(variant for variant in BASELINES if variant.method == "scaffold"),
 )
 """What is trained longest: Local, EgoMix, the plainest average in all company, and the baseline
-that gained most by four times the steps."""
+that is best with four times the steps."""
+FOUR_TIMES, SIXTEEN_TIMES = ", four times", ", sixteen times"
+"""How names of rows end that train longer."""
 LONGER = (
     LOCAL,
     BEST,
     WIDE,
     *(
-        variant.renamed(", four times", passes=4)
+        variant.renamed(FOUR_TIMES, passes=4)
         for variant in (
             *PAPER,
             replace(BEST, name="egomix, denser benefits", where="best", benefit="denser"),
             replace(BEST, name="egomix, everybody benefits", benefit="everybody"),
         )
     ),
-    *(variant.renamed(", sixteen times", passes=16) for variant in SIXTEEN),
+    *(variant.renamed(SIXTEEN_TIMES, passes=16) for variant in SIXTEEN),
 )
 """Whether it is done training, and what more company gives then."""
 
