@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fedegoists.coalitions import Certificate
+from fedegoists.commitments import Commitment
+
 BENEFIT = """source,target,weight
 North,South,0.4
 South,North,0.1
@@ -120,6 +123,26 @@ def test_participants_fix_the_list(run, folder):
     assert "benefit.csv, line 4: unknown participant 'East'" in err
 
 
+def test_a_misspelled_competitor_is_warned_of(run, folder):
+    (folder / "competition.csv").write_text("a,b\nSouth,Eats\n")
+    code, out, err = run("form", "benefit.csv", "competition.csv", "--json")
+    assert code == 0
+    assert "Eats" in json.loads(out)["utilities"]
+    assert err == (
+        "warning: competition.csv, line 2: 'Eats' stands in no line of benefit.csv, and is taken "
+        "as one more participant; did you mean 'East'? (with --participants such a name is an "
+        "error)\n"
+    )
+    (folder / "all.txt").write_text("North\nSouth\nEast\nWest\nEats\n")
+    arguments = ("form", "benefit.csv", "competition.csv", "--participants", "all.txt")
+    code, _, err = run(*arguments)
+    assert (code, err) == (0, "")
+    (folder / "all.txt").write_text("North\nSouth\nEast\nWest\n")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "unknown participant 'Eats'; did you mean 'East'" in err
+
+
 def test_cover(run, folder):
     (folder / "cover.csv").write_text("participant,coalition\nNorth,x\nSouth,x\nEast,y\nWest,y\n")
     arguments = ("form", "benefit.csv", "competition.csv", "--cover", "cover.csv", "--json")
@@ -151,6 +174,16 @@ BAD_BENEFITS = {
     "source;target;weight\nA;B;1": "separate the columns by commas",
     "A,B,1": "expected the header source,target,weight",
 }
+
+
+@pytest.mark.parametrize("method", ["best", "stable", "published", "cliques"])
+def test_huge_weights_are_refused_and_large_ones_are_not(run, folder, method):
+    (folder / "competition.csv").write_text("a,b\n")
+    for weight, expected in (("1e308", 2), ("1e12", 0)):
+        (folder / "benefit.csv").write_text(f"source,target,weight\nA,B,{weight}\nB,A,1\n")
+        code, _, err = run("form", "benefit.csv", "competition.csv", "--method", method)
+        assert code == expected
+        assert ("divide all of them by the same number" in err) is (expected == 2)
 
 
 @pytest.mark.parametrize("content", BAD_BENEFITS)
@@ -282,6 +315,21 @@ def test_explain(run, certificate):
     assert "unknown participant 'Nowhere'" in err
 
 
+@pytest.mark.parametrize("command", [("explain", "South"), ("what-if",), ("draw", "x.png")])
+def test_what_is_opened_to_others_is_not_enough_for_the_managers_commands(
+    run, folder, certificate, command
+):
+    commitment = Commitment("run 1", Certificate.load(folder / certificate), bytes(32))
+    commitment.member_certificate("South").save(folder / "member.json")
+    commitment.opening().save(folder / "opening.json")
+    name, *rest = command
+    for file, what in (("member", "a member's certificate"), ("opening", "an auditor's opening")):
+        code, _, err = run(name, f"{file}.json", *rest)
+        assert code == 2
+        assert f"{file}.json: this is {what}" in err
+        assert "the manager's whole certificate is needed" in err
+
+
 def test_what_if(run, folder, certificate):
     code, out, _ = run("what-if", certificate, "--remove", "South,East", "--json")
     result = json.loads(out)
@@ -292,6 +340,7 @@ def test_what_if(run, folder, certificate):
     code, out, _ = run("what-if", certificate, "--leaves", "West", "--out", "after")
     assert code == 0
     assert "West leaves." in out
+    assert "Written to after. Re-check it: fedegoists verify after/certificate.json" in out
     assert {path.name for path in (folder / "after").iterdir()} == FILES
 
 
@@ -306,6 +355,14 @@ def test_what_if_a_newcomer_joins(run, folder, certificate):
     code, _, err = run("what-if", certificate, "--joins", "new.json")
     assert code == 2
     assert "new.json: 'give': Extra inputs are not permitted" in err
+    (folder / "new.json").write_text("[]")
+    code, _, err = run("what-if", certificate, "--joins", "new.json")
+    assert code == 2
+    assert 'new.json: expected one newcomer in braces, got []; write it like {"name": "New"' in err
+    (folder / "new.json").write_text('{"name": "X", "competes": ["North", "North"]}')
+    code, _, err = run("what-if", certificate, "--joins", "new.json")
+    assert code == 2
+    assert "'North' stands twice among those 'X' competes with; keep one" in err
     code, _, err = run("what-if", certificate, "--add", "North")
     assert code == 2
     assert "expected two names with a comma between them" in err
@@ -315,7 +372,9 @@ def test_what_if_a_newcomer_joins(run, folder, certificate):
 def test_draw(run, folder, certificate, suffix):
     code, _, _ = run("draw", certificate, f"picture.{suffix}")
     assert code == 0
-    assert (folder / f"picture.{suffix}").stat().st_size > 1000
+    written = (folder / f"picture.{suffix}").stat()
+    assert written.st_size > 1000
+    assert stat.S_IMODE(written.st_mode) == 0o600, "it shows who competes"
     assert run("draw", certificate, "picture.xyz")[0] == 2
 
 

@@ -168,6 +168,8 @@ def test_errors():
         what_if(formation, joins=[Newcomer("x", gives={"nobody": 1.0})])
     with pytest.raises(FedEgoistsError, match=r"'v0' is -1\.0"):
         what_if(formation, joins=[Newcomer("x", gives={"v0": -1.0})])
+    with pytest.raises(SettingsError, match="'v0' stands twice among those 'x' competes with"):
+        what_if(formation, joins=[Newcomer("x", competes=["v0", "v1", "v0"])])
     with pytest.raises(FedEgoistsError, match="cannot compete with itself"):
         what_if(formation, add=[("v0", "v0")])
 

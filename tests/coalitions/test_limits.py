@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
-from fedegoists.coalitions import OBJECTIVES, closing, compiled, fairness
+from fedegoists.coalitions import OBJECTIVES, closing, compiled, fairness, optimum
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.fairness import fairest_partition
 from fedegoists.coalitions.generation import Generation
@@ -163,6 +163,22 @@ def test_an_interruption_returns_a_valid_partition(objective):
     assert verify(*instance, formation.coalitions).ok
     assert any("interrupted" in note for note in formation.notes)
     assert not formation.proven
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_interruption_while_compiling_returns_the_stable_partition(objective, monkeypatch):
+    instance = random_graphs(40, 0.4, 0.2, seed=2)
+
+    def compiling() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(optimum, "load_searches", compiling)
+    formation = form(*instance, objective=objective, time_limit=20)
+    assert verify(*instance, formation.coalitions).ok
+    assert formation.notes[0] == "interrupted; this is the best partition found until then"
+    assert not formation.proven
+    if objective == "welfare":
+        assert formation.welfare >= form(*instance, "stable").welfare
 
 
 def test_compiling_first_is_announced(monkeypatch, caplog):

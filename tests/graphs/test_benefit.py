@@ -761,6 +761,9 @@ class TestFromCsv:
         assert len(list(read.edges())) <= len(complete) + 1
 
 
-def test_weights_without_a_finite_sum_are_refused():
-    with pytest.raises(GraphError, match="their sum is not a finite number"):
-        BenefitGraph([[0, 1e308, 0], [1e308, 0, 0], [0, 0, 0]])
+@pytest.mark.parametrize("largest", [1e304, 1e308, 1.7e308])
+def test_weights_whose_sums_may_not_be_finite_are_refused(largest):
+    with pytest.raises(GraphError, match="so large that sums of them may not be finite numbers"):
+        BenefitGraph([[0, largest, 0], [largest, 0, 0], [0, 0, 0]])
+    with pytest.raises(GraphError, match="divide all of them by the same number"):
+        BenefitGraph.from_dict({"participants": ["A", "B"], "edges": [["A", "B", largest]]})

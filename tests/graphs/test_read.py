@@ -43,6 +43,33 @@ class TestTwoCsvFiles:
         assert list(gives.edges()) == [("v2", "Bank A", 1.0), ("v10", "v2", 0.5)]
         assert rivals.pairs == (("v2", "v3"),)
 
+    def test_competitors_without_any_benefit_are_told_of(
+        self, benefit: Path, tmp_path: Path
+    ) -> None:
+        rivals = written(tmp_path / "c.csv", "a,b\nv2,v10\nbank a,v2\nv10,Somebody else\n")
+        told: list[str] = []
+        read_graphs(benefit, rivals, tell=told.append)
+        strangers = f"stands in no line of {benefit}, and is taken as one more participant"
+        assert told == [
+            f"{rivals}, line 3: 'bank a' {strangers}; did you mean 'Bank A'?",
+            f"{rivals}, line 4: 'Somebody else' {strangers}",
+        ]
+
+    def test_of_many_such_competitors_the_first_are_told_of(
+        self, benefit: Path, tmp_path: Path
+    ) -> None:
+        pairs = "".join(f"v2,other {k}\n" for k in range(8))
+        told: list[str] = []
+        read_graphs(benefit, written(tmp_path / "c.csv", f"a,b\n{pairs}"), tell=told.append)
+        assert len(told) == 6
+        assert told[-1] == f"3 more competitors stand in no line of {benefit}"
+
+    def test_a_weight_of_zero_makes_a_name_known(self, tmp_path: Path, competition: Path) -> None:
+        benefit = written(tmp_path / "b.csv", "source,target,weight\nv3,v2,0\n")
+        told: list[str] = []
+        read_graphs(benefit, competition, tell=told.append)
+        assert told == []
+
     def test_paths_may_be_strings(self, benefit: Path, competition: Path) -> None:
         assert read_graphs(str(benefit), str(competition)) == read_graphs(benefit, competition)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedegoists.cli.output import (
+    errors,
     formation_as_dict,
     line,
     print_json,
@@ -34,13 +35,14 @@ from fedegoists.coalitions import (
 )
 from fedegoists.coalitions.certificate import CheckedClaim
 from fedegoists.coalitions.core import BLOCKING_BUDGET
-from fedegoists.coalitions.drawing import draw, render
+from fedegoists.coalitions.drawing import render
 from fedegoists.coalitions.tables import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.errors import CertificateError, SettingsError
-from fedegoists.files import read_text, write_all
+from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import read_graphs
 from fedegoists.graphs.interchange import json_value
 from fedegoists.graphs.participants import shown
+from fedegoists.plotting import format_of
 
 __all__ = ["register"]
 
@@ -103,7 +105,7 @@ def form_command(
     as_json: JsonOption = False,
 ) -> None:
     """Decide who trains with whom, from two CSV files. Ctrl-C ends it with the best so far."""
-    graphs = read_graphs(benefit, competition, participants)
+    graphs = read_graphs(benefit, competition, participants, tell=_warn)
     with working("Forming coalitions …") as progress:
         formation = form(
             *graphs,
@@ -123,7 +125,7 @@ def form_command(
         if out is None:
             line("Add --out DIR to keep this with a certificate and a picture.", "dim")
         else:
-            line(f"Written to {out}. Re-check it: fedegoists verify {out / 'certificate.json'}")
+            _say_written(out)
 
 
 def verify_command(
@@ -172,7 +174,7 @@ def verify_command(
         raise SettingsError("--benefit and --competition belong together; give both or neither")
     graphs = None
     if benefit is not None and competition is not None:
-        graphs = read_graphs(benefit, competition, participants)
+        graphs = read_graphs(benefit, competition, participants, tell=_warn)
     if file.suffix.casefold() == ".csv":
         if graphs is None:
             raise SettingsError(
@@ -363,6 +365,8 @@ def what_if_command(
         )
     else:
         show_what_if(result)
+        if out is not None:
+            _say_written(out)
 
 
 def draw_command(
@@ -373,7 +377,8 @@ def draw_command(
     title: Annotated[str | None, typer.Option(help="A title of your own.")] = None,
 ) -> None:
     """Draw the coalitions over benefit and competition."""
-    draw(_formation(certificate), picture, title=title)
+    content = render(_formation(certificate), format_of(picture), title=title)
+    write_bytes(picture, content, private=True)  # it shows who competes
     line(f"Written to {picture}")
 
 
@@ -393,14 +398,43 @@ def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) 
     )
 
 
+def _say_written(out: Path) -> None:
+    line(f"Written to {out}. Re-check it: fedegoists verify {out / 'certificate.json'}")
+
+
+def _warn(message: str) -> None:
+    """Print a doubt about the graphs' files; their names are shown as they are, without markup."""
+    errors.print("[yellow]warning:[/] ", end="")
+    text = f"{message} (with --participants such a name is an error)"
+    errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _formation(path: Path) -> Formation:
     """Return what a certificate certifies, if nobody has changed it."""
-    certificate = Certificate.load(path)
+    certificate = _whole_certificate(path)
     checked = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
     wrong = [*certificate.changed, *map(str, (*checked.free_riders, *checked.conflicts))]
     if wrong:
         raise CertificateError(f"{path}: not to be relied on: {wrong[0]}; see `fedegoists verify`")
     return certificate.formation()
+
+
+def _whole_certificate(path: Path) -> Certificate:
+    """Read a certificate; of what is opened to members and auditors only, say that it is that."""
+    try:
+        return Certificate.load(path)
+    except CertificateError:
+        from fedegoists.commitments import MemberCertificate, read_disclosure  # loads pydantic
+
+        disclosed = read_disclosure(path)
+        if disclosed is None:
+            raise
+        member = isinstance(disclosed, MemberCertificate)
+        what = "a member's certificate" if member else "an auditor's opening"
+        raise CertificateError(
+            f"{path}: this is {what}, which `fedegoists verify` checks; here the manager's whole "
+            "certificate is needed, the certificate.json that `fedegoists form` writes"
+        ) from None
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -423,8 +457,15 @@ def _newcomer(path: Path) -> Newcomer:
         receives: dict[str, float] = {}
         competes: list[str] = []
 
+    content = json_value(read_text(path), str(path))
+    if not isinstance(content, dict):
+        raise SettingsError(
+            f"{path}: expected one newcomer in braces, got {shown(content)}; write it like "
+            '{"name": "New", "gives": {"A": 0.3}, "receives": {"B": 0.2}, "competes": ["C"]}, '
+            "one file for each"
+        )
     try:
-        newcomer = NewcomerFile.model_validate(json_value(read_text(path), str(path)))
+        newcomer = NewcomerFile.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = " → ".join(shown(part) for part in first["loc"]) or "the file"

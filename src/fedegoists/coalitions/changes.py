@@ -298,6 +298,13 @@ def _changed_competition(
     for one, other in map(named, remove):
         if pairs.pop(frozenset((one, other)), None) is None:
             raise SettingsError(f"{one!r} and {other!r} do not compete; nothing to remove")
+    for newcomer in joins:
+        rivals = [named((newcomer.name, rival))[1] for rival in newcomer.competes]
+        for rival, times in Counter(rivals).items():
+            if times > 1:
+                raise SettingsError(
+                    f"{rival!r} stands twice among those {newcomer.name!r} competes with; keep one"
+                )
     added = [*add, *((newcomer.name, rival) for newcomer in joins for rival in newcomer.competes)]
     for pair in map(named, added):
         if frozenset(pair) in pairs:

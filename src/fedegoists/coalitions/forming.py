@@ -203,10 +203,14 @@ def form_best(
     progress: Progress | None = None,
 ) -> Formation:
     """Find the best by an objective; see `form`, and `best_partition` for `keep` and `starts`."""
-    # Loading may take a while the first time, and is not part of the limit.
-    prepare(benefit.weights, competition.matrix)
-    if keep or objective == "fair":
-        load_solver()
+    interrupted = clock_ended = False
+    try:
+        # Loading may take a while the first time, and is not part of the limit.
+        prepare(benefit.weights, competition.matrix)
+        if keep or objective == "fair":
+            load_solver()
+    except KeyboardInterrupt:
+        interrupted = True  # what is below needs nothing of it then
     began = time.perf_counter()
     notes = []
     merged = [form_stable(benefit, competition)]
@@ -214,9 +218,9 @@ def form_best(
     # twice that is kept for it, as the machine may be busier by then.
     reserve = min(2 * (time.perf_counter() - began), 0.2 * time_limit)
     deadline, early = began + time_limit - reserve, began + PUBLISHED_SHARE * time_limit
-    interrupted = clock_ended = False
     try:
-        merged.append(_published(benefit, competition, None, merge=True, deadline=early))
+        if not interrupted:
+            merged.append(_published(benefit, competition, None, merge=True, deadline=early))
     except OutOfTimeError:
         notes.append(
             "the published algorithm, one of the starts, did not finish in its time; "

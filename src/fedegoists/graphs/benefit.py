@@ -37,6 +37,9 @@ __all__ = ["BenefitGraph"]
 
 BENEFIT_COLUMNS = ("source", "target", "weight")
 
+LARGEST_SUM = 1e303
+"""Graphs whose weights sum to more are refused: what is computed may be 10,001 times the sum."""
+
 
 class BenefitGraph:
     """Who benefits whom: ``weights[j, i] > 0`` means that j's data makes i's model better.
@@ -51,8 +54,9 @@ class BenefitGraph:
     Raises
     ------
     GraphError
-        If a weight is negative, infinite or not a number, if somebody benefits itself, if the
-        matrix is not square, or if the names are not distinct names.
+        If a weight is negative, infinite or not a number, if the weights sum to more than 1e303, if
+        somebody benefits itself, if the matrix is not square, or if the names are not distinct
+        names.
 
     Examples
     --------
@@ -322,9 +326,10 @@ def _check_weights(matrix: npt.NDArray[np.float64], names: tuple[str, ...]) -> N
         )
     with np.errstate(over="ignore"):
         total = matrix.sum()
-    if not np.isfinite(total):
+    if total > LARGEST_SUM:
         raise GraphError(
-            "benefit graph: the weights are so large that their sum is not a finite number; "
+            "benefit graph: the weights are so large that sums of them may not be finite numbers "
+            f"(all together {total:.3g}, supported is up to {LARGEST_SUM:.0e}); "
             "divide all of them by the same number"
         )
     own = np.flatnonzero(matrix.diagonal())

@@ -14,6 +14,7 @@ from fedegoists.files import read_text
 __all__ = [
     "MAX_PARTICIPANTS",
     "Reference",
+    "close_names",
     "default_names",
     "index_of",
     "natural_order",
@@ -150,11 +151,25 @@ def index_of(
     return position
 
 
-def unknown_name(name: str, participants: Sequence[str], where: str) -> GraphError:
-    """Return the error for a name that is not in the list, with the closest names there are."""
+def close_names(name: str, participants: Sequence[str]) -> list[str]:
+    """Return up to three of the names that look like this one, closest first.
+
+    Examples
+    --------
+    >>> close_names("Nroth", ["North", "West"]), close_names("a", ["A", "B"])
+    (['North'], ['A'])
+    """
+    same = [known for known in participants if known.casefold() == name.casefold()]
+    if same:
+        return same[:3]
     # Comparing long names with thousands of others would take longer than anybody waits.
     affordable = len(name) ** 2 * len(participants) <= 10_000_000
-    close = difflib.get_close_matches(name, participants, n=3) if affordable else []
+    return difflib.get_close_matches(name, participants, n=3) if affordable else []
+
+
+def unknown_name(name: str, participants: Sequence[str], where: str) -> GraphError:
+    """Return the error for a name that is not in the list, with the closest names there are."""
+    close = close_names(name, participants)
     hint = (
         f"did you mean {', '.join(map(repr, close))}?"
         if close
