@@ -62,6 +62,12 @@ def test_estimators_are_compared_with_the_measured_truth(run, tmp_path, own):
     assert len(rows) == 2 * 6
 
 
+def test_weights_that_are_zero_between_competitors_are_private(run, tmp_path, own):
+    run(*QUICK)
+    for path in (tmp_path / "r").iterdir():
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
 def test_the_report_keeps_competitors_apart(run, tmp_path, own):
     """Without the file north and south would be together at a threshold of 0, and be measured."""
     (tmp_path / "rivals.csv").write_text("a,b\nnorth,south\nnorth,west\nsouth,west\n")

@@ -72,10 +72,12 @@ def test_list_and_what_is_not_known(run):
     # A budget of its own is named where it is counted, once.
     assert out.count("0 of 450") == 1
     for arguments, message in (
-        (("table9",), "unknown table 'table9'; tables are table1"),
+        (("table9",), "unknown table 'table9'; there are table1"),
         (("table6", "--budget", "huge"), "unknown budget 'huge'"),
         (("table6", "--methods", "fedsgd"), "table6 has no row 'fedsgd'"),
         (("table1", "--only", "alpha=0.7"), "table1 has alpha 0.05, 0.1, 0.2, 0.3, 0.4"),
+        (("table1", "--only", "gamma=1"), "table1 has columns by alpha, distribution"),
+        (("table6", "--only", "alpha=0.2"), "table6 has one column only"),
         (("--cell", "0000"), "reproduction has no such cell: 0000"),
         (("table1", "--trials", "1"), "FEDEGOISTS_DATA"),
     ):

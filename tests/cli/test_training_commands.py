@@ -21,6 +21,9 @@ def test_train_writes_metrics_and_summary(run, tmp_path):
     )
     assert (code, err) == (0, "")
     assert "fedavg+ft" in out
+    for name in ("coalitions", "failures", "metrics", "summary"):
+        mode = (tmp_path / f"result/{name}.csv").stat().st_mode
+        assert mode & 0o077 == 0, "who is alone, or with whom, lets one guess who competes"
     with (tmp_path / "result/metrics.csv").open() as file:
         metrics = list(csv.DictReader(file))
     assert list(metrics[0]) == [
@@ -164,6 +167,9 @@ def test_ones_own_silos(run, tmp_path):
         rows = "".join(f"{k % 7 + (k % 2)},{k % 2}\n" for k in range(40))
         (folder / f"{name}.csv").write_text("x,y\n" + rows)
     arguments = ("train", "--data", "own", "--seeds", "2", "--steps", "20", "--out")
+    code, _, err = run(*arguments, "a", "--competition", "published")
+    assert code == 2
+    assert "own comes with no published competition" in err
     assert run(*arguments, "a")[0] == 0
     (folder / "south.csv").write_text("x,y\n" + "1,0\n" * 20 + "many,1\n" * 20)
     code, _, err = run(*arguments, "b")
@@ -180,6 +186,16 @@ def test_a_command_that_fails_leaves_nothing_behind(run, tmp_path):
     assert run(*QUICK, "--out", "r", "--methods", "local")[0] == 0
     assert (tmp_path / "r/failures.csv").read_text().startswith("seed,participant,method,round")
     assert (tmp_path / "r/coalitions.csv").exists()
+
+
+def test_an_interrupted_comparison_says_how_to_go_on(run, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedegoists.experiments.compare", interrupt)
+    code, out, err = run(*QUICK, "--out", "result")
+    assert code == 130
+    assert "Go on with the same command and --resume" in out + err
 
 
 def test_settings_of_a_method_also_by_the_name_of_its_tuning(run):

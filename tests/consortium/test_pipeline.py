@@ -51,7 +51,8 @@ def test_a_run_leaves_everything_behind(finished):
     assert len({gain.participant for gain in run.gains}) == 6
     assert json.loads((run.folder / "run.json").read_text())["state"] == "finished"
     # These say, or let one guess, who competes with whom, or describe somebody's data.
-    for name in ("config.toml", "weights.csv", "benefit.csv", "report.html", "models/Alder"):
+    private = ("config.toml", "weights.csv", "report.html", "models/Alder", *FILES)
+    for name in private:
         path = next(run.folder.glob(f"{name}*"))
         assert path.stat().st_mode & 0o077 == 0, name
     for path in (folder / "runs" / ".stages").rglob("*.*"):
@@ -208,6 +209,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     options = ["--set", 'training.methods=["local"]', "--name", "first one"]
     result = CliRunner().invoke(app, ["run", file, *options])
     assert result.exit_code == 130
+    assert read_run(tmp_path / "runs" / "first one").state == "interrupted"
     again = result.output.strip().removeprefix("Stopped. Go on with: ")
     assert shlex.split(again) == ["fedegoists", "run", file, *options, "--resume"]
 
@@ -216,8 +218,25 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
 def test_examples_say_what_they_are(example, tmp_path):
     written = init(tmp_path, example)
     assert written[0].name == "consortium.toml"
+    assert written[0].stat().st_mode & 0o077 == 0, "it says who competes"
+    read_settings(written[0])
     with pytest.raises(FileError, match="is there already"):
         init(tmp_path, example)
+
+
+def test_competition_that_was_never_published_is_not_taken_for_none(tmp_path):
+    init(tmp_path, "banks")
+    file = tmp_path / "consortium.toml"
+    changes = ["competition.pairs=[]", "competition.published=true"]
+    with pytest.raises(FedEgoistsError, match="no published competition; say who competes"):
+        Consortium.read(file, changes)
+
+
+def test_a_misspelled_key_is_named_rather_than_the_one_that_is_missing(tmp_path):
+    file = tmp_path / "consortium.toml"
+    file.write_text('[data]\nsorce = "banks"\n')
+    with pytest.raises(SettingsError, match=r"line 2: unknown key 'data.sorce'; keys of data are"):
+        read_settings(file)
 
 
 def test_a_broken_participant_file_stops_before_any_training(tmp_path):

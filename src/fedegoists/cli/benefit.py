@@ -117,7 +117,8 @@ def benefit_command(
     ) as progress:
         result = study(plan, out, data_dir=data_dir, progress=_Bars(progress))
     _show(next(iter(result.estimates)), str(seed), result, threshold, confidence)
-    line(f"Written to {out}: benefit.csv, weights.csv, heatmap.png, thresholds.png, report.md")
+    files = "benefit.csv, weights.csv, estimates.csv, heatmap.png, thresholds.png, report.md"
+    line(f"Written to {out}: {files}")
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def init_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")] = Path(),
     example: Annotated[
-        str, typer.Option(help="synthetic, banks (with files of their own) or hospitals.")
+        str, typer.Option(help="synthetic, banks (with files of their own), hospitals; or own, for your data.")
     ] = "synthetic",
 ) -> None:
     """Write a commented consortium.toml to start from."""

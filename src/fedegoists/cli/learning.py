@@ -218,9 +218,13 @@ def train_command(
         observers: list[Any] = [_ProgressBars(progress)]
         if tensorboard:
             observers.append(_tensorboard(out / "tensorboard"))
-        outcomes = compare(
-            comparison, out, data_dir=data_dir, resume=resume, observers=tuple(observers)
-        )
+        try:
+            outcomes = compare(
+                comparison, out, data_dir=data_dir, resume=resume, observers=tuple(observers)
+            )
+        except KeyboardInterrupt:
+            line("Stopped. Go on with the same command and --resume.", "yellow")
+            raise typer.Exit(130) from None
     _show(out, outcomes)
 
 

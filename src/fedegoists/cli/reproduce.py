@@ -144,12 +144,13 @@ def _only(table: "Table", methods: str, only: Sequence[str]) -> "Table":
     scenes = table.scenes
     for text in only:
         key, equals, value = text.partition("=")
-        known = {str(own.get(key)) for own, _ in table.scenes}
-        if not equals or value not in known:
-            raise SettingsError(
-                f"--only {text!r}: {table.name} has {key or 'no such key'} "
-                f"{', '.join(sorted(known))}"
-            )
+        keys = sorted({known for own, _ in table.scenes for known in own})
+        if not equals or key not in keys:
+            columns = f"columns by {', '.join(keys)}" if keys else "one column only"
+            raise SettingsError(f"--only {text!r}: {table.name} has {columns}")
+        known = sorted({str(own.get(key)) for own, _ in table.scenes})
+        if value not in known:
+            raise SettingsError(f"--only {text!r}: {table.name} has {key} {', '.join(known)}")
         scenes = tuple((own, scene) for own, scene in scenes if str(own.get(key)) == value)
     rows = {variant.name: variant for variant in table.variants}
     variants = tuple(rows[name] for name in _rows_in(methods, list(rows), table.name))

@@ -10,7 +10,7 @@ from fedegoists.files import write_all
 
 __all__ = ["EXAMPLES", "Example", "init"]
 
-Example = Literal["synthetic", "banks", "hospitals"]
+Example = Literal["synthetic", "banks", "hospitals", "own"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 HEADS: dict[Example, str] = {
@@ -39,6 +39,19 @@ seed = 0 # divides everybody's rows into training, validation and test
 [competition]
 # Who competes with whom, as reported in confidence. Nothing of one ever reaches the other.
 pairs = [["Alder", "Birch"], ["Cedar", "Elm"]]
+# file = "competition.csv" # instead: a CSV with a,b
+""",
+    "own": """\
+name = "my-consortium" # results go to runs/my-consortium
+
+[data]
+# A folder with one file for each organisation, and a schema.toml that says what is in them.
+source = "my-data"
+seed = 0 # divides everybody's rows into training, validation and test
+
+[competition]
+# Who competes with whom, as reported in confidence. Nothing of one ever reaches the other.
+pairs = []                 # such as [["North", "West"], ["North", "East"]]
 # file = "competition.csv" # instead: a CSV with a,b
 """,
     "hospitals": """\
@@ -109,6 +122,7 @@ RULES: dict[Example, str] = {
     "synthetic": THRESHOLD,
     "banks": CONFIDENCE,
     "hospitals": CONFIDENCE,
+    "own": CONFIDENCE,
 }
 """When a benefit counts, by example."""
 
@@ -118,6 +132,7 @@ METHODS: dict[Example, str] = {
     "synthetic": '["local", "fedavg", "fedegoists", "egomix"]',
     "banks": '["local", "fedavg+ft", "fedegoists", "egomix"]',
     "hospitals": '["local", "fedavg+ft", "fedegoists"]',
+    "own": '["local", "fedavg+ft", "fedegoists", "egomix"]',
 }
 
 
@@ -146,5 +161,5 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     for path, _ in contents:
         if path.exists():
             raise FileError(f"{path} is there already; nothing was written")
-    write_all(contents)
+    write_all(contents, private=True)  # who competes is nobody else's business
     return [path for path, _ in contents]

@@ -67,6 +67,9 @@ class _Stage:
         ended = "ended" if kind is None else f"stopped by {kind.__name__}"
         self.clock.log(f"{self.name}: {ended} after {seconds:.1f} s")
         self.clock.seconds[self.name] = seconds
+        if kind is not None:
+            content = state("interrupted", self.name, self.clock.seconds)
+            write_bytes(self.clock.marker, content)
 
 
 def interrupted(marker: Path) -> bool:
@@ -89,5 +92,5 @@ def remove_results(folder: Path) -> None:
 
 
 def state(what: str, stage: str, seconds: Mapping[str, float]) -> bytes:
-    """Return what ``run.json`` says: running or finished, in which stage, after how long."""
+    """Return what ``run.json`` says: running, interrupted or finished, in which stage, how long."""
     return (json.dumps({"state": what, "stage": stage, "seconds": dict(seconds)}) + "\n").encode()

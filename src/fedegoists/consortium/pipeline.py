@@ -139,7 +139,7 @@ class Consortium:
         if section.file is not None:
             whole = CompetitionGraph.from_csv(section.file, everybody)
         else:
-            pairs = self.data.competition_pairs if section.published else section.pairs
+            pairs = self.data.published_competition() if section.published else section.pairs
             whole = CompetitionGraph(pairs, everybody)
         return whole.restricted_to(names)
 
@@ -320,12 +320,14 @@ class Consortium:
         gains = gains_over_local(wanted, trials.federation)
         with clock.stage("report"):
             models = chosen_models(self.data, wanted, personal, trials)
+            # What it cost tells who is alone, and everybody's results are its own business.
             write_all(
                 [
                     (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
                     (folder / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
                     (folder / "gains.csv", _gains_csv(gains)),
-                ]
+                ],
+                private=True,
             )
             write_models(folder / MODELS, models, self.data.participants)
             lost = delivered(models, trials.federation)

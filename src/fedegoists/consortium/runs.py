@@ -26,7 +26,8 @@ class RunRecord:
     Attributes
     ----------
     state, stage : str
-        ``finished``, ``running`` (or interrupted) with the stage, or ``not readable``.
+        ``finished``, ``running`` or ``interrupted`` with the stage, or ``not readable``; one that
+        was killed is still said to be running.
     coalitions : tuple of tuples of str
         Who trains with whom, those alone included; none as long as nothing is decided.
     metric : str

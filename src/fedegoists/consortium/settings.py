@@ -212,7 +212,11 @@ def _explained(
     error: ValidationError, path: Path, text: str, changed: Sequence[tuple[str, ...]]
 ) -> str:
     """Return the first thing that is wrong: where, what was given, and what is allowed."""
-    first = error.errors()[0]
+    first, *others = error.errors()
+    if first["type"] == "missing":
+        # What is missing is often there, but misspelled.
+        beside = (e for e in others if e["loc"][:-1] == first["loc"][:-1])
+        first = next((e for e in beside if e["type"] == "extra_forbidden"), first)
     whole = tuple(part for part in first["loc"] if isinstance(part, str))
     # Which member of a union was tried, and its like, are no keys of the file.
     keys = whole

@@ -193,7 +193,8 @@ def _write(
     ]
     if result.measured:
         contents.append((out / "measured.csv", _measured_csv(result.measured)))
-    write_all(contents)
+    # Between competitors nothing is learned, so weights of zero would give them away.
+    write_all(contents, private=True)
 
 
 def _rule(plan: BenefitStudy) -> str:

@@ -131,7 +131,8 @@ def compare(
             (out / "failures.csv", failures_csv(wanted)),
             (out / "metrics.csv", metrics_csv(wanted, outcomes)),
             (out / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
-        ]
+        ],
+        private=True,  # who trains with whom, or with nobody, lets one guess who competes
     )
     return wanted
 

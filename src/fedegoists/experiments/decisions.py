@@ -137,7 +137,7 @@ def _competition(text: str, trial: SiloedData, seed: int) -> CompetitionGraph:
     if not text:
         return CompetitionGraph([], names)
     if text == PUBLISHED:
-        return CompetitionGraph(trial.competition_pairs, names)
+        return CompetitionGraph(trial.published_competition(), names)
     try:
         probability = float(text)
     except ValueError:

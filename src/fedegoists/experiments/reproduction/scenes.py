@@ -266,5 +266,5 @@ TABLES: dict[str, Table] = {table.name: table for table in _all_tables()}
 def table_named(name: str) -> Table:
     """Return a table by its name."""
     if name not in TABLES:
-        raise SettingsError(f"unknown table {name!r}; tables are {', '.join(TABLES)}")
+        raise SettingsError(f"unknown table {name!r}; there are {', '.join(TABLES)}, figures and all")
     return TABLES[name]

@@ -32,8 +32,8 @@ def dataset_folder(dataset: str, data_dir: str | os.PathLike[str] | None, needs:
     if not os.fspath(given):
         raise DataError(
             f"{dataset}: no folder with data was given; make one, put into its sub-folder "
-            f"'{dataset}' {needs}, and give it as data_dir or in the environment variable "
-            f"{DATA_VARIABLE}"
+            f"'{dataset}' {needs}, and give it as --data-dir (in Python, data_dir) or in the "
+            f"environment variable {DATA_VARIABLE}"
         )
     folder = Path(given).expanduser()
     if not folder.is_dir():
