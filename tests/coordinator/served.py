@@ -87,8 +87,8 @@ class Process:
         end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
+                httpx.get(f"{self.url}/health", verify=False, timeout=1)
+            except httpx.TransportError:
                 time.sleep(0.05)
             else:
                 return

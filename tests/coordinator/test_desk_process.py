@@ -96,6 +96,18 @@ def test_a_process_that_was_killed_is_said_and_replaced(tmp_path):
         process.close()
 
 
+def test_it_rests_until_it_is_needed_again():
+    process = ProcessOfItsOwn()
+    try:
+        first = process.call(os.getpid)
+        process.rest()
+        assert ends(first)
+        process.rest()
+        assert process.call(os.getpid) != first
+    finally:
+        process.close()
+
+
 def test_it_does_not_outlive_who_asked(tmp_path):
     (tmp_path / "maker.py").write_text(MAKER)
     root = Path(__file__).parents[2]

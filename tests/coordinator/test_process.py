@@ -3,8 +3,11 @@
 import hashlib
 import itertools
 import json
+import re
 import shutil
 import signal
+import socket
+import sqlite3
 import ssl
 import subprocess
 import time
@@ -16,27 +19,32 @@ from pydantic import ValidationError
 
 from fedegoists.benefit.settings import ESTIMATORS, SHOWN_TO_ALL
 from fedegoists.consortium.settings import DataSection
+from fedegoists.coordinator import server
 from fedegoists.coordinator.desk import consortia, deciding
+from fedegoists.coordinator.desk.process import ProcessOfItsOwn
 from fedegoists.coordinator.errors import ConflictError
 from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.runs.beginning import Beginning
 from fedegoists.coordinator.runs.decided import learn_over, settings_of
-from fedegoists.coordinator.runs.engines import Reach, Task
+from fedegoists.coordinator.runs.engines import Reach, Task, engine_named
 from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.runs.worker import work_on
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log
 from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
 from tests.coordinator.consortia import found, report
 from tests.coordinator.served import (
     Process,
     bearer,
+    inside,
     invite_and_join,
     manager_token,
     running,
 )
 
-pytest.importorskip("torch", reason="runs need the extra train")
+torch = pytest.importorskip("torch", reason="runs need the extra train")
 
 BANKS = ["Alder", "Birch", "Cedar", "Dogwood", "Elm"]
 PLAN = {"source": "banks", "methods": ["local", "fedegoists"], "seeds": 1, "steps": 40}
@@ -146,6 +154,76 @@ def test_a_kit_that_is_none_is_refused_at_the_start(tmp_path, run):
     pytest.importorskip("nvflare", reason="the extra flare is not installed")
     code, _, err = run("serve", "--data", str(tmp_path / "data"), "--kit", str(tmp_path))
     assert (code, "not a coordinator's kit" in err) == (2, True)
+
+
+@pytest.fixture
+def starting(tmp_path, run, monkeypatch):
+    """Return a function that starts a coordinator which stops when it would serve."""
+
+    class Stopped:
+        def __init__(self, *_):
+            pass
+
+        def run(self, sockets):
+            assert all(one.fileno() >= 0 for one in sockets)
+
+    monkeypatch.setattr(server, "_config", lambda *_: None)  # would change what tests log
+    monkeypatch.setattr(server, "_Server", Stopped)
+    monkeypatch.setattr("os.umask", lambda _: 0)
+    return lambda *options: run("serve", "--data", str(tmp_path / "data"), *options)
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_a_port_that_is_in_use_is_said_before_any_login(tmp_path, starting, host):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, out, err = starting("--host", host, "--port", port)
+    assert (code, out) == (2, "")
+    assert err == f"error: port {port} is in use; choose another with --port\n"
+    code, out, _ = starting("--host", host, "--port", port)
+    assert (code, "one-time login" in out) == (0, True)
+    with sqlite3.connect(tmp_path / "data" / "coordinator.db") as database:
+        assert database.execute("select count(*) from credentials").fetchone() == (1,)
+
+
+def test_an_address_that_is_not_here_is_said(starting, free_port):
+    code, out, err = starting("--host", "192.0.2.1", "--port", str(free_port))
+    assert (code, out, "nobody can listen there" in err) == (2, "", True)
+    code, out, err = starting("--host", "no.such.host.invalid", "--port", str(free_port))
+    assert (code, out, "no such address" in err) == (2, "", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ("--host 0.0.0.0", True),
+        ("--host 0.0.0.0 --behind-proxy", False),
+        ("--host 0.0.0.0 --certificate c.pem --key c.key", False),
+        ("--host localhost", False),
+        ("", False),
+    ],
+)
+def test_unencrypted_connections_of_others_are_warned_of(
+    tmp_path, starting, free_port, options, warned
+):
+    for name in ("c.pem", "c.key"):
+        (tmp_path / name).touch()
+    code, out, err = starting("--port", str(free_port), *options.split())
+    assert (code, "one-time login" in out) == (0, True)
+    assert "warning" not in out
+    if warned:
+        assert err.startswith("warning: logins and reports of competitors cross")
+        assert "--certificate" in err
+        assert "--behind-proxy" in err
+    else:
+        assert err == ""
 
 
 def test_a_run_over_flare_without_the_kit_says_so(sqlite_store, tmp_path):
@@ -275,6 +353,73 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     assert after(stopped).state == "cancelled"
     with sqlite_store.read() as session:
         assert check_log(session).ok
+
+
+def test_a_plan_that_cannot_work_is_refused_when_it_is_asked_for(
+    sqlite_store, tmp_path, monkeypatch
+):
+    with_banks(tmp_path)
+    consortium_id, _ = found(sqlite_store, BANKS[:2], weights=[[0, 1], [1, 0]])
+    other_id, _ = found(sqlite_store, ["Alder", "Zelkova"], "Others")
+    with sqlite_store.write() as session:
+        for one in (consortium_id, other_id):
+            consortium = consortia.consortium_with(session, one)
+            consortia.close_reports(sqlite_store, session, "manager m", consortium)
+    deciding.Decider(sqlite_store).form("manager m", consortium_id, deciding.Wish())
+    refused = [
+        (consortium_id, "training", {"source": "nope"}, "no folder 'nope' among the silos"),
+        (consortium_id, "training", {"methods": ["foo"]}, "unknown method 'foo'; methods are lo"),
+        (consortium_id, "benefit", {"methods": ["local+ft"]}, "unknown method 'local+ft'"),
+        (other_id, "benefit", {}, "has no data of 'Zelkova'"),
+    ]
+    if not torch.cuda.is_available():
+        refused.append((consortium_id, "training", {"device": "cuda"}, "no usable GPU"))
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        head = bearer(manager)
+        api = f"/api/consortia/{consortium_id}/runs"
+        assert client.post("/login", data={"secret": manager}).status_code == 303
+        csrf = re.search(r'name="csrf" value="(\w+)"', client.get("/consortia/1").text)[1]
+        form = {"csrf": csrf, "kind": "training", "source": "nope"}
+        answer = client.post(f"/consortia/{consortium_id}/runs", data=form)
+        assert (answer.status_code, "among the silos" in answer.text) == (409, True)
+        # A process for each of the others would only take longer.
+        monkeypatch.setattr(ProcessOfItsOwn, "call", lambda _, function, *asked: function(*asked))
+        for one, kind, change, words in refused:
+            body = {"kind": kind, "plan": {**PLAN, **change}}
+            answer = client.post(f"/api/consortia/{one}/runs", json=body, headers=head)
+            assert (answer.status_code, words in answer.text) == (409, True), answer.text
+            assert client.get(f"/api/consortia/{one}/runs", headers=head).json() == []
+        assert client.post(api, json={"plan": PLAN}, headers=head).status_code == 201
+    assert not (tmp_path / "runs").exists()  # nothing was begun
+    with sqlite_store.read() as session:
+        assert check_log(session).ok
+
+
+def test_methods_are_checked_over_flare_too(tmp_path):
+    pytest.importorskip("nvflare", reason="the extra flare is not installed")
+    names = tuple(BANKS[:2])
+
+    def task(method):
+        competition = CompetitionGraph([], names)
+        plan = RunPlan(methods=(method,))
+        return Task(plan, names, competition, None, tmp_path, "run-1", tmp_path / "silos")
+
+    engine_named("flare").check(task("fedavg"))
+    with pytest.raises(SettingsError, match="unknown method 'foo'"):
+        engine_named("flare").check(task("foo"))
+
+
+def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
+    names = tuple(BANKS[:2])
+    competition = CompetitionGraph([], names)
+    task = Task(None, names, competition, None, tmp_path, "run-1", tmp_path / "silos")
+    beginning = Beginning()
+    with pytest.raises(ConflictError, match="unexpected: AttributeError; see the log"):
+        beginning.check("simulation", task)
+    assert "a run could not begin" in caplog.text
+    beginning.close()
+    with pytest.raises(ConflictError, match="the coordinator stops"):
+        beginning.check("simulation", task)
 
 
 @pytest.mark.parametrize("competing", [False, True])

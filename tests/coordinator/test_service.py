@@ -16,6 +16,7 @@ from sqlalchemy import text
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.errors import FullStoreError
 from fedegoists.coordinator.runs import records, worker
+from fedegoists.coordinator.runs.beginning import Beginning
 from fedegoists.coordinator.runs.engines import Reach
 from fedegoists.coordinator.runs.queue import RunQueue
 from fedegoists.coordinator.service.app import create_app
@@ -36,6 +37,12 @@ EDGES = [
 def served(sqlite_store, tmp_path):
     with inside(sqlite_store, tmp_path) as both:
         yield both
+
+
+@pytest.fixture
+def any_plan(monkeypatch):
+    """Plans are queued whether there is such data or not."""
+    monkeypatch.setattr(Beginning, "check", lambda *_: None)
 
 
 def founded(client, manager, name="Banks"):
@@ -528,6 +535,7 @@ def test_invented_sessions_share_the_limit_of_strangers(sqlite_store, tmp_path):
         assert client.get("/api/consortia", headers=head).status_code == 200
 
 
+@pytest.mark.usefixtures("any_plan")
 def test_no_more_follow_runs_than_may(sqlite_store, tmp_path):
     """They ask at the same moment, so that all would see room before any is counted."""
     limits = replace(MANY, streams=3)
@@ -608,6 +616,7 @@ def test_a_run_over_flare_needs_a_deployment(served):
     assert (refused.status_code, "--kit" in refused.text) == (409, True)
 
 
+@pytest.mark.usefixtures("any_plan")
 def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
     app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
     with inside(sqlite_store, tmp_path) as (client, manager):
@@ -622,6 +631,7 @@ def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
     assert [(run["engine"], run["state"]) for run in runs] == [("flare", "queued")]
 
 
+@pytest.mark.usefixtures("any_plan")
 def test_training_needs_only_the_kits_of_those_who_were_decided_about(sqlite_store, tmp_path):
     app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
     with inside(sqlite_store, tmp_path) as (client, manager):
@@ -666,6 +676,7 @@ def test_runs_go_on_after_something_unexpected(sqlite_store, tmp_path, monkeypat
     assert not queue.lost  # it was told to stop
 
 
+@pytest.mark.usefixtures("any_plan")
 def test_only_deaths_without_progress_count(sqlite_store, tmp_path):
     with inside(sqlite_store, tmp_path) as (client, manager):
         consortium, _ = founded(client, manager)
@@ -679,6 +690,7 @@ def test_only_deaths_without_progress_count(sqlite_store, tmp_path):
     assert seen == [1, 2, 1, 2, 1, 2, 3]
 
 
+@pytest.mark.usefixtures("any_plan")
 def test_a_remark_without_progress_is_noted_at_once(sqlite_store, tmp_path, monkeypatch):
     with inside(sqlite_store, tmp_path) as (client, manager):
         consortium, _ = founded(client, manager)

@@ -146,12 +146,40 @@ def test_a_deadline_freezes_reports_and_no_clock_undoes_it(store, clock):
         report(store, consortium_id, "South", "North")
     consortia.close_due(store)
     clock.move(hours=-24)
-    with pytest.raises(ConflictError, match="deadline has passed"):
+    with pytest.raises(ConflictError, match="reporting is over"):
         report(store, consortium_id, "South", "North")
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         consortia.reopen_reports(store, session, "manager m", consortium)
     report(store, consortium_id, "South", "North")
+
+
+def test_without_a_deadline_it_is_the_manager_who_closed_the_reports(sqlite_store):
+    consortium_id, _ = found(sqlite_store, NAMES)
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(sqlite_store, session, "manager m", consortium)
+    for withdraw in (False, True):
+        with pytest.raises(ConflictError, match="the manager has closed the reports"):
+            report(sqlite_store, consortium_id, "South", "North", withdraw=withdraw)
+
+
+@pytest.mark.parametrize("alike", ["BANK A", "bank a", "Bank  A", "Bank\u00a0A", "BankA", "bAnK a"])
+def test_a_name_that_others_could_take_for_anothers_is_refused(sqlite_store, alike):
+    consortium_id, _ = found(sqlite_store, ["Bank A", "Bank B"])
+
+    def invite(name):
+        with sqlite_store.write() as session:
+            consortium = consortia.consortium_with(session, consortium_id)
+            return consortia.invite(sqlite_store, session, "manager m", consortium, name)[0].name
+
+    with pytest.raises(ConflictError, match=r"from the member 'Bank A' only in .*tell apart"):
+        invite(alike)
+    assert invite("Bank C") == "Bank C"
+    with sqlite_store.write() as session:  # as one whose name was mistyped
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.expel(sqlite_store, session, "manager m", consortium, "Bank A")
+    assert invite(alike) == alike
 
 
 def test_a_clock_that_goes_back_is_noticed_and_the_log_stays_in_order(store, clock):

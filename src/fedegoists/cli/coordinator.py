@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from fedegoists.cli.output import line, print_json
+from fedegoists.cli.output import errors, line, print_json
 from fedegoists.errors import FileError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def serve_command(
         Limits(requests_per_minute=requests_per_minute),
         kit,
     )
-    serve(settings, typer.echo)
+    serve(settings, typer.echo, _warn)
 
 
 def backup_command(
@@ -173,6 +174,10 @@ def show_log_command(data: DataOption = DEFAULT_DATA, database: DatabaseOption =
         with store.read() as session:
             for entry in entries(session):
                 typer.echo(entry_line(entry))
+
+
+def _warn(text: str) -> None:
+    errors.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
 
 
 def _tell(problems: tuple[str, ...]) -> None:

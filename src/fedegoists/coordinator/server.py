@@ -1,13 +1,16 @@
 """Running the coordinator: one folder, one process, until it is told to stop."""
 
+import errno
 import fcntl
 import hashlib
+import ipaddress
 import json
 import logging
 import os
+import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,7 +94,48 @@ def _alone_in(data: Path) -> Iterator[None]:
         yield
 
 
-def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Take the port before anything is promised; whoever connects waits until it is served."""
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise SettingsError(f"--host {host!r}: no such address ({error.strerror})") from None
+    with ExitStack() as opened:
+        sockets = []
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = opened.enter_context(socket.socket(family, kind, protocol))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                one.bind(address)
+                one.listen()
+            except OSError as error:
+                raise SettingsError(_refused(host, port, error)) from None
+            sockets.append(one)
+        yield sockets
+
+
+def _refused(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use; choose another with --port"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs more rights than this user has; choose another with --port"
+    return f"--host {host!r}: nobody can listen there ({error.strerror}); choose another"
+
+
+def _unencrypted(settings: ServerSettings, sockets: Sequence[socket.socket]) -> bool:
+    """Whether others could read along."""
+    at_home = all(ipaddress.ip_address(one.getsockname()[0]).is_loopback for one in sockets)
+    return not (at_home or settings.certificate or settings.behind_proxy)
+
+
+def serve(
+    settings: ServerSettings, say: Callable[[str], None], warn: Callable[[str], None]
+) -> None:
     """Serve until told to stop by SIGTERM or SIGINT; runs go on at the next start."""
     if (settings.certificate is None) != (settings.key is None):
         raise SettingsError("a certificate and its key belong together; give both or neither")
@@ -104,9 +148,16 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
     os.umask(0o077)  # whatever is written here is nobody else's business
     with (
         _alone_in(settings.data),
+        _listening(settings.host, settings.port) as sockets,
         closing(open_store(settings.data, settings.database)) as store,
         store.alone(),
     ):
+        if _unencrypted(settings, sockets):
+            warn(
+                "logins and reports of competitors cross the network unencrypted, so others may "
+                "read them: give --certificate and --key for HTTPS, or put a proxy with HTTPS in "
+                "front and give --behind-proxy"
+            )
         scheme = "https" if settings.certificate else "http"
         address = f"{scheme}://{settings.host}:{settings.port}"
         say(f"The coordinator is at {address} and keeps its data in {settings.data}")
@@ -114,7 +165,7 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
         if invitation is not None:
             say(f"The manager's one-time login, at {address}/login: {invitation}")
         service = Service.over(store, settings.data.resolve(), settings.limits, reach)
-        _Server(_config(settings, service), service).run()
+        _Server(_config(settings, service), service).run(sockets)
 
 
 def _reach(kit: Path | None) -> Reach:

@@ -93,6 +93,12 @@ def invite(
     members = members_of(session, consortium)
     if any(member.name == name for member in members):
         raise ConflictError(f"{name!r} is or was a member already; names are used once")
+    for member in members:
+        if member.state != "expelled" and _looks(member.name) == _looks(name):
+            raise ConflictError(
+                f"{name!r} differs from the member {member.name!r} only in spaces or in upper and "
+                "lower case; choose a name that others can tell apart"
+            )
     if len(members) >= MAX_PARTICIPANTS:
         raise ConflictError(f"a consortium has at most {MAX_PARTICIPANTS:,} members")
     member = Member(consortium_id=consortium.id, name=name, created=store.now(session))
@@ -104,6 +110,11 @@ def invite(
     details = {"consortium": consortium.name, "member": name}
     append(store, session, by, Action.MEMBER_INVITED, details)
     return member, access.new_invitation(store, session, account)
+
+
+def _looks(name: str) -> str:
+    """Return what is left of a name for whoever reads it quickly in a list."""
+    return "".join(name.split()).casefold()
 
 
 def invite_again(

@@ -61,6 +61,13 @@ class ProcessOfItsOwn:
         self._pool = ProcessPoolExecutor(1, context, initializer=_leave_when_alone)
         return self._pool
 
+    def rest(self) -> None:
+        """Free the memory of a process that has done its work; another one is started if needed."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
     def close(self) -> None:
         """End the process, whatever it does; nothing is called any more."""
         with self._lock:

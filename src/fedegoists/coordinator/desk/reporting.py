@@ -53,11 +53,21 @@ def _open_for(
     store: Store, session: Session, consortium: ConsortiumRecord, reporter: Member, name: str
 ) -> Member:
     if is_closed(store, session, consortium):
-        raise ConflictError("the deadline has passed: reports can no longer be changed")
+        why = _why_closed(store, session, consortium)
+        raise ConflictError(f"{why}: reports can no longer be changed")
     competitor = member_named(session, consortium, name)
     if competitor.id == reporter.id:
         raise ConflictError("nobody competes with itself; name another member")
     return competitor
+
+
+def _why_closed(store: Store, session: Session, consortium: ConsortiumRecord) -> str:
+    if consortium.deadline is None:
+        return "the manager has closed the reports"
+    if consortium.deadline <= store.now(session):
+        return "the deadline has passed"
+    # By the manager before the deadline, or at a deadline before the clock went back.
+    return "reporting is over"
 
 
 def _active(session: Session, reporter: Member, competitor: Member) -> CompetitionReport | None:

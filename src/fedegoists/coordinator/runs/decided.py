@@ -18,7 +18,7 @@ from fedegoists.coordinator.runs.engines import FILES, Progress, Task
 from fedegoists.files import write_bytes
 from fedegoists.graphs import BenefitGraph
 
-__all__ = ["learn_over", "settings_of", "train_over"]
+__all__ = ["check_over", "learn_over", "settings_of", "train_over"]
 
 
 class _Decided(Consortium):
@@ -36,6 +36,11 @@ class _Decided(Consortium):
 
     def form(self, benefit: LearnedBenefit) -> Formation:
         return super().form(benefit) if self._decision is None else self._decision
+
+
+def check_over(engine: Engine, task: Task, settings: ConsortiumSettings) -> None:
+    """Refuse what a run would refuse at its beginning."""
+    _Decided(task, settings, engine)
 
 
 def learn_over(

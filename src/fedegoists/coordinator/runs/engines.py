@@ -28,7 +28,7 @@ ENGINES = {
     "simulation": ("fedegoists.coordinator.runs.simulation", "train"),
     "flare": ("fedegoists.coordinator.runs.flare", "train,flare"),
 }
-"""The module of each engine, with `learn` and `train`, see `Engine`; and which extras it needs."""
+"""The module of each engine, with what `Engine` asks for; and which extras it needs."""
 
 FILES = "files.json"
 """In the folder of a run: under which name, without a suffix, each participant's files are."""
@@ -104,7 +104,10 @@ class Task:
 
 
 class Engine(Protocol):
-    """What a module of an engine offers. Both go on where an interrupted run has stopped."""
+    """What a module of an engine offers. Runs go on where they were interrupted."""
+
+    def check(self, task: Task) -> None:
+        """Refuse what cannot work, as far as it shows before silos are asked."""
 
     def learn(self, task: Task, progress: Progress) -> BenefitGraph:
         """Return who benefits whom."""

@@ -18,17 +18,23 @@ from fedegoists.coordinator.runs.decided import learn_over, settings_of, train_o
 from fedegoists.coordinator.runs.engines import Progress, Task
 from fedegoists.deploy.engine import FlareEngine, over_silos
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.experiments.training import Wanted
 from fedegoists.federation.flare.messages import About
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph
 
-__all__ = ["learn", "train"]
+__all__ = ["check", "learn", "train"]
 
 SILOS = "silos.json"
 """In the folder of a run: what silos said of themselves, for when it goes on with one away."""
 
 Result = TypeVar("Result")
 Work = Callable[[Engine, Task, ConsortiumSettings, Progress], Result]
+
+
+def check(task: Task) -> None:
+    """Refuse methods that there are not; what silos have, they say when the run begins."""
+    Wanted(task.plan.methods)
 
 
 def learn(task: Task, progress: Progress) -> BenefitGraph:

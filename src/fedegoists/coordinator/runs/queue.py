@@ -8,10 +8,12 @@ import sys
 import threading
 from pathlib import Path
 
-from fedegoists.coordinator.desk.consortia import close_due
+from fedegoists.coordinator.desk.consortia import close_due, consortium_with
 from fedegoists.coordinator.errors import StoreError
 from fedegoists.coordinator.runs import records
-from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
+from fedegoists.coordinator.runs.beginning import Beginning
+from fedegoists.coordinator.runs.engines import HERE_ONLY, Kind, Reach
+from fedegoists.coordinator.runs.plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.tables import RunRecord
 
@@ -33,6 +35,7 @@ class RunQueue:
 
     def __init__(self, store: Store, data: Path, reach: Reach = HERE_ONLY) -> None:
         self.store, self.data, self.reach = store, data, reach
+        self._beginning = Beginning()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
@@ -49,14 +52,24 @@ class RunQueue:
         begun = self._thread.ident is not None
         return begun and not self._thread.is_alive() and not self._stop.is_set()
 
-    def wake(self) -> None:
-        """Look now; something was queued."""
+    def ask(self, by: str, consortium_id: int, kind: Kind, engine: str, plan: RunPlan) -> RunRecord:
+        """Queue a run, if it can be asked for now and could begin."""
+        wish = (kind, engine, plan)
+        with self.store.read() as session:
+            found = consortium_with(session, consortium_id)
+            task = records.wished(self.store, session, found, *wish, self.data, self.reach)
+        self._beginning.check(engine, task)  # takes seconds, in which others may write
+        with self.store.write() as session:
+            found = consortium_with(session, consortium_id)
+            run = records.enqueue(self.store, session, by, found, *wish, self.reach)
         self._wake.set()
+        return run
 
     def stop(self) -> None:
         """Stop a run that is being worked on, so that the next start goes on with it."""
         self._stop.set()
         self._wake.set()
+        self._beginning.close()
         if self._thread.is_alive():
             self._thread.join()
 

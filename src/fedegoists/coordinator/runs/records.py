@@ -38,6 +38,7 @@ __all__ = [
     "runs_of",
     "task_for",
     "unfinished",
+    "wished",
 ]
 
 
@@ -52,6 +53,47 @@ def enqueue(
     reach: Reach = HERE_ONLY,
 ) -> RunRecord:
     """Ask for a run: to learn benefits, or to train by the latest decision."""
+    run = _wished(store, session, consortium, kind, engine, plan, reach)
+    session.add(run)
+    session.flush()
+    formation = _formation_record(session, run)
+    details = {
+        "consortium": consortium.name,
+        "number": run.number,
+        "kind": kind,
+        "engine": engine,
+        "plan": text_digest(run.plan),
+        "formation": formation.number if formation else None,
+    }
+    append(store, session, by, Action.RUN_QUEUED, details)
+    return run
+
+
+def wished(
+    store: Store,
+    session: Session,
+    consortium: ConsortiumRecord,
+    kind: Kind,
+    engine: str,
+    plan: RunPlan,
+    data: Path,
+    reach: Reach = HERE_ONLY,
+) -> Task:
+    """Return what an engine would need to know of a run, without asking for it yet."""
+    run = _wished(store, session, consortium, kind, engine, plan, reach)
+    return task_for(session, run, data, reach.kit)
+
+
+def _wished(
+    store: Store,
+    session: Session,
+    consortium: ConsortiumRecord,
+    kind: Kind,
+    engine: str,
+    plan: RunPlan,
+    reach: Reach,
+) -> RunRecord:
+    """Return a run that is not in the store, if it fits the state things are in."""
     formation = latest_formation(session, consortium) if kind == "training" else None
     if kind == "training" and formation is None:
         raise ConflictError("nothing has been decided yet; form coalitions first")
@@ -64,7 +106,7 @@ def enqueue(
     if kind == "benefit":
         plan.check_among(competition_of(session, consortium))
     last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
-    run = RunRecord(
+    return RunRecord(
         consortium_id=consortium.id,
         number=1 + (session.scalar(last) or 0),
         formation_id=formation.id if formation else None,
@@ -74,18 +116,6 @@ def enqueue(
         state="queued",
         created=store.now(session),
     )
-    session.add(run)
-    session.flush()
-    details = {
-        "consortium": consortium.name,
-        "number": run.number,
-        "kind": kind,
-        "engine": engine,
-        "plan": text_digest(run.plan),
-        "formation": formation.number if formation else None,
-    }
-    append(store, session, by, Action.RUN_QUEUED, details)
-    return run
 
 
 def check_may_go_on(store: Store, session: Session, run: RunRecord) -> None:

@@ -2,11 +2,16 @@
 
 from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.settings import ConsortiumSettings, DataSection
-from fedegoists.coordinator.runs.decided import learn_over, settings_of, train_over
+from fedegoists.coordinator.runs.decided import check_over, learn_over, settings_of, train_over
 from fedegoists.coordinator.runs.engines import Progress, Task
 from fedegoists.graphs import BenefitGraph
 
-__all__ = ["learn", "train"]
+__all__ = ["check", "learn", "train"]
+
+
+def check(task: Task) -> None:
+    """Refuse data, methods or a device that are not here."""
+    check_over(*_opened(task))
 
 
 def learn(task: Task, progress: Progress) -> BenefitGraph:

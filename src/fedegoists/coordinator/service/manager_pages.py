@@ -266,19 +266,7 @@ def start_run(
     except ValidationError as error:
         first = error.errors()[0]
         raise ConflictError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        records.enqueue(
-            service.store,
-            session,
-            asker.actor,
-            found,
-            kind,  # type: ignore[arg-type]
-            engine,
-            plan,
-            service.reach,
-        )
-    service.queue.wake()
+    service.queue.ask(asker.actor, consortium_id, kind, engine, plan)  # type: ignore[arg-type]
     return see_other(f"/consortia/{consortium_id}#runs")
 
 

@@ -31,19 +31,7 @@ def start_run(
     consortium_id: Number, body: RunWish, service: TheService, asker: AManager
 ) -> RunView:
     """Start a run: to learn who benefits whom, or to train by the latest decision."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        run = records.enqueue(
-            service.store,
-            session,
-            asker.actor,
-            found,
-            body.kind,
-            body.engine,
-            body.plan,
-            service.reach,
-        )
-    service.queue.wake()
+    run = service.queue.ask(asker.actor, consortium_id, body.kind, body.engine, body.plan)
     return RunView.of(run)
 
 
