@@ -5,6 +5,7 @@ batches and give the same numbers up to rounding.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -333,8 +334,11 @@ def loss_and_gradient(
     if augment:
         draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
         inputs = (augmented(inputs[0], draws), *inputs[1:])
-    loss = loss_of(model, schema, task)
-    differentiate = grad_and_value(loss) if clip is None else clipped_gradient(loss, clip)
+    differentiate = (
+        grad_and_value(loss_of(model, schema, task))
+        if clip is None
+        else clipped_gradient(named_loss_of(model, task), schema, clip)
+    )
     pairs = [differentiate(row, inputs, targets) for row in parameters]
     losses, gradients = torch.stack([ell for _, ell in pairs]), torch.stack([g for g, _ in pairs])
     if clip is not None and noise:
@@ -347,6 +351,7 @@ def loss_of(  # type: ignore[no-untyped-def]
     model: nn.Module, schema: ParameterSchema, task: Task, *, bf16: bool = False
 ):
     """Return the loss as a function of a vector of parameters and a batch."""
+    named = named_loss_of(model, task, bf16=bf16)
 
     def loss(
         vector: Tensor,
@@ -354,8 +359,22 @@ def loss_of(  # type: ignore[no-untyped-def]
         targets: Tensor,
         weights: Tensor | None = None,
     ) -> Tensor:
-        with torch.autocast(vector.device.type, torch.bfloat16, enabled=bf16):
-            outputs = functional_call(model, schema.unflatten(vector), inputs)
+        return named(schema.unflatten(vector), inputs, targets, weights)
+
+    return loss
+
+
+def named_loss_of(model: nn.Module, task: Task, *, bf16: bool = False) -> Callable[..., Tensor]:
+    """Return the loss as a function of named parameters and a batch."""
+
+    def loss(
+        values: dict[str, Tensor],
+        inputs: tuple[Tensor, ...],
+        targets: Tensor,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
+            outputs = functional_call(model, values, inputs)
         return task.loss(outputs.float(), targets, weights)
 
     return loss

@@ -6,17 +6,18 @@ mechanism with noise multiplier z (Abadi et al., Deep learning with differential
 """
 
 import math
+import sys
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import grad, vmap
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
+from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["check_privacy", "clipped_gradient", "gaussian_noise"]
+__all__ = ["check_privacy", "clipped_gradient", "gaussian_noise", "samples_at_once"]
 
 SHORTEST = 1e-12
 """Gradients of zero stay as they are."""
@@ -32,14 +33,30 @@ def check_privacy(clip: float | None, noise: float) -> None:
         raise SettingsError("noise hides a sample only beside a limit on its gradient: set clip")
 
 
-def clipped_gradient(loss: Callable[..., Tensor], clip: float) -> Callable[..., Any]:
-    """Return a function like `grad_and_value(loss)` with every sample's gradient shortened.
+AT_ONCE = 7_000_000
+"""Numbers in gradients of single samples that a CPU makes at once. These are 28 MB; the C library
+takes blocks of 32 MB and more from the system anew every time, which costs more than the work."""
 
-    The value is zero: the loss of a batch would be one more number that tells of its samples.
+
+def samples_at_once(schema: ParameterSchema, device: torch.device) -> int:
+    """Return how many samples' own gradients may be made at once."""
+    return max(1, AT_ONCE // schema.size) if device.type == "cpu" else sys.maxsize
+
+
+def clipped_gradient(
+    loss: Callable[..., Tensor], schema: ParameterSchema, clip: float
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a function like `grad_and_value` of a loss with every sample's gradient shortened.
+
+    The loss is one of named parameters: slices of a vector would each leave a gradient as long as
+    the vector. The value is zero: the loss of a batch would be one more number that tells of its
+    samples.
     """
 
-    def of_one(vector: Tensor, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
-        return loss(vector, tuple(part.unsqueeze(0) for part in inputs), target.unsqueeze(0))
+    def of_one(values: dict[str, Tensor], inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
+        return loss(values, tuple(part.unsqueeze(0) for part in inputs), target.unsqueeze(0))
+
+    of_each = vmap(grad(of_one), in_dims=(None, 0, 0))
 
     def clipped(
         vector: Tensor,
@@ -47,10 +64,17 @@ def clipped_gradient(loss: Callable[..., Tensor], clip: float) -> Callable[..., 
         targets: Tensor,
         weights: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        gradients, _ = vmap(grad_and_value(of_one), in_dims=(None, 0, 0))(vector, inputs, targets)
-        scale = (clip / gradients.norm(dim=1).clamp_min(SHORTEST)).clamp_max(1.0)
-        shares = scale / len(targets) if weights is None else scale * weights
-        return shares @ gradients, torch.zeros((), device=vector.device)
+        values, total = schema.unflatten(vector), torch.zeros_like(vector)
+        count = len(targets)
+        step = samples_at_once(schema, vector.device)
+        for some in (slice(start, start + step) for start in range(0, count, step)):
+            named = of_each(values, tuple(part[some] for part in inputs), targets[some])
+            gradients = [named[name].flatten(1) for name in schema.names]
+            norms = torch.stack([part.norm(dim=1) for part in gradients]).norm(dim=0)
+            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0)
+            shares = scale / count if weights is None else scale * weights[some]
+            total = total + torch.cat([shares @ part for part in gradients])
+        return total, torch.zeros((), device=vector.device)
 
     return clipped
 

@@ -25,8 +25,14 @@ from fedegoists.federation.operations import (
     augmented,
     learning_rates,
     loss_of,
+    named_loss_of,
 )
-from fedegoists.federation.privacy import check_privacy, clipped_gradient, gaussian_noise
+from fedegoists.federation.privacy import (
+    check_privacy,
+    clipped_gradient,
+    gaussian_noise,
+    samples_at_once,
+)
 from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.stacked_cnn import StackedCNN
@@ -214,8 +220,10 @@ class StackedSilos:
                 drawn[: len(batch)] = augmentation_draws(batch.shape, own_seed)
             state["draws"] = draws.to(device)[rows]
         kind = ("loss_and_gradient", clip)
-        # Gradients of single samples are made without kernels.
-        most = max(1, (self._per_pass if clip is None else PER_PASS) // plan.shape[-1])
+        per_pass = self._per_pass
+        if clip is not None:  # gradients of single samples are made without kernels
+            per_pass = min(PER_PASS, samples_at_once(self._schema, device))
+        most = max(1, per_pass // plan.shape[-1])
         passes = [
             self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
             for part in _divided(state, most)
@@ -270,7 +278,7 @@ class StackedSilos:
         clip: float,
     ) -> tuple[Tensor, Tensor]:
         inputs, targets = self._batch(plan, draws)
-        function = clipped_gradient(loss_of(self._model, self._schema, self._task), clip)
+        function = clipped_gradient(named_loss_of(self._model, self._task), self._schema, clip)
         given = (parameters, inputs, targets) + (() if weights is None else (weights,))
         pair: tuple[Tensor, Tensor] = vmap(function, in_dims=(0,) * len(given))(*given)
         return pair
