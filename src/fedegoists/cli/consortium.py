@@ -32,7 +32,10 @@ def register(app: typer.Typer) -> None:
 def init_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")] = Path(),
     example: Annotated[
-        str, typer.Option(help="synthetic, banks (with files of their own), hospitals; or own, for your data.")
+        str,
+        typer.Option(
+            help="synthetic, banks (with files of their own), hospitals; or own, for your data."
+        ),
     ] = "synthetic",
 ) -> None:
     """Write a commented consortium.toml to start from."""

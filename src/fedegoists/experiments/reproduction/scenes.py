@@ -266,5 +266,6 @@ TABLES: dict[str, Table] = {table.name: table for table in _all_tables()}
 def table_named(name: str) -> Table:
     """Return a table by its name."""
     if name not in TABLES:
-        raise SettingsError(f"unknown table {name!r}; there are {', '.join(TABLES)}, figures and all")
+        known = f"{', '.join(TABLES)}, figures and all"
+        raise SettingsError(f"unknown table {name!r}; there are {known}")
     return TABLES[name]
