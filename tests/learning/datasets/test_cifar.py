@@ -112,7 +112,8 @@ class TestLocation:
             DataError,
             match=r"^cifar10: no folder with data was given; make one, put into its sub-folder "
             r"'cifar10' cifar-10-python\.tar\.gz from https://www\.cs\.toronto\..*, and give it "
-            r"as --data-dir \(in Python, data_dir\) or in the environment variable FEDEGOISTS_DATA$",
+            r"as --data-dir \(in Python, data_dir\) or in the environment variable "
+            r"FEDEGOISTS_DATA$",
         ):
             datasets.load("cifar10")
 
