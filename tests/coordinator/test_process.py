@@ -198,6 +198,21 @@ def test_an_address_that_is_not_here_is_said(starting, free_port):
     assert (code, out, "nobody can listen there" in err) == (2, "", True)
     code, out, err = starting("--host", "no.such.host.invalid", "--port", str(free_port))
     assert (code, out, "no such address" in err) == (2, "", True)
+    code, out, err = starting("--host", "no..such", "--port", str(free_port))
+    assert (code, out, "no such address" in err) == (2, "", True)
+
+
+def test_an_address_that_this_machine_lacks_does_not_keep_others_from_it(
+    starting, free_port, monkeypatch
+):
+    stream = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+    addresses = [
+        (socket.AF_INET6, *stream, ("2001:db8::1", free_port, 0, 0)),
+        (socket.AF_INET, *stream, ("127.0.0.1", free_port)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+    code, out, _ = starting("--host", "localhost", "--port", str(free_port))
+    assert (code, "one-time login" in out) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -409,6 +424,12 @@ def test_methods_are_checked_over_flare_too(tmp_path):
         engine_named("flare").check(task("foo"))
 
 
+def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
+    process = ProcessOfItsOwn()
+    assert process.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
+    process.close()
+
+
 def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
     names = tuple(BANKS[:2])
     competition = CompetitionGraph([], names)
@@ -417,6 +438,8 @@ def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
     with pytest.raises(ConflictError, match="unexpected: AttributeError; see the log"):
         beginning.check("simulation", task)
     assert "a run could not begin" in caplog.text
+    with beginning._lock, pytest.raises(ConflictError, match="another run is being tried out"):
+        beginning.check("simulation", task)
     beginning.close()
     with pytest.raises(ConflictError, match="the coordinator stops"):
         beginning.check("simulation", task)

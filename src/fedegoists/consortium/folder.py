@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from fedegoists.errors import FileError
@@ -69,7 +70,8 @@ class _Stage:
         self.clock.seconds[self.name] = seconds
         if kind is not None:
             content = state("interrupted", self.name, self.clock.seconds)
-            write_bytes(self.clock.marker, content)
+            with suppress(FileError):  # it would hide what went wrong
+                write_bytes(self.clock.marker, content)
 
 
 def interrupted(marker: Path) -> bool:

@@ -101,22 +101,31 @@ def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except OSError as error:
-        raise SettingsError(f"--host {host!r}: no such address ({error.strerror})") from None
+    except (OSError, UnicodeError):
+        raise SettingsError(f"--host {host!r}: no such address") from None
     with ExitStack() as opened:
-        sockets = []
+        sockets, absent = [], None
         for family, kind, protocol, _, address in dict.fromkeys(found):
-            one = opened.enter_context(socket.socket(family, kind, protocol))
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
+                one = opened.enter_context(socket.socket(family, kind, protocol))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 one.bind(address)
                 one.listen()
             except OSError as error:
-                raise SettingsError(_refused(host, port, error)) from None
-            sockets.append(one)
+                if error.errno not in ABSENT:
+                    raise SettingsError(_refused(host, port, error)) from None
+                absent = error  # a name may stand for an address of IPv6 where there is none
+            else:
+                sockets.append(one)
+        if absent is not None and not sockets:
+            raise SettingsError(_refused(host, port, absent))
         yield sockets
+
+
+ABSENT = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""How a machine refuses an address that it does not have."""
 
 
 def _refused(host: str, port: int, error: OSError) -> str:

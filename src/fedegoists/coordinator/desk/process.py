@@ -1,6 +1,7 @@
 """A process for what takes long, so that nobody else waits; it never outlives this one."""
 
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -58,7 +59,7 @@ class ProcessOfItsOwn:
 
     def _started(self) -> ProcessPoolExecutor:
         context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, context, initializer=_leave_when_alone)
+        self._pool = ProcessPoolExecutor(1, context, initializer=_as_a_helper)
         return self._pool
 
     def rest(self) -> None:
@@ -82,8 +83,13 @@ class ProcessOfItsOwn:
             worker.terminate()
 
 
-def _leave_when_alone() -> None:
-    """Have this process end when the one that started it does, however that happens."""
+def _as_a_helper() -> None:
+    """Have this process end when the one that started it does, however that happens.
+
+    Ctrl-C reaches it, too, where both were started from a terminal. It asks the service to stop,
+    not this process to come to an answer sooner.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def leave() -> None:
         parent = parent_process()

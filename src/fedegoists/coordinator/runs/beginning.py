@@ -33,17 +33,20 @@ class Beginning:
         """
         # The decision decides nothing here, and one that was looked at cannot be sent.
         sent = replace(task, formation=None)
-        with self._lock:
-            try:
-                self._process.call(_begin, engine, sent)
-            except FedEgoistsError as error:
-                raise ConflictError(str(error)) from None
-            except Exception as error:
-                log = logging.getLogger("fedegoists.coordinator")
-                log.exception("a run could not begin")
-                raise ConflictError(f"unexpected: {type(error).__name__}; see the log") from None
-            finally:
-                self._process.rest()
+        # Whoever waited would keep a thread from answering members.
+        if not self._lock.acquire(blocking=False):
+            raise ConflictError("another run is being tried out; ask again in a few seconds")
+        try:
+            self._process.call(_begin, engine, sent)
+        except FedEgoistsError as error:
+            raise ConflictError(str(error)) from None
+        except Exception as error:
+            log = logging.getLogger("fedegoists.coordinator")
+            log.exception("a run could not begin")
+            raise ConflictError(f"unexpected: {type(error).__name__}; see the log") from None
+        finally:
+            self._process.rest()
+            self._lock.release()
 
     def close(self) -> None:
         """End what is being checked; nothing is checked any more."""
