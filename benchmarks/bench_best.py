@@ -29,7 +29,7 @@ from benchmarks.measure import RESULTS, random_consortium, report
 from benchmarks.pair_model import solve_pairs
 from fedegoists import form, verify
 from fedegoists.coalitions import OBJECTIVES
-from fedegoists.coalitions.optimum import load_searches
+from fedegoists.coalitions.exact.best_partition import load_searches
 
 COMPETITIONS = (0.05, 0.1, 0.2, 0.4)
 
@@ -221,7 +221,7 @@ def limits() -> None:
 def first_use() -> None:
     code = (
         "import time; a = time.perf_counter(); b = time.process_time()\n"
-        "from fedegoists.coalitions.optimum import load_searches; load_searches()\n"
+        "from fedegoists.coalitions.exact.best_partition import load_searches; load_searches()\n"
         "print(time.perf_counter() - a, time.process_time() - b)"
     )
     rows = []

@@ -14,14 +14,14 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking
 from fedegoists.benefit.decoys import decoy
-from fedegoists.benefit.local import local_models
-from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
+from fedegoists.benefit.local_estimators import local_models
+from fedegoists.benefit.silo_queries import Asking
 from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.datasets import load
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.training.defaults import defaults_for, learn_settings, model_options
 
 NUMBERS = ("length", "distance", "explained", "cosine", "spectrum", "kurtosis", "loss")
 SEEDS = 6

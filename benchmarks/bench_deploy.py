@@ -29,9 +29,9 @@ import psutil
 import torch
 
 from benchmarks.measure import report
-from fedegoists.consortium.settings import ConsortiumSettings
-from fedegoists.deploy.engine import FlareEngine
-from fedegoists.deploy.local import LocalDeployment, free_port
+from fedegoists.consortium.consortium_settings import ConsortiumSettings
+from fedegoists.deploy.flare_engine import FlareEngine
+from fedegoists.deploy.local_kits import LocalDeployment, free_port
 from fedegoists.federation import Failure, TrainSettings
 
 FEATURES = 1200

@@ -16,11 +16,11 @@ import torch
 
 from benchmarks.bench_training import silos
 from benchmarks.measure import report
-from fedegoists.experiments import Comparison, compare
 from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods import METHODS, run
+from fedegoists.training import Comparison, compare
 
 
 def shared() -> None:

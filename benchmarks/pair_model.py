@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.solvers import load_solver
+from fedegoists.coalitions.exact.solvers import load_solver
 
 __all__ = ["PairSolution", "solve_pairs"]
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedegoists.benefit import BenefitEstimate
-from fedegoists.benefit.agreement import agreement, stability
-from fedegoists.benefit.halves import standard_error
-from fedegoists.benefit.sweep import threshold_sweep
+from fedegoists.benefit.validation_halves import standard_error
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
+from reproduction.agreement import agreement, stability
+from reproduction.threshold_sweep import threshold_sweep
 
 NAMES = ("a", "b", "c")
 

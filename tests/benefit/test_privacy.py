@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from fedegoists.benefit import BenefitEstimate, LearnSettings, MeasuredBenefit, learn
-from fedegoists.benefit.privacy import privacy_spent
-from fedegoists.benefit.report import report_markdown
+from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.federation import Failure
 from fedegoists.federation.batches import stream_seed
-from fedegoists.federation.privacy import gaussian_noise
+from fedegoists.federation.gradient_privacy import gaussian_noise
+from reproduction.benefit_report import report_markdown
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_learn import quick
 from tests.silos import Line

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from fedegoists.cli.reproduce import _only
 from fedegoists.errors import SettingsError
-from fedegoists.experiments.reproduction import TABLES
+from reproduction import TABLES
+from reproduction.command import _only
 
 ROWS = ("--methods", "local,fedavg,fedavg+ft")
 FEW = ("--trials", "1", "--steps", "20", *ROWS, "--no-choose", "--out", "r")

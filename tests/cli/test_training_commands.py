@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fedegoists.cli.learning import _validated
+from fedegoists.cli.training_commands import _validated
 from fedegoists.methods import Outcome
 from fedegoists.methods.method import State
 from fedegoists.methods.run import Row
@@ -192,7 +192,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(run, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedegoists.experiments.compare", interrupt)
+    monkeypatch.setattr("fedegoists.training.compare", interrupt)
     code, out, err = run(*QUICK, "--out", "result")
     assert code == 130
     assert "Go on with the same command and --resume" in out + err

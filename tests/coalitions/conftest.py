@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedegoists.coalitions import enumeration
+from fedegoists.coalitions.exact import enumeration
 
 
 @pytest.fixture(params=["listed", "compiled"])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedegoists import BenefitGraph, CompetitionGraph
-from fedegoists.coalitions.annealing import Annealing
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.moves import FOE, GIVER, TAKER
+from fedegoists.coalitions.exact.annealing import Annealing
+from fedegoists.coalitions.exact.moves import FOE, GIVER, TAKER
 from tests.instances import is_valid, random_graphs, utility
 
 

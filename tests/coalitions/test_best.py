@@ -11,9 +11,13 @@ from hypothesis import given, settings
 
 from benchmarks.pair_model import solve_pairs
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
-from fedegoists.coalitions import enumeration
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.optimum import best_partition, load_searches, quick_upper_bound
+from fedegoists.coalitions.exact import enumeration
+from fedegoists.coalitions.exact.best_partition import (
+    best_partition,
+    load_searches,
+    quick_upper_bound,
+)
 from tests.instances import (
     as_positions,
     best_welfare,
@@ -379,8 +383,8 @@ def test_weights_that_vanish_beside_a_useless_one_still_count():
 @pytest.mark.parametrize("seed", range(8))
 def test_listing_rests_on_its_prices_however_good_the_bound(seed):
     """A start that can be improved, and a bound from elsewhere that is nearly tight."""
-    from fedegoists.coalitions.generation import Generation
-    from fedegoists.coalitions.standing import Standing, welfare_of
+    from fedegoists.coalitions.exact.column_generation import Generation
+    from fedegoists.coalitions.exact.incumbent import Standing, welfare_of
 
     n = 16
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, Newcomer, form, verify, what_if
 from fedegoists.coalitions import METHODS
-from fedegoists.coalitions.changes import moved_between
+from fedegoists.coalitions.what_if import moved_between
 from fedegoists.errors import FedEgoistsError, GraphError, SettingsError
 from tests.instances import (
     best_welfare,

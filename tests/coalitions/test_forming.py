@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.literal import literal_algorithm_1
 from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions import METHODS
-from fedegoists.coalitions.optimum import best_partition
+from fedegoists.coalitions.exact.best_partition import best_partition
 from fedegoists.errors import GraphError, PartitionError, SettingsError
 from tests.instances import (
     as_positions,

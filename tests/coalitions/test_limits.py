@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
-from fedegoists.coalitions import OBJECTIVES, closing, compiled, fairness, optimum
+from fedegoists.coalitions import OBJECTIVES
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.fairness import fairest_partition
-from fedegoists.coalitions.generation import Generation
-from fedegoists.coalitions.master import Master
-from fedegoists.coalitions.optimum import load_searches
-from fedegoists.coalitions.standing import Standing
+from fedegoists.coalitions.exact import best_partition as optimum
+from fedegoists.coalitions.exact import compiled
+from fedegoists.coalitions.exact import fairest_partition as fairness
+from fedegoists.coalitions.exact import set_partitioning as closing
+from fedegoists.coalitions.exact.best_partition import load_searches
+from fedegoists.coalitions.exact.column_generation import Generation
+from fedegoists.coalitions.exact.fairest_partition import fairest_partition
+from fedegoists.coalitions.exact.incumbent import Standing
+from fedegoists.coalitions.exact.restricted_master import Master
 from tests.instances import random_graphs
 
 

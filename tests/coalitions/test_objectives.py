@@ -5,7 +5,7 @@ import pytest
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form, verify, what_if
 from fedegoists.coalitions import OBJECTIVES
-from fedegoists.coalitions.fairness import fairer
+from fedegoists.coalitions.exact.fairest_partition import fairer
 from fedegoists.errors import SettingsError
 from tests.instances import as_positions, is_valid, partitions, random_graphs, welfare
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form
-from fedegoists.coalitions import rechecking
-from fedegoists.coalitions.reproof import MOST_LISTED, exhaust, is_better, objective_value
+from fedegoists.coalitions.proof import verification as rechecking
+from fedegoists.coalitions.proof.exhaustive_check import (
+    MOST_LISTED,
+    exhaust,
+    is_better,
+    objective_value,
+)
 from tests.instances import graphs, is_valid, partitions, random_graphs
 
 OBJECTIVES = ("fair", "participation")

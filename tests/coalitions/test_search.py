@@ -10,7 +10,7 @@ from benchmarks.bench_adversarial import ladder
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
 from fedegoists.coalitions.cliques import clique_cover
 from fedegoists.coalitions.contraction import Budget, BudgetSpentError, Contraction, bits
-from fedegoists.coalitions.search import joinable_with, stabilise, sustained
+from fedegoists.coalitions.merging import joinable_with, stabilise, sustained
 from tests.instances import graphs, is_valid, mergeable, random_graphs
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedegoists.coalitions.standing import Standing, together
+from fedegoists.coalitions.exact.incumbent import Standing, together
 
 
 def test_bonuses_do_not_hide_what_welfare_could_gain():

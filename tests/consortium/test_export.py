@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedegoists.consortium import Consortium
-from fedegoists.consortium.examples import init
+from fedegoists.consortium.example_files import init
 from fedegoists.consortium.export import PreparedModel, export, read_model
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.learning.models import build_model

@@ -20,12 +20,12 @@ from fedegoists.cli import app
 from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium import pipeline as pipeline_module
-from fedegoists.consortium.customers import BANKS
+from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import SimulatedEngine
-from fedegoists.consortium.examples import EXAMPLES, init
+from fedegoists.consortium.example_banks import BANKS
+from fedegoists.consortium.example_files import EXAMPLES, init
 from fedegoists.consortium.pipeline import STAGES
-from fedegoists.consortium.runs import read_run
-from fedegoists.consortium.settings import read_settings
+from fedegoists.consortium.run_list import read_run
 from fedegoists.errors import FedEgoistsError, FileError, SettingsError
 from fedegoists.learning.models import build_model
 

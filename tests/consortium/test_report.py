@@ -11,12 +11,12 @@ import pytest
 from fedegoists.benefit import ESTIMATORS, BenefitEstimate
 from fedegoists.coalitions import form
 from fedegoists.consortium import Consortium, ConsortiumSettings
+from fedegoists.consortium.consortium_settings import BenefitSection
+from fedegoists.consortium.file_names import file_names
 from fedegoists.consortium.gains import gains_over_local
-from fedegoists.consortium.names import file_names
 from fedegoists.consortium.pipeline import LearnedBenefit
 from fedegoists.consortium.report import write_report
-from fedegoists.consortium.report.setup import settings_text
-from fedegoists.consortium.settings import BenefitSection
+from fedegoists.consortium.report.setup_section import settings_text
 from fedegoists.federation import Failure
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 

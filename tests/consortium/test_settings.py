@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from fedegoists.consortium.config import config_toml
-from fedegoists.consortium.settings import ConsortiumSettings, read_settings
+from fedegoists.consortium.consortium_settings import ConsortiumSettings, read_settings
+from fedegoists.consortium.toml_text import config_toml
 from fedegoists.errors import SettingsError
 
 GOOD = """\

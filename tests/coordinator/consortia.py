@@ -1,7 +1,9 @@
 """A small consortium inside a store, without the network."""
 
 from fedegoists import BenefitGraph
-from fedegoists.coordinator.desk import access, consortia, deciding, reporting
+from fedegoists.coordinator.domain import access, consortia
+from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain import competitor_reports as reporting
 
 __all__ = ["found", "report"]
 

@@ -15,7 +15,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from fedegoists.coordinator.desk import access, consortia, reporting
+from fedegoists.coordinator.domain import access, consortia
+from fedegoists.coordinator.domain import competitor_reports as reporting
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log
 

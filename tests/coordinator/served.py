@@ -15,7 +15,7 @@ import httpx2 as httpx
 from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
-from fedegoists.coordinator.desk.access import first_manager
+from fedegoists.coordinator.domain.access import first_manager
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.state import Limits, Service
 from fedegoists.coordinator.store import Store

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from fedegoists.coordinator.desk.process import ProcessOfItsOwn
-from fedegoists.coordinator.errors import ConflictError
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
 
 MAKER = """
 import sys
 from tests.coordinator.test_desk_process import sleeps_in
-from fedegoists.coordinator.desk.process import ProcessOfItsOwn
+from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
 
 if __name__ == "__main__":
     ProcessOfItsOwn().call(sleeps_in, sys.argv[1])

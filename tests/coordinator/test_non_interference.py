@@ -24,15 +24,16 @@ from hypothesis import strategies as st
 from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions import METHODS
 from fedegoists.coalitions.formation import OBJECTIVES
-from fedegoists.coordinator.desk import deciding, reporting
-from fedegoists.coordinator.desk.consortia import (
+from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.domain.consortia import (
     close_reports,
     consortium_with,
     member_named,
 )
-from fedegoists.coordinator.desk.member_view import member_decision
-from fedegoists.coordinator.runs import records
-from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.domain.member_view import member_decision
+from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.runs.run_plan import RunPlan
 from fedegoists.coordinator.service import log_api, manager_pages, member_pages, pages
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.state import Service
@@ -262,7 +263,7 @@ def test_a_difference_that_concerns_the_member_does_show(application, monkeypatc
 def test_training_does_not_show_it_either(tmp_path, wish, reports):
     """Others fall apart; a member's page and model stay the same, byte for byte."""
     pytest.importorskip("torch", reason="runs need the extra train")
-    from fedegoists.coordinator.runs.worker import work_on
+    from fedegoists.coordinator.runs.run_worker import work_on
     from tests.coordinator.test_process import BANKS, with_banks
 
     weights = [[float(i != j and (i < 3) == (j < 3)) for i in range(5)] for j in range(5)]

@@ -17,18 +17,19 @@ import httpx2 as httpx
 import pytest
 from pydantic import ValidationError
 
-from fedegoists.benefit.settings import ESTIMATORS, SHOWN_TO_ALL
-from fedegoists.consortium.settings import DataSection
+from fedegoists.benefit.learn_settings import ESTIMATORS, SHOWN_TO_ALL
+from fedegoists.consortium.consortium_settings import DataSection
 from fedegoists.coordinator import server
-from fedegoists.coordinator.desk import consortia, deciding
-from fedegoists.coordinator.desk.process import ProcessOfItsOwn
-from fedegoists.coordinator.errors import ConflictError
-from fedegoists.coordinator.runs import records
-from fedegoists.coordinator.runs.beginning import Beginning
-from fedegoists.coordinator.runs.decided import learn_over, settings_of
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain import consortia
+from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
+from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.runs.decided_pipeline import learn_over, settings_of
 from fedegoists.coordinator.runs.engines import Reach, Task, engine_named
-from fedegoists.coordinator.runs.plan import RunPlan
-from fedegoists.coordinator.runs.worker import work_on
+from fedegoists.coordinator.runs.preflight import Beginning
+from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_worker import work_on
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log
 from fedegoists.coordinator.store.tables import RunRecord
@@ -52,7 +53,7 @@ PLAN = {"source": "banks", "methods": ["local", "fedegoists"], "seeds": 1, "step
 
 def with_banks(data: Path) -> None:
     """Put the example banks' files where the coordinator looks for them."""
-    from fedegoists.consortium.examples import init
+    from fedegoists.consortium.example_files import init
 
     init(data / "example", "banks")
     (data / "silos").mkdir(parents=True)

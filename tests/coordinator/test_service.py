@@ -14,11 +14,12 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from fedegoists.commitments import MemberCertificate, Opening
-from fedegoists.coordinator.errors import FullStoreError
-from fedegoists.coordinator.runs import records, worker
-from fedegoists.coordinator.runs.beginning import Beginning
+from fedegoists.coordinator.coordinator_errors import FullStoreError
+from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.runs import run_worker as worker
 from fedegoists.coordinator.runs.engines import Reach
-from fedegoists.coordinator.runs.queue import RunQueue
+from fedegoists.coordinator.runs.preflight import Beginning
+from fedegoists.coordinator.runs.run_queue import RunQueue
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import COOKIE
 from fedegoists.coordinator.service.state import Limits, Service
@@ -494,7 +495,7 @@ def test_a_full_disk_and_a_lost_database_are_said_plainly(sqlite_store, tmp_path
         def full(*_, **__):
             raise FullStoreError("there is no room left on the disk")
 
-        monkeypatch.setattr("fedegoists.coordinator.desk.consortia.create", full)
+        monkeypatch.setattr("fedegoists.coordinator.domain.consortia.create", full)
         made = client.post("/api/consortia", json={"name": "New"}, headers=bearer(manager))
         assert made.status_code == 507
 
@@ -505,7 +506,7 @@ def test_an_unexpected_error_is_dressed_and_counted_like_any_answer(served, monk
     def broken(*_, **__):
         raise RuntimeError("a secret path")
 
-    monkeypatch.setattr("fedegoists.coordinator.desk.consortia.create", broken)
+    monkeypatch.setattr("fedegoists.coordinator.domain.consortia.create", broken)
     for path, more in (("/api/consortia", {"json": {"name": "A"}, "headers": bearer(manager)}),):
         answer = client.post(path, **more)
         assert answer.status_code == 500
@@ -663,8 +664,8 @@ def test_runs_go_on_after_something_unexpected(sqlite_store, tmp_path, monkeypat
             raise troubles.pop()
         looked.set()
 
-    monkeypatch.setattr("fedegoists.coordinator.runs.queue.SECONDS_AFTER_TROUBLE", 0.0)
-    monkeypatch.setattr("fedegoists.coordinator.runs.records.unfinished", unfinished)
+    monkeypatch.setattr("fedegoists.coordinator.runs.run_queue.SECONDS_AFTER_TROUBLE", 0.0)
+    monkeypatch.setattr("fedegoists.coordinator.runs.run_records.unfinished", unfinished)
     queue = RunQueue(sqlite_store, tmp_path)
     queue.start()
     try:
@@ -719,7 +720,7 @@ def test_a_lost_queue_of_runs_shows_in_health(sqlite_store, tmp_path, monkeypatc
     with inside(sqlite_store, tmp_path) as (client, _):
         assert client.get("/health").json() == {"status": "ok"}
         queue = client.app.state.service.queue
-        monkeypatch.setattr("fedegoists.coordinator.runs.queue.close_due", ends)
+        monkeypatch.setattr("fedegoists.coordinator.runs.run_queue.close_due", ends)
         queue.start()
         queue._thread.join(30)
         answer = client.get("/health")

@@ -19,8 +19,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
-from fedegoists.coordinator.desk import access, consortia, deciding, reporting
-from fedegoists.coordinator.errors import (
+from fedegoists.coordinator.coordinator_errors import (
     ConflictError,
     DamagedStoreError,
     FullStoreError,
@@ -28,8 +27,12 @@ from fedegoists.coordinator.errors import (
     NotFoundError,
     StoreError,
 )
-from fedegoists.coordinator.runs import records, worker
-from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.domain import access, consortia
+from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.runs import run_worker as worker
+from fedegoists.coordinator.runs.run_plan import RunPlan
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from fedegoists.coordinator.store.backup import back_up, restore

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedegoists.experiments.reproduction import TABLES, Plan
-from fedegoists.experiments.reproduction.cells import Store, cell_from
-from fedegoists.experiments.reproduction.results import (
+from reproduction import TABLES, Plan
+from reproduction.cells import Store, cell_from
+from reproduction.table_results import (
     differences_csv,
     shown_lines,
     table_csv,

@@ -11,8 +11,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedegoists.experiments import training
-from fedegoists.experiments.reproduction import (
+from fedegoists.learning.datasets import load
+from fedegoists.learning.datasets.cifar import siloed
+from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
+from fedegoists.methods import EgoMix
+from fedegoists.methods.run import StoppedError
+from fedegoists.training import trials as training
+from reproduction import (
     TABLES,
     Plan,
     Progress,
@@ -25,9 +30,11 @@ from fedegoists.experiments.reproduction import (
     rerun,
     write_tables,
 )
-from fedegoists.experiments.reproduction.budgets import BUDGETS, budget
-from fedegoists.experiments.reproduction.cells import Cell, Result, cell_from, cells_of
-from fedegoists.experiments.reproduction.choice import (
+from reproduction.benefit_graphs import Benefits
+from reproduction.budgets import BUDGETS, budget
+from reproduction.cell_locks import claimed
+from reproduction.cells import Cell, Result, cell_from, cells_of
+from reproduction.rate_choice import (
     ALL_FACTORS,
     FACTORS,
     at_chosen_rates,
@@ -36,22 +43,15 @@ from fedegoists.experiments.reproduction.choice import (
     preferred_company,
     trial_cells,
 )
-from fedegoists.experiments.reproduction.claims import claimed
-from fedegoists.experiments.reproduction.graphs import Benefits
-from fedegoists.experiments.reproduction.results import (
+from reproduction.running import done_of
+from reproduction.scenarios import Scene, competition_of
+from reproduction.table_results import (
     differences,
     interval,
     published_value,
     worst_cases,
 )
-from fedegoists.experiments.reproduction.running import done_of
-from fedegoists.experiments.reproduction.scenes import Scene, competition_of
-from fedegoists.experiments.reproduction.variants import PAPER, VARIANTS, crossed_name, wide_name
-from fedegoists.learning.datasets import load
-from fedegoists.learning.datasets.cifar import siloed
-from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
-from fedegoists.methods import EgoMix
-from fedegoists.methods.run import StoppedError
+from reproduction.variants import PAPER, VARIANTS, crossed_name, wide_name
 from tests.learning.datasets.test_eicu import some, write
 
 QUICK = Plan(trials=1, steps=2, choose=False)
@@ -876,7 +876,7 @@ def test_the_worst_case_is_that_of_the_trial_that_suits_baselines_best(tmp_path)
 
 def test_published_numbers_are_all_there():
     """Every line of the published tables is one of ours: the same methods, scenes and numbers."""
-    from fedegoists.experiments.reproduction.results import Line, _published
+    from reproduction.table_results import Line, _published
 
     for name in ("table1", "table2", "table5"):
         table = TABLES[name]

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fedegoists.federation import privacy
-from fedegoists.federation.operations import named_loss_of
-from fedegoists.federation.privacy import clipped_gradient
+from fedegoists.federation import gradient_privacy as privacy
+from fedegoists.federation.gradient_privacy import clipped_gradient
+from fedegoists.federation.silo_operations import named_loss_of
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS

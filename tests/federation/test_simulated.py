@@ -11,7 +11,7 @@ import torch
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, LocalTerms, TrainSettings, WithTimeout
 from fedegoists.federation.batches import batch_at, batch_plan, share_of, stream_seed
-from fedegoists.federation.operations import learning_rates
+from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from tests.silos import MODELS, SIZES, federation, initial, silos

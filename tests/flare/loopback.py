@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedegoists.consortium.settings import read_settings
-from fedegoists.deploy.local import LocalDeployment, free_port
+from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.deploy.local_kits import LocalDeployment, free_port
 
 SCHEMA = """\
 features = ["age", "income", "debt"]

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedegoists.federation import Failure, TrainSettings
-from fedegoists.federation.flare.federation import FlareFederation
-from fedegoists.federation.flare.link import Lost
-from fedegoists.federation.flare.silo import SiloService
+from fedegoists.federation.flare.flare_federation import FlareFederation
+from fedegoists.federation.flare.relay_connection import Lost
+from fedegoists.federation.flare.silo_service import SiloService
 from tests.flare.test_silo import START, kit
 
 TRAIN = {

@@ -12,13 +12,13 @@ pytest.importorskip("fastapi", reason="the extra coordinator is not installed")
 
 import httpx2 as httpx
 
-from fedegoists.coordinator.desk import consortia
-from fedegoists.coordinator.runs import records
-from fedegoists.coordinator.runs.plan import RunPlan
-from fedegoists.coordinator.runs.worker import work_on
+from fedegoists.coordinator.domain import consortia
+from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_worker import work_on
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.tables import RunRecord
-from fedegoists.federation.flare.session import Operator
+from fedegoists.federation.flare.job_operator import Operator
 from tests.coordinator.served import bearer, invite_and_join, manager_token, running
 from tests.flare.conftest import NAMES
 from tests.flare.test_deployed import assert_same_table

@@ -19,15 +19,15 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from fedegoists.cli import app
 from fedegoists.consortium import Consortium
+from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.export import export, read_model
-from fedegoists.consortium.settings import read_settings
-from fedegoists.consortium.stages import StageStore
-from fedegoists.deploy.engine import run_deployed
+from fedegoists.consortium.stage_cache import StageStore
+from fedegoists.deploy.flare_engine import run_deployed
 from fedegoists.errors import FileError
+from fedegoists.federation.flare.job_operator import DeclinedError, Operator, write_job
 from fedegoists.federation.flare.kits import make_kits
 from fedegoists.federation.flare.messages import unpack_replies, unpack_request
-from fedegoists.federation.flare.session import DeclinedError, Operator, write_job
 from fedegoists.files import write_bytes
 from fedegoists.methods import METHODS
 from tests.flare.loopback import NOTE, PLANTED, write_tables

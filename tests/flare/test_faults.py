@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from fedegoists.cli import app
 from fedegoists.consortium import Consortium
-from fedegoists.consortium.settings import read_settings
-from fedegoists.deploy.engine import FlareEngine, run_deployed
+from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.deploy.flare_engine import FlareEngine, run_deployed
 from fedegoists.deploy.processes import KitProcess
 from fedegoists.federation import Failure
+from fedegoists.federation.flare.job_operator import Operator
 from fedegoists.federation.flare.messages import unpack_replies
-from fedegoists.federation.flare.session import Operator
 from tests.flare.test_deployed import NAMES, assert_same_model, assert_same_table
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
 
-from fedegoists.federation.flare.garbage import EVERY, OLD, REMEMBERED, Garbage, Later
+from fedegoists.federation.flare.memory_release import EVERY, OLD, REMEMBERED, Garbage, Later
 
 
 @pytest.fixture

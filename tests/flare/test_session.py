@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
-from fedegoists.federation.flare.session import Operator
+from fedegoists.federation.flare.job_operator import Operator
 
 
 class Starting:

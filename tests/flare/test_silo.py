@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from fedegoists.consortium.export import read_model
-from fedegoists.deploy.models import export_silo_model
+from fedegoists.deploy.delivered_models import export_silo_model
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation import Failure, LocalTerms, SimulatedFederation, TrainSettings
-from fedegoists.federation.flare import guard, kept
+from fedegoists.federation.flare import silo_checkpoints as kept
+from fedegoists.federation.flare import silo_limits as guard
 from fedegoists.federation.flare.messages import (
     Lineage,
     Request,
@@ -22,7 +23,7 @@ from fedegoists.federation.flare.messages import (
     pack_request,
     unpack_replies,
 )
-from fedegoists.federation.flare.silo import SiloService
+from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import schema_digest
 from fedegoists.learning import model_files

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning import partition
+from fedegoists.learning import partitioners as partition
 from fedegoists.learning.data import DataError
 
 quick = settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 CHECK = """
 import torch
 from torch.func import functional_call, grad_and_value, vmap
-from fedegoists.federation.operations import augmented
+from fedegoists.federation.silo_operations import augmented
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.stacked_cnn import StackedCNN

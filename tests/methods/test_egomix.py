@@ -8,7 +8,7 @@ import torch
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation, TrainSettings
-from fedegoists.federation.operations import learning_rates
+from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.methods import EgoMix, FedAvg, Local, run

@@ -309,8 +309,8 @@ def test_nothing_travels_against_or_outside_the_benefit_graph(personal, edges, l
 @pytest.mark.slow
 def test_alignment_finds_who_does_harm_and_the_published_way_does_not():
     """Eight in one coalition, four of them with all labels negated."""
-    from fedegoists.experiments.training import Trials
     from fedegoists.learning.datasets import load
+    from fedegoists.training.trials import Trials
 
     trials = Trials.simulated({0: load("synthetic-strong", seed=0)}, steps=400, device="cpu")
     silos_ = trials.federation

@@ -2,8 +2,13 @@
 
 from fedegoists.benefit.estimate import BenefitEstimate
 from fedegoists.benefit.learn import learn, learn_trials
-from fedegoists.benefit.measured import MeasuredBenefit, MeasureSettings, measure, measure_trials
-from fedegoists.benefit.settings import ESTIMATORS, LearnSettings
+from fedegoists.benefit.learn_settings import ESTIMATORS, LearnSettings
+from fedegoists.benefit.measured_pairs import (
+    MeasuredBenefit,
+    MeasureSettings,
+    measure,
+    measure_trials,
+)
 
 __all__ = [
     "ESTIMATORS",

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.benefit.asking import Cost
-from fedegoists.benefit.halves import degrees_of_freedom, standard_error
+from fedegoists.benefit.silo_queries import Cost
+from fedegoists.benefit.validation_halves import degrees_of_freedom, standard_error
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph
 from fedegoists.graphs.interchange import csv_bytes
@@ -76,7 +76,7 @@ class BenefitEstimate:
 
     @cached_property
     def spread(self) -> Matrix:
-        """The standard error of each weight, see `fedegoists.benefit.halves`.
+        """The standard error of each weight, see `fedegoists.benefit.validation_halves`.
 
         Preference vectors are learned on all validation data: theirs is that of repeats alone.
         """
@@ -121,7 +121,7 @@ class BenefitEstimate:
     def lower_bounds(self, confidence: float) -> Matrix:
         """Return what each gain exceeds with a confidence.
 
-        By Student's t, see `fedegoists.benefit.halves`.
+        By Student's t, see `fedegoists.benefit.validation_halves`.
         """
         width = quantile(confidence, degrees_of_freedom(self.gains)) * standard_error(self.gains)
         bounds: Matrix = self.gains.mean((0, 1)) - width

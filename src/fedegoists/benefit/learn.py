@@ -4,12 +4,12 @@ import secrets
 
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking, Groups, Pairs, groups_of
 from fedegoists.benefit.estimate import BenefitEstimate, Matrix
-from fedegoists.benefit.local import alignment, local_models, transfer
-from fedegoists.benefit.pareto import Progress, learn_front
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.local_estimators import alignment, local_models, transfer
+from fedegoists.benefit.pareto_hypernetwork import Progress, learn_front
 from fedegoists.benefit.preferences import learn_preferences, pair_gains, start_of
-from fedegoists.benefit.settings import LearnSettings
+from fedegoists.benefit.silo_queries import Asking, Groups, Pairs, groups_of
 from fedegoists.federation import Federation
 
 __all__ = ["learn", "learn_trials"]

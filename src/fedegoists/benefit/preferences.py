@@ -10,10 +10,10 @@ import math
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.asking import Asking
-from fedegoists.benefit.halves import HALVES, half_of
-from fedegoists.benefit.pareto import TINY, ParetoFront, Progress
-from fedegoists.benefit.settings import LearnSettings
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.pareto_hypernetwork import TINY, ParetoFront, Progress
+from fedegoists.benefit.silo_queries import Asking
+from fedegoists.benefit.validation_halves import HALVES, half_of
 from fedegoists.errors import SettingsError
 
 __all__ = ["learn_preferences", "pair_gains", "start_of"]

@@ -9,14 +9,13 @@ from typing import Annotated
 import typer
 
 from fedegoists.cli import (
-    benefit,
-    coalitions,
-    consortium,
-    coordinator,
-    demo,
-    deploy,
-    learning,
-    reproduce,
+    benefit_commands,
+    coalition_commands,
+    consortium_commands,
+    coordinator_commands,
+    demo_commands,
+    deploy_commands,
+    training_commands,
 )
 from fedegoists.cli.output import errors
 from fedegoists.errors import FedEgoistsError
@@ -32,14 +31,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-coalitions.register(app)
-learning.register(app)
-consortium.register(app)
-benefit.register(app)
-demo.register(app)
-deploy.register(app)
-coordinator.register(app)
-reproduce.register(app)
+coalition_commands.register(app)
+training_commands.register(app)
+consortium_commands.register(app)
+benefit_commands.register(app)
+demo_commands.register(app)
+deploy_commands.register(app)
+coordinator_commands.register(app)
 
 
 def _version(value: bool) -> None:

@@ -1,8 +1,6 @@
 """The decision who trains with whom, its proof and its explanation."""
 
-from fedegoists.coalitions.certificate import Certificate, CertificateCheck
-from fedegoists.coalitions.changes import Newcomer, WhatIf, what_if
-from fedegoists.coalitions.core import BlockingGroup, CoreAudit, audit_core
+from fedegoists.coalitions.core_stability import BlockingGroup, CoreAudit, audit_core
 from fedegoists.coalitions.drawing import draw
 from fedegoists.coalitions.explanation import Explanation, explain
 from fedegoists.coalitions.formation import (
@@ -15,7 +13,9 @@ from fedegoists.coalitions.formation import (
 )
 from fedegoists.coalitions.forming import form
 from fedegoists.coalitions.principles import Verification, verify
+from fedegoists.coalitions.proof.certificate import Certificate, CertificateCheck
 from fedegoists.coalitions.usage import usage_graph
+from fedegoists.coalitions.what_if import Newcomer, WhatIf, what_if
 
 __all__ = [
     "METHODS",

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from fedegoists.coalitions.contraction import bits
-from fedegoists.coalitions.optimum import quick_upper_bound
-from fedegoists.coalitions.standing import welfare_of
+from fedegoists.coalitions.exact.best_partition import quick_upper_bound
+from fedegoists.coalitions.exact.incumbent import welfare_of
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of
 
 if TYPE_CHECKING:
-    from fedegoists.coalitions.certificate import Certificate
+    from fedegoists.coalitions.proof.certificate import Certificate
 
 __all__ = [
     "METHODS",
@@ -163,7 +163,7 @@ class Formation:
     @cached_property
     def certificate(self) -> "Certificate":
         """The result for a third party to re-check, as derived by the independent checker."""
-        from fedegoists.coalitions.certificate import Certificate
+        from fedegoists.coalitions.proof.certificate import Certificate
 
         return Certificate.of(self)
 

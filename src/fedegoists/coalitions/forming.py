@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fedegoists.coalitions.algorithm1 import baseline_coalitions, merge_as_published
 from fedegoists.coalitions.contraction import Contraction, OutOfTimeError
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.fairness import fairest_partition
+from fedegoists.coalitions.exact.best_partition import best_partition, prepare
+from fedegoists.coalitions.exact.fairest_partition import fairest_partition
+from fedegoists.coalitions.exact.solvers import load_solver
 from fedegoists.coalitions.formation import (
     METHODS,
     OBJECTIVES,
@@ -19,11 +22,8 @@ from fedegoists.coalitions.formation import (
     make_formation,
     positions,
 )
-from fedegoists.coalitions.optimum import best_partition, prepare
+from fedegoists.coalitions.merging import stabilise
 from fedegoists.coalitions.principles import check_partition
-from fedegoists.coalitions.published import baseline_coalitions, merge_as_published
-from fedegoists.coalitions.search import stabilise
-from fedegoists.coalitions.solvers import load_solver
 from fedegoists.errors import GraphError, PartitionError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of

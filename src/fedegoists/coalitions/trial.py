@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fedegoists.coalitions.changes import moved_between, without_rivals
 from fedegoists.coalitions.contraction import Contraction
+from fedegoists.coalitions.exact.incumbent import welfare_of
 from fedegoists.coalitions.formation import Coalition, Formation, positions
-from fedegoists.coalitions.search import stabilise
-from fedegoists.coalitions.standing import welfare_of
+from fedegoists.coalitions.merging import stabilise
+from fedegoists.coalitions.what_if import moved_between, without_rivals
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fedegoists.coalitions import Certificate
 from fedegoists.commitments import leaves
-from fedegoists.commitments.member import MemberCertificate, OpenedEntry
+from fedegoists.commitments.member_certificate import MemberCertificate, OpenedEntry
 from fedegoists.commitments.merkle import DIGEST_BYTES, Level, prove, tree
 from fedegoists.commitments.opening import Opening
 from fedegoists.errors import CertificateError

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass, field
 
 from fedegoists.coalitions import Certificate, CertificateCheck
-from fedegoists.coalitions.certificate import CheckedClaim
+from fedegoists.coalitions.proof.certificate import CheckedClaim
 from fedegoists.commitments import leaves
 from fedegoists.commitments.merkle import DIGEST_BYTES, tree
 from fedegoists.errors import CertificateError, GraphError

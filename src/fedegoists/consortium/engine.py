@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from fedegoists.consortium.settings import ConsortiumSettings
+from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.errors import SettingsError
-from fedegoists.experiments.training import data_digest, load_trainable
 from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model, model_options
+from fedegoists.training.trials import data_digest, load_trainable
 
 __all__ = ["Engine", "SimulatedEngine"]
 

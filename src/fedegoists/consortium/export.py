@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedegoists.consortium.loading import loading_example
-from fedegoists.consortium.names import file_names
+from fedegoists.consortium.file_names import file_names
+from fedegoists.consortium.loader_script import loading_example
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.models import build_model

@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedegoists.experiments.summary import chosen_test_values
 from fedegoists.federation import Federation
 from fedegoists.methods import Outcome
+from fedegoists.training.summary import chosen_test_values
 
 __all__ = ["Gain", "gains_over_local"]
 

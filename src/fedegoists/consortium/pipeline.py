@@ -11,29 +11,24 @@ import numpy as np
 
 from fedegoists.benefit import BenefitEstimate, learn
 from fedegoists.coalitions import Formation, form
-from fedegoists.consortium.config import config_toml
+from fedegoists.consortium.consortium_settings import (
+    ConsortiumSettings,
+    checked_name,
+    read_settings,
+)
 from fedegoists.consortium.engine import Engine, SimulatedEngine
-from fedegoists.consortium.folder import (
+from fedegoists.consortium.gains import Gain, gains_over_local
+from fedegoists.consortium.participant_models import chosen_models, delivered, write_models
+from fedegoists.consortium.run_folder import (
     Clock,
     Progress,
     interrupted,
     remove_results,
     state,
 )
-from fedegoists.consortium.gains import Gain, gains_over_local
-from fedegoists.consortium.models import chosen_models, delivered, write_models
-from fedegoists.consortium.settings import ConsortiumSettings, checked_name, read_settings
-from fedegoists.consortium.stages import StageStore
+from fedegoists.consortium.stage_cache import StageStore
+from fedegoists.consortium.toml_text import config_toml
 from fedegoists.errors import FileError, SettingsError
-from fedegoists.experiments.decisions import Decisions
-from fedegoists.experiments.defaults import defaults_for, learn_settings, model_options
-from fedegoists.experiments.summary import metrics_csv, summary_csv
-from fedegoists.experiments.training import (
-    Trials,
-    Wanted,
-    method_of,
-    train_methods,
-)
 from fedegoists.federation.pool import checked_device
 from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
@@ -41,6 +36,15 @@ from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import MODELS
 from fedegoists.methods import Outcome
+from fedegoists.training.decisions import Decisions
+from fedegoists.training.defaults import defaults_for, learn_settings, model_options
+from fedegoists.training.summary import metrics_csv, summary_csv
+from fedegoists.training.trials import (
+    Trials,
+    Wanted,
+    method_of,
+    train_methods,
+)
 
 __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
 
@@ -108,7 +112,7 @@ class Consortium:
 
     Examples
     --------
-    >>> from fedegoists.consortium.settings import ConsortiumSettings
+    >>> from fedegoists.consortium.consortium_settings import ConsortiumSettings
     >>> consortium = Consortium(ConsortiumSettings(data={"source": "synthetic-weak"}))
     >>> consortium.data.participants[:2]
     ('v1', 'v2')

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fedegoists.coordinator.desk.access import first_manager
+from fedegoists.coordinator.domain.access import first_manager
 from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import TLS_EXTENSION

@@ -1,8 +1,8 @@
 """How a call reaches every silo: one seam, several engines."""
 
-from fedegoists.federation.federation import Failure, Federation, Payload, Reply, WithTimeout
-from fedegoists.federation.operations import LocalTerms, TrainSettings
-from fedegoists.federation.simulated import SimulatedFederation
+from fedegoists.federation.seam import Failure, Federation, Payload, Reply, WithTimeout
+from fedegoists.federation.silo_operations import LocalTerms, TrainSettings
+from fedegoists.federation.simulated_federation import SimulatedFederation
 
 __all__ = [
     "Failure",

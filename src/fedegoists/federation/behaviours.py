@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedegoists.federation.federation import Failure, Reply, accepted
+from fedegoists.federation.seam import Failure, Reply, accepted
 
 __all__ = ["Behaviour", "misbehaved"]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fedegoists.federation.federation import Payload, Reply
-from fedegoists.federation.operations import LocalTerms, Silo, Trained, TrainSettings
+from fedegoists.federation.seam import Payload, Reply
+from fedegoists.federation.silo_operations import LocalTerms, Silo, Trained, TrainSettings
 
 __all__ = [
     "asked_alike",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.operations import Silo
+from fedegoists.federation.silo_operations import Silo
 from fedegoists.learning.data import SiloedData
 
 __all__ = ["checked_device", "pooled_silos"]

@@ -17,7 +17,13 @@ from fedegoists.federation.batches import (
     share_of,
     stream_seed,
 )
-from fedegoists.federation.operations import (
+from fedegoists.federation.gradient_privacy import (
+    check_privacy,
+    clipped_gradient,
+    gaussian_noise,
+    samples_at_once,
+)
+from fedegoists.federation.silo_operations import (
     TINY,
     LocalTerms,
     Silo,
@@ -26,12 +32,6 @@ from fedegoists.federation.operations import (
     learning_rates,
     loss_of,
     named_loss_of,
-)
-from fedegoists.federation.privacy import (
-    check_privacy,
-    clipped_gradient,
-    gaussian_noise,
-    samples_at_once,
 )
 from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.parameters import ParameterSchema

@@ -1,9 +1,9 @@
 """Who benefits whom, and who competes with whom: immutable, validated values."""
 
-from fedegoists.graphs.benefit import BenefitGraph
-from fedegoists.graphs.competition import CompetitionGraph
+from fedegoists.graphs.benefit_graph import BenefitGraph
+from fedegoists.graphs.competition_graph import CompetitionGraph
+from fedegoists.graphs.graph_files import read_graphs
 from fedegoists.graphs.participants import MAX_PARTICIPANTS, read_participants
-from fedegoists.graphs.read import read_graphs
 
 __all__ = [
     "MAX_PARTICIPANTS",

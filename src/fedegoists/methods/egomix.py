@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.federation import Failure, Federation
-from fedegoists.federation.operations import TINY, TrainSettings
+from fedegoists.federation.seam import Failure, Federation
+from fedegoists.federation.silo_operations import TINY, TrainSettings
 from fedegoists.learning.models import OUTPUT_LAYER
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods.method import (

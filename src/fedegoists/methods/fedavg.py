@@ -7,7 +7,7 @@ Networks from Decentralized Data", AISTATS 2017, Algorithm 1.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedegoists.federation.federation import Federation
+from fedegoists.federation.seam import Federation
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedegoists.federation.federation import Failure, Federation
+from fedegoists.federation.seam import Failure, Federation
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,

@@ -7,8 +7,8 @@ MLSys 2020, Algorithm 2.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedegoists.federation.federation import Federation
-from fedegoists.federation.operations import LocalTerms
+from fedegoists.federation.seam import Federation
+from fedegoists.federation.silo_operations import LocalTerms
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedegoists.federation.federation import Federation
+from fedegoists.federation.seam import Federation
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import PartitionError, SettingsError
-from fedegoists.federation.federation import Failure, Federation
-from fedegoists.federation.operations import LocalTerms, TrainSettings
+from fedegoists.federation.seam import Failure, Federation
+from fedegoists.federation.silo_operations import LocalTerms, TrainSettings
 
 __all__ = [
     "Coalitions",

@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedegoists.federation.federation import Federation
-from fedegoists.federation.operations import LocalTerms
+from fedegoists.federation.seam import Federation
+from fedegoists.federation.silo_operations import LocalTerms
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.federation.batches import stream_seed
-from fedegoists.federation.federation import Federation
+from fedegoists.federation.seam import Federation
 from fedegoists.learning.hypernetwork import Hypernetworks
 from fedegoists.methods.method import (
     Coalitions,

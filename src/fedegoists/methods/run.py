@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import FedEgoistsError, FileError
-from fedegoists.federation.federation import Failure, Federation, WithTimeout
+from fedegoists.federation.seam import Failure, Federation, WithTimeout
 from fedegoists.files import write_bytes
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, personal_part
 

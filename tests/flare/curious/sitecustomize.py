@@ -7,7 +7,7 @@ import importlib.abc
 import os
 import sys
 
-NAME = "fedegoists.federation.flare.client"
+NAME = "fedegoists.federation.flare.silo_executor"
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedegoists.coalitions.drawing.labels import short_labels
-from fedegoists.consortium.report.words import decimals_for, fixed, weight
+from fedegoists.consortium.report.wording import decimals_for, fixed, weight
 
 if TYPE_CHECKING:
     from fedegoists.consortium.pipeline import ConsortiumRun

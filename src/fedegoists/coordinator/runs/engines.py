@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from fedegoists.coalitions import Formation
-from fedegoists.coordinator.errors import ConflictError
-from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.runs.run_plan import RunPlan
 from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 ENGINES = {
-    "simulation": ("fedegoists.coordinator.runs.simulation", "train"),
-    "flare": ("fedegoists.coordinator.runs.flare", "train,flare"),
+    "simulation": ("fedegoists.coordinator.runs.simulated_runs", "train"),
+    "flare": ("fedegoists.coordinator.runs.flare_runs", "train,flare"),
 }
 """The module of each engine, with what `Engine` asks for; and which extras it needs."""
 

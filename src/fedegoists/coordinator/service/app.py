@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from fedegoists.coordinator.errors import (
+from fedegoists.coordinator.coordinator_errors import (
     ConflictError,
     FullStoreError,
     NotAllowedError,
@@ -18,14 +18,14 @@ from fedegoists.coordinator.errors import (
     StoreError,
 )
 from fedegoists.coordinator.service import (
+    health,
     log_api,
     manager_api,
     member_api,
-    operations,
     pages,
     runs_api,
 )
-from fedegoists.coordinator.service.guard import Guard
+from fedegoists.coordinator.service.request_limits import Guard
 from fedegoists.coordinator.service.schemas import Detail
 from fedegoists.coordinator.service.state import Service
 from fedegoists.errors import FedEgoistsError, FileError
@@ -84,7 +84,7 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for part in (operations, member_api, manager_api, runs_api, log_api):
+    for part in (health, member_api, manager_api, runs_api, log_api):
         app.include_router(part.router, responses=REFUSALS)
     pages.add_to(app)
     app.add_exception_handler(FedEgoistsError, _told)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 
-from fedegoists.coordinator.desk.access import (
+from fedegoists.coordinator.domain.access import (
     Principal,
     authenticate,
     authenticate_certificate,

@@ -3,10 +3,11 @@
 from fastapi import APIRouter, Response
 from sqlalchemy import select
 
-from fedegoists.coordinator.desk import access, consortia, deciding
-from fedegoists.coordinator.desk.current import is_current
-from fedegoists.coordinator.desk.reporting import competition_of
-from fedegoists.coordinator.errors import ConflictError
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain import access, consortia
+from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain.competitor_reports import competition_of
+from fedegoists.coordinator.domain.decision_validity import is_current
 from fedegoists.coordinator.service.identity import AManager, TheService
 from fedegoists.coordinator.service.responses import attachment
 from fedegoists.coordinator.service.schemas import (

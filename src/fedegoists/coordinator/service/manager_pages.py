@@ -9,11 +9,12 @@ from fastapi import APIRouter, Form, Request, Response, UploadFile
 from pydantic import ValidationError
 from sqlalchemy import select
 
-from fedegoists.coordinator.desk import consortia, deciding
-from fedegoists.coordinator.desk.current import is_current
-from fedegoists.coordinator.errors import ConflictError
-from fedegoists.coordinator.runs import records
-from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain import consortia
+from fedegoists.coordinator.domain.decision_validity import is_current
+from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.runs.run_plan import RunPlan
 from fedegoists.coordinator.service.identity import Asker
 from fedegoists.coordinator.service.manager_api import consortium_view, graphs_now
 from fedegoists.coordinator.service.rendering import page, see_other, signed_in

@@ -7,11 +7,12 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.desk import access, consortia, reporting
-from fedegoists.coordinator.desk.deciding import formation_of
-from fedegoists.coordinator.desk.member_view import member_certificate, member_decision
-from fedegoists.coordinator.errors import NotFoundError
-from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.coordinator_errors import NotFoundError
+from fedegoists.coordinator.domain import access, consortia
+from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.domain.coalition_decisions import formation_of
+from fedegoists.coordinator.domain.member_view import member_certificate, member_decision
+from fedegoists.coordinator.runs import run_records as records
 from fedegoists.coordinator.runs.engines import FILES
 from fedegoists.coordinator.service.identity import (
     AMember,

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
-from fedegoists.coordinator.desk import consortia, reporting
-from fedegoists.coordinator.desk.member_view import member_decision
+from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.domain import consortia
+from fedegoists.coordinator.domain.member_view import member_decision
 from fedegoists.coordinator.service.member_api import about, member_runs
 from fedegoists.coordinator.service.rendering import page, see_other, signed_in
 from fedegoists.coordinator.service.state import service_of

@@ -8,8 +8,8 @@ from fastapi.responses import RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
 from fedegoists.coordinator import web
-from fedegoists.coordinator.desk import access
-from fedegoists.coordinator.errors import NotAllowedError
+from fedegoists.coordinator.coordinator_errors import NotAllowedError
+from fedegoists.coordinator.domain import access
 from fedegoists.coordinator.service import log_api, manager_pages, member_pages
 from fedegoists.coordinator.service.identity import COOKIE, Asker, asker_of, check_origin
 from fedegoists.coordinator.service.rendering import base_style, page, see_other

@@ -9,9 +9,9 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from fedegoists.coordinator.desk import consortia
-from fedegoists.coordinator.errors import NotFoundError
-from fedegoists.coordinator.runs import records
+from fedegoists.coordinator.coordinator_errors import NotFoundError
+from fedegoists.coordinator.domain import consortia
+from fedegoists.coordinator.runs import run_records as records
 from fedegoists.coordinator.service.identity import AManager, TheService
 from fedegoists.coordinator.service.responses import REPORT_HEADERS
 from fedegoists.coordinator.service.schemas import Number, RunView, RunWish

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.runs.plan import RunPlan
+from fedegoists.coordinator.runs.run_plan import RunPlan
 from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, Member, RunRecord
 from fedegoists.coordinator.store.times import as_moment
 from fedegoists.errors import GraphError
@@ -218,8 +218,8 @@ class FormationView(BaseModel):
         cls, session: Session, consortium: ConsortiumRecord, record: FormationRecord
     ) -> "FormationView":
         """Return it from the store."""
-        from fedegoists.coordinator.desk.current import is_current
-        from fedegoists.coordinator.desk.deciding import formation_of
+        from fedegoists.coordinator.domain.coalition_decisions import formation_of
+        from fedegoists.coordinator.domain.decision_validity import is_current
 
         formation = formation_of(record)
         return cls(

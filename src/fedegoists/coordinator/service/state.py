@@ -7,9 +7,9 @@ from typing import cast
 
 from fastapi import Request
 
-from fedegoists.coordinator.desk.deciding import Decider
+from fedegoists.coordinator.domain.coalition_decisions import Decider
 from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
-from fedegoists.coordinator.runs.queue import RunQueue
+from fedegoists.coordinator.runs.run_queue import RunQueue
 from fedegoists.coordinator.service.metrics import Metrics
 from fedegoists.coordinator.store import Store
 

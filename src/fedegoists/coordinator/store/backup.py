@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from sqlalchemy import Table, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.errors import StoreError
+from fedegoists.coordinator.coordinator_errors import StoreError
 from fedegoists.coordinator.store.audit_log import Action, LogCheck, append
 from fedegoists.coordinator.store.database import Store
 from fedegoists.coordinator.store.migrate import latest, revision_of

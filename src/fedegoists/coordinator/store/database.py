@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, exc, make_url, select, text
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.errors import (
+from fedegoists.coordinator.coordinator_errors import (
     DamagedStoreError,
     FullStoreError,
     StoreError,

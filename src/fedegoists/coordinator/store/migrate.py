@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from fedegoists.coordinator.errors import StoreError
+from fedegoists.coordinator.coordinator_errors import StoreError
 
 __all__ = ["config_for", "latest", "revision_of", "upgrade"]
 

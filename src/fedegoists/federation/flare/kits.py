@@ -29,8 +29,8 @@ __all__ = [
 DEPLOY_FILE = "deploy.json"
 OPERATOR = "operator"
 
-COURIER = "fedegoists.federation.flare.courier.Courier"
-SILO_CLIENT = "fedegoists.federation.flare.client.SiloClient"
+COURIER = "fedegoists.federation.flare.relay.Courier"
+SILO_CLIENT = "fedegoists.federation.flare.silo_executor.SiloClient"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 

@@ -1,7 +1,7 @@
 """The messages: what a silo is asked, and what it answers, as checked values.
 
 One message carries the payloads of all trials of a participant, so that a silo answers them at
-once. Payloads and replies are those of `fedegoists.federation.operations`.
+once. Payloads and replies are those of `fedegoists.federation.silo_operations`.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from torch import Tensor  # noqa: TC002 - stays visible for documentation tools
 
-from fedegoists.federation.federation import Failure, Payload, Reply
 from fedegoists.federation.flare.wire import Strict, WireError, pack, unpack
-from fedegoists.federation.operations import LocalTerms, TrainSettings
+from fedegoists.federation.seam import Failure, Payload, Reply
+from fedegoists.federation.silo_operations import LocalTerms, TrainSettings
 
 __all__ = [
     "About",

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from fedegoists.graphs.participants import default_names
-from fedegoists.learning import partition as divide
+from fedegoists.learning import partitioners as divide
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images, Release, read_images
 from fedegoists.learning.datasets.download import download as fetch

@@ -40,7 +40,7 @@ from fedegoists.learning.datasets.info import DatasetInfo, Option
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.datasets.npz import opened_npz
 from fedegoists.learning.options import generator, one_of, whole_number
-from fedegoists.learning.partition import natural, stratified
+from fedegoists.learning.partitioners import natural, stratified
 from fedegoists.learning.scaling import preparation, standardised
 
 __all__ = ["INFO", "STATIC_FEATURES", "hospital_group", "load_eicu"]

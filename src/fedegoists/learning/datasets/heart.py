@@ -17,7 +17,7 @@ from fedegoists.learning.data import DataError, Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.info import DatasetInfo, Option
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.options import generator, one_of
-from fedegoists.learning.partition import stratified
+from fedegoists.learning.partitioners import stratified
 from fedegoists.learning.scaling import mean_filled, preparation, standardised
 
 __all__ = ["HOSPITALS", "INFO", "feature_names", "load_heart"]

@@ -11,9 +11,9 @@ from fedegoists.errors import FileError
 from fedegoists.graphs.participants import natural_order, shown, validated_names
 from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.schema import Schema
-from fedegoists.learning.datasets.tables import READERS, Table, read_table
+from fedegoists.learning.datasets.table_files import READERS, Table, read_table
 from fedegoists.learning.options import generator
-from fedegoists.learning.partition import stratified
+from fedegoists.learning.partitioners import stratified
 from fedegoists.learning.scaling import mean_filled, preparation, standardised
 
 __all__ = ["SCHEMA_FILE", "load_own"]

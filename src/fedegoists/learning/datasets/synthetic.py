@@ -23,7 +23,7 @@ import numpy.typing as npt
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.info import DatasetInfo, Option
 from fedegoists.learning.options import generator, positive_number
-from fedegoists.learning.partition import train_validation
+from fedegoists.learning.partitioners import train_validation
 from fedegoists.learning.preparation import Preparation
 
 __all__ = ["STRONG", "WEAK", "Setting", "load_synthetic"]

@@ -1,0 +1,108 @@
+"""Pictures of a benefit estimate: a heat map of the weights, and a sweep over thresholds."""
+
+import io
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.coalitions.drawing.labels import short_labels
+from fedegoists.errors import MissingDependencyError
+from reproduction.threshold_sweep import SweepPoint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["heat_map_png", "sweep_png"]
+
+DPI = 150
+BLUE, ORANGE, TEXT_COLOR = "#2B5C8A", "#B45309", "#1F2937"
+MOST_NUMBERED = 12
+"""With more participants than this, cells are too small for numbers."""
+
+# matplotlib's settings and Python's warning filters belong to the whole process.
+_RENDERING = threading.Lock()
+
+
+def heat_map_png(
+    weights: npt.NDArray[np.float64],
+    participants: Sequence[str],
+    edges: npt.NDArray[np.bool_],
+    title: str,
+) -> bytes:
+    """Return a picture with a row for each source and a column for each target.
+
+    The darker a cell, the larger the weight; cells with an edge are framed.
+    """
+
+    def fill(figure: "Figure") -> None:
+        from matplotlib.patches import Rectangle
+
+        n = len(participants)
+        size = min(14.0, 2.6 + 0.55 * n)
+        figure.set_size_inches(size + 0.8, size)
+        axes = figure.subplots()
+        image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=max(float(weights.max()), 1e-9))
+        figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02).set_label("weight")
+        names = [label.replace("$", r"\$") for label in short_labels(tuple(participants))]
+        axes.set_xticks(range(n), names, rotation=45, ha="right")
+        axes.set_yticks(range(n), names)
+        axes.tick_params(labelsize=8, length=0)
+        axes.set_xlabel("target: who benefits")
+        axes.set_ylabel("source: whose data")
+        for j, i in np.argwhere(edges).tolist():
+            axes.add_patch(
+                Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, fill=False, ec=ORANGE, lw=1.6)
+            )
+        if n <= MOST_NUMBERED:
+            dark = 0.6 * weights.max()
+            for (j, i), weight in np.ndenumerate(weights):
+                if i != j:
+                    color = "white" if weight > dark else TEXT_COLOR
+                    axes.text(i, j, f"{weight:.2f}", ha="center", va="center", size=7, color=color)
+        axes.set_title(f"{title}\nframed: an edge of the benefit graph", loc="left", size=10)
+
+    return _drawn(fill)
+
+
+def sweep_png(points: Sequence[SweepPoint], title: str) -> bytes:
+    """Return a picture of the number of edges and of participants together over thresholds."""
+
+    def fill(figure: "Figure") -> None:
+        figure.set_size_inches(6.5, 3.6)
+        axes = figure.subplots()
+        at = [point.threshold for point in points]
+        axes.step(at, [p.edges for p in points], where="post", color=BLUE, label="edges")
+        axes.set_xlabel("threshold ε")
+        axes.set_ylabel("edges", color=BLUE)
+        other = axes.twinx()
+        other.step(at, [p.together for p in points], where="post", color=ORANGE)
+        other.set_ylabel("participants in a coalition", color=ORANGE)
+        axes.set_ylim(bottom=0)
+        other.set_ylim(bottom=0)
+        axes.set_title(title, loc="left", size=10)
+
+    return _drawn(fill)
+
+
+def _drawn(fill: "Callable[[Figure], None]") -> bytes:
+    try:
+        import matplotlib.style
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependencyError(
+            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
+        ) from None
+    with _RENDERING, matplotlib.style.context("default"), warnings.catch_warnings():
+        # Names in a script that no installed font has show as boxes.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+        figure = Figure(dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        fill(figure)
+        content = io.BytesIO()
+        figure.savefig(content, format="png")
+    return content.getvalue()

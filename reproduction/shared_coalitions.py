@@ -1,0 +1,87 @@
+"""Which coalitions the cells of a pass have in common, so that each of them is trained once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedegoists.graphs import BenefitGraph
+from fedegoists.learning.data import SiloedData
+from fedegoists.training.decisions import Decisions
+from fedegoists.training.trials import IN_FINAL_COALITIONS
+from reproduction.benefit_graphs import Benefits, coalitions_of
+from reproduction.cells import Cell
+from reproduction.scenarios import competition_of
+
+__all__ = ["Shared", "shared_by"]
+
+Edges = tuple[tuple[str, str, float], ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """All coalitions of some cells, each once.
+
+    Attributes
+    ----------
+    silos : mapping of str to (int, tuple of str)
+        Trial and silos by label: those of the coalitions that came up first in the label's cell.
+    places : mapping of Cell to mapping of str to str
+        What each silo of a cell is called in the federation.
+    coalitions : mapping of Cell to lists of str
+        Who trains with whom in each cell.
+    decisions : Decisions
+        The coalitions and their benefit edges with the names of the federation.
+    """
+
+    silos: Mapping[str, tuple[int, tuple[str, ...]]]
+    places: Mapping[Cell, Mapping[str, str]]
+    coalitions: Mapping[Cell, list[list[str]]]
+    decisions: Decisions
+
+
+def shared_by(cells: Sequence[Cell], data: Mapping[int, SiloedData], benefits: Benefits) -> Shared:
+    """Return the coalitions of cells that are alike but for trial and competition.
+
+    How a coalition trains depends on its trial, on its members and, for some methods, on the
+    benefit edges among them; on nothing else.
+    """
+    needed = [cell for cell in cells if cell.variant.depends_on_coalitions]
+    graphs = benefits.of(needed, data) if needed else {}
+    seen: dict[tuple[int, tuple[str, ...], Edges], str] = {}
+    silos: dict[str, tuple[int, tuple[str, ...]]] = {}
+    places: dict[Cell, dict[str, str]] = {}
+    coalitions: dict[Cell, list[list[str]]] = {}
+    together: list[tuple[str, ...]] = []
+    edges: list[tuple[str, str, float]] = []
+    for cell in cells:
+        names = data[cell.trial].participants
+        found: Sequence[Sequence[str]] = [(name,) for name in names]
+        if cell in graphs:
+            rivals = competition_of(cell.scene, cell.trial, data[cell.trial])
+            found = coalitions_of(cell.variant.where, graphs[cell], rivals)
+        coalitions[cell] = [list(group) for group in found]
+        places[cell] = {}
+        for group in found:
+            follows = cell in graphs and cell.variant.method in IN_FINAL_COALITIONS
+            inside = _edges_among(group, graphs[cell]) if follows else ()
+            key = (cell.trial, tuple(group), inside)
+            if key not in seen:
+                seen[key] = cell.label
+                _, before = silos.get(cell.label, (cell.trial, ()))
+                silos[cell.label] = (cell.trial, (*before, *group))
+                together.append(tuple(f"{cell.label}/{name}" for name in group))
+                edges += [(f"{cell.label}/{j}", f"{cell.label}/{i}", x) for j, i, x in inside]
+            places[cell] |= {name: f"{seen[key]}/{name}" for name in group}
+        places[cell] = {name: places[cell][name] for name in names}
+    return Shared(
+        {
+            label: (trial, tuple(name for name in data[trial].participants if name in own))
+            for label, (trial, own) in silos.items()
+        },
+        places,
+        coalitions,
+        Decisions(together, together, tuple(edges) if graphs else None),
+    )
+
+
+def _edges_among(group: Sequence[str], graph: BenefitGraph) -> Edges:
+    return tuple((j, i, float(x)) for j, i, x in graph.edges() if j in group and i in group)

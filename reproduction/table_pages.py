@@ -1,0 +1,395 @@
+"""A page for each table: our number, the published one, the difference, and where it comes from."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from reproduction.budgets import BUDGETS, BudgetName, budget_words
+from reproduction.rate_choice import Company
+from reproduction.scenarios import Table
+from reproduction.table_results import (
+    AVERAGE,
+    Difference,
+    Line,
+    WorstCase,
+    differences,
+    interval,
+    lower_is_better,
+    published_value,
+    published_worst,
+)
+from reproduction.variants import (
+    BASELINES,
+    FOUR_TIMES,
+    SIXTEEN_TIMES,
+    YARDSTICKS,
+)
+
+__all__ = ["page", "worst_page"]
+
+RULES = (
+    "Every method takes the same steps with the same batch size, so every participant sees as many "
+    "samples, if nothing else is said. Exceptions are counted below: FedEgoists' contributors "
+    "compute gradients for others, `+ft` adds tuning steps, and some rows train for several times "
+    "as long, as they say. The step is chosen on validation data.",
+    "In every round of a method the momentum starts at zero, but for `egomix`, `egomix-wide` and "
+    "`local-kept`, where it goes on unless a row says otherwise.",
+    "In rows named `-wide` everybody is taken to benefit everybody, and coalitions are the best "
+    "ones, so that they are as large as competition allows; elsewhere benefits are learned unless "
+    "a row says otherwise.",
+    "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
+    "published slope and whole coalitions give stands in the tables `hypernetwork` and "
+    "`contributors`.",
+)
+COMPARED = (
+    ("fedegoists", "local"),
+    ("egomix", "local"),
+    ("egomix", "local-kept"),
+    ("egomix-wide", "local"),
+    ("egomix-wide", "local-kept"),
+    ("egomix-wide", "egomix"),
+    *(
+        (f"{one}{more}", f"local{more}")
+        for more in (FOUR_TIMES, SIXTEEN_TIMES)
+        for one in YARDSTICKS
+    ),
+)
+"""What is said of every table, besides how all stand against the best baseline."""
+BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
+LIKE_EACH_OTHER = {
+    "": "",
+    "-wide": "",
+    FOUR_TIMES: FOUR_TIMES,
+    SIXTEEN_TIMES: SIXTEEN_TIMES,
+    f"-wide{SIXTEEN_TIMES}": SIXTEEN_TIMES,
+}
+"""How names of baselines end that are compared with each other, and how ours do beside them."""
+CHOSEN = (
+    "At convergence every method's learning rate was chosen on validation data; which, stands "
+    "below. The published budget has published rates. All other settings are the methods' defaults."
+)
+NOT_CHOSEN = (
+    "No setting was tuned for any method: all have the same learning rate and their defaults."
+)
+ABOUT_ROUNDS = (
+    "",
+    "Validation sets of hospitals have 15 to 78 patients, too few for each to choose a round by "
+    "its own. So here the same mean chooses the number of rounds, too, one for all of a method's "
+    "participants and trials. Fine-tuning begins there; how far it goes is everybody's own choice.",
+)
+Rates = Mapping[str, Mapping[str, float | None]]
+"""By how much learning rates are multiplied, by data set and way to divide it, and by row."""
+Companies = Mapping[str, Mapping[str, Company]]
+"""In which company methods do better, by data set and way to divide it, and by method."""
+
+
+def page(
+    table: Table,
+    lines: Sequence[Line],
+    command: str,
+    rates: Rates,
+    trials: Mapping[BudgetName, int],
+    companies: Companies,
+    rounds: Mapping[str, Mapping[str, int]],
+    validation: Mapping[str, Mapping[str, float]],
+) -> str:
+    """Return a table's page in Markdown; without any rates none were chosen."""
+    parts = [f"# {table.title}", ""]
+    parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if rates else NOT_CHOSEN)]
+    for name in BUDGETS:
+        own = [line for line in lines if line.budget == name]
+        if own:
+            parts += _budget_part(table, own, name, trials[name])
+    if any(line.budget != "published" for line in lines):
+        parts += [*_chosen(rates, rounds, validation), *_preferred(companies)]
+    parts += _origin(lines, command)
+    return "\n".join(parts) + "\n"
+
+
+def _chosen(
+    rates: Rates,
+    rounds: Mapping[str, Mapping[str, int]],
+    validation: Mapping[str, Mapping[str, float]],
+) -> list[str]:
+    """Say which learning rates, and rounds, were chosen at convergence."""
+    if not rates:
+        return []
+    rows = dict.fromkeys(name for own in rates.values() for name in own)
+    parts = [
+        "## Learning rates",
+        "",
+        "In multiples of the budget's; in brackets the mean on validation data in the trials that "
+        "decide. The best such mean decides about the rate of an untuned row; what is tuned has "
+        "its method's rate. On images the first trial decides for all, among half, once and twice, "
+        "and further where the smallest or the largest is best; elsewhere all trials do, on "
+        "synthetic data among a quarter to sixteen times. A rate at which more than one in a "
+        "hundred of all participants' rounds fails in these trials is not chosen. Costs above are "
+        "without choosing.",
+        *(ABOUT_ROUNDS if rounds else ()),
+        "",
+        f"| method | {' | '.join(rates)} |",
+        "|---" * (len(rates) + 1) + "|",
+    ]
+    for name in rows:
+        shown = (
+            _rate(*(of.get(where, {}).get(name) for of in (rates, rounds, validation)))
+            for where in rates
+        )
+        parts.append(f"| {name} | {' | '.join(shown)} |")
+    return [*parts, ""]
+
+
+def _rate(factor: float | None, rounds: float | None, validation: float | None) -> str:
+    if factor is None:
+        return "not chosen yet"
+    text = f"{factor:g}" if rounds is None else f"{factor:g}, {rounds} rounds"
+    return text if validation is None else f"{text} ({validation:.3f})"
+
+
+def _preferred(companies: Companies) -> list[str]:
+    """Say in which company validation data prefers methods to be."""
+    if not companies:
+        return []
+    parts = [
+        "## Company",
+        "",
+        "What the validation data that decide about learning rates prefer: learned benefits, or "
+        "all company; in brackets the mean of the former and of the latter. On hospitals the "
+        "former is that of the row along another trial's benefits.",
+        "",
+        f"| method | {' | '.join(companies)} |",
+        "|---" * (len(companies) + 1) + "|",
+    ]
+    for method in dict.fromkeys(name for own in companies.values() for name in own):
+        places = (own.get(method) for own in companies.values())
+        shown = ("" if one is None else _choice(method, one) for one in places)
+        parts.append(f"| {method} | {' | '.join(shown)} |")
+    return [*parts, ""]
+
+
+def _choice(method: str, company: Company) -> str:
+    words = {None: "neither", method: "learned"}.get(company.preferred, "all")
+    return f"{words} ({', '.join(f'{value:.3f}' for value in company.validation.values())})"
+
+
+def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName, trials: int) -> list[str]:
+    parts = [f"## Budget {name}", "", budget_words(name), ""]
+    parts += ["### In short", "", *_in_short(lines), ""]
+    unit = "mean squared error" if lower_is_better(lines) else "per cent"
+    text = f"Ours, mean ± standard deviation over trials, {unit}; in brackets the published number "
+    parts += ["### Numbers", "", f"{text}and our difference to it.", ""]
+    parts += _pivot(lines, lambda line: _number(table, line, trials))
+    for yardstick in ("fedegoists", "local"):
+        gaps = differences(lines, (yardstick,))
+        if gaps:
+            text = f"Paired differences to {yardstick}, with 95 % confidence intervals."
+            shown = {(gap.line.key, gap.line.method): _gap(gap) for gap in gaps}
+            parts += [f"### Against {yardstick}", "", text, ""]
+            parts += _pivot(lines, _Lookup(shown))
+    return [*parts, "### What it cost", "", *_costs(lines), ""]
+
+
+def _number(table: Table, line: Line, trials: int) -> str:
+    digits = 3 if lower_is_better([line]) else 1
+    text = f"{line.mean:.{digits}f} ± {line.std:.{digits}f}"
+    if line.n < trials:
+        text += f", {line.n} of {trials} trials"
+    published = published_value(table, line)
+    if published is None:
+        return text
+    return f"{text} ({published:.{digits}f}, {line.mean - published:+.{digits}f})"
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """What to show for a line, where there is anything."""
+
+    shown: Mapping[tuple[Any, ...], str]
+
+    def __call__(self, line: Line) -> str:
+        return self.shown.get((line.key, line.method), "")
+
+
+def _gap(gap: Difference) -> str:
+    digits = 3 if lower_is_better([gap.line]) else 1
+    if math.isnan(gap.low):
+        return f"{gap.mean:+.{digits}f}"
+    return f"{gap.mean:+.{digits}f} [{gap.low:+.{digits}f}, {gap.high:+.{digits}f}]"
+
+
+def _pivot(lines: Sequence[Line], shown: Callable[[Line], str]) -> list[str]:
+    """Return tables with a row for each method and a column for each value of the finest key."""
+    axis = next(
+        (name for name, _ in lines[0].key if name in ("alpha", "beta", "participant")),
+        lines[0].key[-1][0],
+    )
+    sections: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        rest = tuple(value for name, value in line.key if name != axis)
+        sections.setdefault(rest, []).append(line)
+    parts: list[str] = []
+    for rest, own in sections.items():
+        columns = list(dict.fromkeys(dict(line.key)[axis] for line in own))
+        if rest:
+            parts += [f"**{', '.join(map(str, rest))}**", ""]
+        heads = [f"{AXES.get(axis, '')}{column}" for column in columns]
+        parts += [f"| method | {' | '.join(heads)} |", "|---" * (len(columns) + 1) + "|"]
+        rows: dict[str, dict[Any, str]] = {}
+        for line in own:
+            rows.setdefault(line.method, {})[dict(line.key)[axis]] = shown(line)
+        for method, cells in rows.items():
+            if any(cells.values()):
+                parts.append(f"| {method} | {' | '.join(cells.get(c, '') for c in columns)} |")
+        parts.append("")
+    return parts
+
+
+AXES = {"alpha": "α = ", "beta": "β = "}
+
+
+def _in_short(lines: Sequence[Line]) -> list[str]:
+    """Say who is ahead of whom, by the mean over all scenes, with intervals over trials."""
+    whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
+    means = _overall(whole)
+    if not means:
+        return ["Nothing is complete yet."]
+    better = min if lower_is_better(lines) else max
+    digits = 3 if lower_is_better(lines) else 1
+    complete = max(len(by_trial) for by_trial in means.values())
+    average = {m: sum(v.values()) / len(v) for m, v in means.items() if len(v) == complete}
+    first = better(average, key=lambda method: average[method])
+    said = [f"- Highest mean over all columns: {first}, {average[first]:.{digits}f}."]
+    if lower_is_better(lines):
+        said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
+    for one, other in COMPARED:
+        said += _compared(means, one, other, digits)
+    for ending, ours in LIKE_EACH_OTHER.items():
+        for tuned in ("", "+ft"):
+            rivals = {
+                f"{name}{ending}{tuned}": average[f"{name}{ending}{tuned}"]
+                for name in BASELINE_NAMES
+                if f"{name}{ending}{tuned}" in average
+            }
+            if rivals:
+                best, _ = better(rivals.items(), key=itemgetter(1))
+                for one in YARDSTICKS:
+                    said += _compared(means, f"{one}{ours}", best, digits)
+    return said
+
+
+def _overall(lines: Sequence[Line]) -> dict[str, dict[int, float]]:
+    """Return each method's mean over all scenes by trial, where all scenes have the trial."""
+    scenes = {line.key for line in lines}
+    by_method: dict[str, list[Line]] = {}
+    for line in lines:
+        by_method.setdefault(line.method, []).append(line)
+    found = {}
+    for method, own in by_method.items():
+        trials = set.intersection(*(set(line.values) for line in own))
+        if len(own) == len(scenes) and trials:
+            found[method] = {
+                trial: sum(line.values[trial] for line in own) / len(own) for trial in trials
+            }
+    return found
+
+
+def _compared(
+    means: Mapping[str, Mapping[int, float]], one: str, other: str, digits: int
+) -> list[str]:
+    if one not in means or other not in means:
+        return []
+    both = sorted(means[one].keys() & means[other].keys())
+    if not both:
+        return []
+    gap, low, high = interval([means[one][trial] - means[other][trial] for trial in both])
+    sure = "" if math.isnan(low) else f", 95 % interval {low:+.{digits}f} to {high:+.{digits}f}"
+    return [f"- {one} minus {other}: {gap:+.{digits}f}{sure} ({len(both)} trials)."]
+
+
+def _costs(lines: Sequence[Line]) -> list[str]:
+    rows: dict[str, list[Line]] = {}
+    for line in lines:
+        rows.setdefault(line.method, []).append(line)
+    parts = [
+        "| method | thousand sample passes a participant | MB sent | samples a second | failures |",
+        "|---|---|---|---|---|",
+    ]
+    for method, own in rows.items():
+        results = [result for line in own for result in line.results]
+        passes, sent = (
+            sum(result.spent[kind] for result in results) / len(results)
+            for kind in ("sample_passes", "bytes_sent")
+        )
+        speeds = [result.about.get("samples_per_second", 0) for result in results]
+        speed = sum(speeds) / len(speeds)
+        numbers = (f"{passes / 1e3:,.0f}", f"{sent / 1e6:,.1f}", f"{speed:,.0f}")
+        parts.append(f"| {method} | {' | '.join(numbers)} | {_failures(own):,} |")
+    return [*parts, "", "A failure is a participant without a number in a round, such as diverged."]
+
+
+def _failures(lines: Sequence[Line]) -> int:
+    """Return the failures in all cells behind some lines, each cell once."""
+    cells = {id(result): result for line in lines for result in line.results}
+    return sum(result.about.get("failures", 0) for result in cells.values())
+
+
+def _origin(lines: Sequence[Line], command: str) -> list[str]:
+    """Return command, commits, devices and times."""
+    results = [result for line in lines for result in line.results]
+    times: dict[tuple[str, ...], float] = {}
+    for result in results:
+        times[tuple(result.about.get("pass", ()))] = result.about.get("pass_seconds", 0.0)
+    seen = {
+        name: sorted({str(result.about.get(name)) for result in results})
+        for name in ("commit", "device", "torch", "finished")
+    }
+    days = seen["finished"]
+    return [
+        "## Where it comes from",
+        "",
+        "```sh",
+        command,
+        "```",
+        "",
+        f"- commit: {', '.join(seen['commit'])}",
+        f"- device: {', '.join(seen['device'])}; PyTorch {', '.join(seen['torch'])}",
+        f"- time: {sum(times.values()):,.0f} s summed over {len(times)} passes, without choosing; "
+        f"several may have run at a time; {' to '.join(dict.fromkeys((days[0], days[-1])))}",
+        "- every cell's file in `cells/` has the command that trains it again",
+        "",
+    ]
+
+
+def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
+    """Return Table 3's page."""
+    parts = [f"# {table.title}", "", *(f"{note}\n" for note in table.notes)]
+    parts += [
+        "Of all trials, the one in which the best of the nine baselines is best; there, that "
+        "baseline minus the method. Negative where the method is ahead.",
+        "",
+        f"| data | α | distribution | budget | {YARDSTICKS[0]} | published | best baseline | "
+        f"{' | '.join(YARDSTICKS[1:])} |",
+        "|---" * (6 + len(YARDSTICKS)) + "|",
+    ]
+    places: dict[tuple[Any, ...], dict[str, WorstCase]] = {}
+    for case in cases:
+        places.setdefault((case.key, case.budget), {})[case.method] = case
+    for (key, budget), by_method in places.items():
+        own = dict(key)
+        published = published_worst(own)
+        first, *others = (
+            f"{by_method[name].value:+.4f}" if name in by_method else "" for name in YARDSTICKS
+        )
+        any_case = next(iter(by_method.values()))
+        cells = (
+            *(own[name] for name in ("dataset", "alpha", "distribution")),
+            budget,
+            first,
+            "" if published is None else f"{published:+.4f}",
+            f"{any_case.baseline} (trial {any_case.trial})",
+            *others,
+        )
+        parts.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join([*parts, "", "```sh", command, "```", ""])

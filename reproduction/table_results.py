@@ -1,0 +1,297 @@
+"""The tables as numbers: means over trials, paired differences, and what was published."""
+
+import csv
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from fedegoists.graphs.interchange import csv_bytes
+from reproduction.budgets import BOTH
+from reproduction.cells import Plan, Result, Store
+from reproduction.rate_choice import at_chosen_rates
+from reproduction.scenarios import TABLES, Table
+from reproduction.variants import BASELINES, HOSPITALS, LOCAL, YARDSTICKS
+
+__all__ = [
+    "Difference",
+    "Line",
+    "differences",
+    "lines_of",
+    "published_value",
+    "shown_lines",
+    "table_csv",
+]
+
+AVERAGE = "Avg"
+"""The participant's name in lines that average over all of them."""
+COMPARED_WITH = (*YARDSTICKS, "local")
+"""What every method is compared with, trial by trial."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table.
+
+    Attributes
+    ----------
+    key : tuple of (column, value)
+        All key columns but the method.
+    values : mapping of int to float
+        By trial; per cent for accuracy and AUC.
+    results : tuple of Result
+        The cells behind it.
+    """
+
+    key: tuple[tuple[str, Any], ...]
+    method: str
+    budget: str
+    values: Mapping[int, float]
+    results: tuple[Result, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over trials."""
+        return statistics.fmean(self.values.values())
+
+    @property
+    def std(self) -> float:
+        """The sample standard deviation over trials."""
+        return statistics.stdev(self.values.values()) if len(self.values) > 1 else 0.0
+
+    @property
+    def n(self) -> int:
+        """How many trials there are."""
+        return len(self.values)
+
+
+def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
+    """Return the lines of a table as far as cells are done, for all budgets that it can have."""
+    found: dict[tuple[Any, ...], dict[int, tuple[float, Result]]] = {}
+    for budget in BOTH if table.budget is None else (table.budget,):
+        for key, cell, rated in at_chosen_rates(table, replace(plan, budget=budget), store):
+            result = None if rated is None else store.get(rated)
+            if result is None:
+                continue
+            for own, value in _values(table, key, result):
+                if math.isfinite(value):
+                    place = found.setdefault((own, cell.variant.name, budget), {})
+                    place[cell.trial] = (value, result)
+    return [
+        Line(
+            key,
+            method,
+            budget,
+            {trial: value for trial, (value, _) in sorted(by_trial.items())},
+            tuple(result for _, result in by_trial.values()),
+        )
+        for (key, method, budget), by_trial in found.items()
+    ]
+
+
+def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
+    """Return the lines that a table is written with.
+
+    Beyond the paper, without budgets under which it has nothing but rows of the paper's tables.
+    """
+    lines, shared = lines_of(table, plan, store), {variant.name for variant in HOSPITALS}
+    if table.budget or all(variant.name in shared for variant in table.variants):
+        return lines
+    run = {line.budget for line in lines if line.method not in shared}
+    return [line for line in lines if line.budget in run]
+
+
+def _values(
+    table: Table, key: Mapping[str, Any], result: Result
+) -> Iterable[tuple[tuple[tuple[str, Any], ...], float]]:
+    scale = 1.0 if result.metric == "mse" else 100.0
+    own = tuple(key.items())
+    if not table.of_participants:
+        yield own, scale * result.mean
+        return
+    for name, value in result.test.items():
+        yield (("participant", name), *own), scale * value
+    yield (("participant", AVERAGE), *own), scale * result.mean
+
+
+def lower_is_better(lines: Sequence[Line]) -> bool:
+    """Return whether the metric is an error."""
+    return any(result.metric == "mse" for line in lines for result in line.results[:1])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a method has more than another one, trial by trial, with a 95 % interval."""
+
+    line: Line
+    against: str
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def differences(
+    lines: Sequence[Line], yardsticks: Sequence[str] = COMPARED_WITH
+) -> list[Difference]:
+    """Return the paired differences of all lines to some methods of the same scene and budget."""
+    places = {(line.key, line.budget, line.method): line for line in lines}
+    found = []
+    for line in lines:
+        for name in yardsticks:
+            other = places.get((line.key, line.budget, name))
+            if other is None or name == line.method:
+                continue
+            both = sorted(line.values.keys() & other.values.keys())
+            if both:
+                gaps = [line.values[trial] - other.values[trial] for trial in both]
+                found.append(Difference(line, name, *interval(gaps), len(gaps)))
+    return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean and a 95 % confidence interval by Student's t; not numbers for one value.
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in interval([1.0, 2.0, 3.0])]
+    [2.0, -0.484, 4.484]
+    """
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, math.nan, math.nan
+    from scipy.stats import t
+
+    reach = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+    return mean, mean - reach, mean + reach
+
+
+@lru_cache(maxsize=16)
+def _published(name: str) -> dict[tuple[str, ...], tuple[float, float]]:
+    folder = resources.files("reproduction") / "published"
+    path = folder / f"{name}.csv"
+    if not path.is_file():
+        return {}
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    keys = TABLES[name].keys
+    value = "mean" if "mean" in rows[0] else "best_baseline_minus_fedegoists"
+    return {
+        tuple(_shown(row[key]) for key in keys): (
+            float(row[value]),
+            float(row.get("std") or "nan"),
+        )
+        for row in rows
+    }
+
+
+def _shown(value: object) -> str:
+    """Return a key as text, numbers in one way of writing."""
+    try:
+        return f"{float(str(value)):g}"
+    except ValueError:
+        return str(value)
+
+
+def published_value(table: Table, line: Line) -> float | None:
+    """Return the mean that the paper has for a line, if it has one."""
+    key = {**dict(line.key), "method": line.method}
+    found = _published(table.name).get(tuple(_shown(key[column]) for column in table.keys))
+    return None if found is None else found[0]
+
+
+def published_worst(key: Mapping[str, Any]) -> float | None:
+    """Return the paper's value in Table 3."""
+    found = _published("table3").get(tuple(_shown(key[k]) for k in TABLES["table3"].keys))
+    return None if found is None else found[0]
+
+
+def table_csv(table: Table, lines: Sequence[Line]) -> bytes:
+    """Return a table with its key columns, budget, mean, standard deviation and trials."""
+    rows = []
+    for line in lines:
+        key = {**dict(line.key), "method": line.method}
+        numbers = (f"{line.mean:.4f}", f"{line.std:.4f}", line.n)
+        rows.append((*(key[column] for column in table.keys), line.budget, *numbers))
+    return csv_bytes((*table.keys, "budget", "mean", "std", "n"), rows)
+
+
+def differences_csv(table: Table, lines: Sequence[Line]) -> bytes:
+    """Return the paired differences of a table."""
+    rows = []
+    for gap in differences(lines):
+        key = {**dict(gap.line.key), "method": gap.line.method}
+        numbers = (f"{gap.mean:.4f}", f"{gap.low:.4f}", f"{gap.high:.4f}", gap.n)
+        own = (key[column] for column in table.keys)
+        rows.append((*own, gap.line.budget, gap.against, *numbers))
+    columns = ("budget", "against", "difference", "low", "high", "n")
+    return csv_bytes((*table.keys, *columns), rows)
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """Table 3: the best baseline minus a method in the trial in which baselines are best."""
+
+    key: tuple[tuple[str, Any], ...]
+    budget: str
+    method: str
+    baseline: str
+    trial: int
+    value: float
+    n: int
+
+
+def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
+    """Derive Table 3 from the cells of Tables 1 and 2; values are parts of one."""
+    baselines = {v.name for v in (LOCAL, *BASELINES) if not v.tuned}
+    found = []
+    for name, data in (("table1", "cifar10"), ("table2", "cifar100")):
+        scenes: dict[tuple[Any, ...], dict[str, Line]] = {}
+        for line in lines_of(TABLES[name], plan, store):
+            scenes.setdefault((line.key, line.budget), {})[line.method] = line
+        for (key, budget), by_method in scenes.items():
+            for method in YARDSTICKS:
+                if method not in by_method or not baselines <= by_method.keys():
+                    continue
+                own = by_method[method]
+                common = set(own.values)
+                for baseline in baselines:
+                    common &= by_method[baseline].values.keys()
+                if not common:
+                    continue
+                best, trial, baseline = max(
+                    (by_method[b].values[trial], -trial, b) for b in baselines for trial in common
+                )
+                found.append(
+                    WorstCase(
+                        (("dataset", data), *key),
+                        budget,
+                        method,
+                        baseline,
+                        -trial,
+                        (best - own.values[-trial]) / 100,
+                        len(common),
+                    )
+                )
+    return found
+
+
+def worst_csv(cases: Sequence[WorstCase]) -> bytes:
+    """Return Table 3; ``std`` is empty, as each value is that of a single trial."""
+    rows = [
+        (
+            *(value for _, value in case.key),
+            case.budget,
+            case.method,
+            f"{case.value:.6f}",
+            "",
+            case.n,
+            case.baseline,
+            case.trial,
+        )
+        for case in cases
+    ]
+    columns = ("dataset", "alpha", "distribution", "budget", "method", "mean", "std", "n")
+    return csv_bytes((*columns, "best_baseline", "trial"), rows)

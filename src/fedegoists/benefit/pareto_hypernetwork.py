@@ -1,0 +1,130 @@
+"""The Pareto hypernetwork: one network that knows the best model for every mixture of silos.
+
+Navon et al., Learning the Pareto Front with Hypernetworks (ICLR 2021), as FedEgoists uses it: HN(r)
+generates a model for the preference vector r. In every step r is drawn anew, every silo returns its
+gradient at HN(r), and the server descends Σ_j r_j ℓ_j(HN(r)). No data leaves a silo.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.silo_queries import RARELY, Asking
+from fedegoists.federation.batches import stream_seed
+from fedegoists.learning.hypernetwork import Hypernetworks
+
+__all__ = ["ParetoFront", "Progress", "learn_front"]
+
+Progress = Callable[[str, int, int, float], None]
+"""Called with what is being done, how much is done, how much there is, and the mean loss."""
+
+REPORTS = 100
+"""How often progress is reported and kept in the history."""
+
+
+@dataclass(frozen=True)
+class ParetoFront:
+    """Trained hypernetworks, one for each trial and repeat.
+
+    Attributes
+    ----------
+    networks : Hypernetworks
+        Trial by trial, and in each repeat by repeat.
+    present : Tensor
+        Of shape (trials, participants): who answered often enough to be in the mixtures.
+    losses : Tensor
+        Of shape (reports, trials): the weighted training loss along the way.
+    """
+
+    networks: Hypernetworks
+    present: Tensor
+    losses: Tensor
+    scale: float
+
+    def models(self, preferences: Tensor) -> Tensor:
+        """Return the models (trials, repeats, rows, parameters) for preferences."""
+        flat = self.scale * preferences.flatten(0, 1)
+        return self.networks.generate(flat).reshape(*preferences.shape[:3], -1)
+
+    def slopes(self, preferences: Tensor, gradients: Tensor) -> Tensor:
+        """Return the gradient of the preferences, given that of the models."""
+        flat = self.scale * preferences.flatten(0, 1)
+        back = self.scale * self.networks.input_gradient(flat, gradients.flatten(0, 1))
+        return back.reshape(preferences.shape)
+
+
+def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> ParetoFront:
+    """Train a hypernetwork for each trial and repeat, all at once."""
+    federation, (trials, n) = asking.federation, asking.shape
+    repeats, device = settings.repeats, federation.device
+    seeds = [stream_seed(settings.seed, repeat, "hypernetwork") for repeat in range(repeats)]
+    starts = torch.stack([federation.schema.drawn(seed) for seed in seeds]).to(device)
+    networks = Hypernetworks.drawn(
+        [n] * trials * repeats,
+        starts.repeat(trials, 1),
+        seeds * trials,
+        hidden=settings.hidden,
+        layers=settings.layers,
+    )
+    tensors = list(networks.tensors.values())
+    optimiser = torch.optim.Adam(tensors, lr=settings.rate, fused=True)
+    draw = np.random.default_rng(stream_seed(settings.seed, "preferences"))
+    alive = torch.ones(trials, n, dtype=torch.bool)
+    answers = torch.zeros(trials, n)
+    reports, objective = [], torch.zeros(trials)
+    every = max(1, settings.steps // REPORTS)
+    for step in range(settings.steps):
+        drawn = draw.dirichlet([settings.concentration] * n, (repeats, trials)).swapaxes(0, 1)
+        # A mixture with somebody who is silent would say nothing about the others.
+        mixture = (torch.from_numpy(drawn).float() + TINY) * alive[:, None]
+        mixture = (mixture / mixture.sum(-1, keepdim=True).clamp_min(TINY)).to(device)
+        inputs = settings.scale * mixture.reshape(trials * repeats, 1, n)
+        models = networks.generate(inputs).reshape(trials, 1, repeats, -1)
+        gradients, losses, answered = asking.gradients(
+            models.expand(-1, n, -1, -1),
+            batch_size=settings.batch_size,
+            step=step,
+            seed=f"{settings.seed}/hypernetwork",
+            **settings.privacy,
+        )
+        if alive.any(1).all() and answered.any():
+            alive = torch.where(answered.any(1, keepdim=True), answered, alive)
+        answers += answered
+        objective += torch.einsum("tri,tir->t", mixture.cpu(), losses) / repeats
+        pulled = _bounded(gradients, answered.to(device), settings.bound)
+        total = torch.einsum("tri,tirp->trp", mixture, pulled).reshape(trials * repeats, 1, -1)
+        for name, gradient in networks.gradient(inputs, total).items():
+            networks.tensors[name].grad = gradient
+        for group in optimiser.param_groups:
+            group["lr"] = settings.rate * 0.5 * (1 + math.cos(math.pi * step / settings.steps))
+        optimiser.step()
+        if (step + 1) % every == 0 or step + 1 == settings.steps:
+            reports.append(objective / (step % every + 1))
+            progress("hypernetwork", step + 1, settings.steps, reports[-1].mean().item())
+            objective = torch.zeros(trials)
+    for tensor in tensors:
+        tensor.grad = None
+    present = answers >= RARELY * settings.steps
+    return ParetoFront(networks, present, torch.stack(reports), settings.scale)
+
+
+TINY = 1e-12
+
+
+def _bounded(gradients: Tensor, answered: Tensor, bound: float) -> Tensor:
+    """Shorten gradients that are much longer than the other silos'.
+
+    Nobody can then move the shared network further than a few honest silos, however it scales what
+    it sends. The median is that of the silos that answered, for each model.
+    """
+    norms = gradients.norm(dim=3)
+    known = norms.masked_fill(~answered[:, :, None], torch.nan)
+    limit = bound * known.nanmedian(1, keepdim=True).values.nan_to_num()
+    factor = (limit / norms.clamp_min(TINY)).clamp_max(1.0)
+    shortened: Tensor = gradients * factor[..., None]
+    return shortened

@@ -1,0 +1,68 @@
+"""How much noisy gradients can tell of one sample, as (ε, δ), accounted by a library made for it.
+
+Batches are disjoint within a pass over a silo's samples, and drawn without regard to what the
+samples are. So one sample takes part in one answer a pass, and in as many Gaussian mechanisms as
+there are passes, times the models asked about at once. Nothing is claimed for the secrecy of who is
+in a batch, since the server chooses the seed. Training and validation samples are different ones.
+"""
+
+import math
+from dataclasses import dataclass
+
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.errors import MissingDependencyError, SettingsError
+
+__all__ = ["PrivacySpent", "privacy_spent"]
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What a silo has given away of one of its samples.
+
+    Attributes
+    ----------
+    epsilon : float
+        At `delta`; infinite without noise.
+    training, validation : int
+        In how many answers one sample of each kind took part, at most.
+    """
+
+    epsilon: float
+    delta: float
+    training: int
+    validation: int
+
+
+def privacy_spent(settings: LearnSettings, training: int, delta: float = 1e-5) -> PrivacySpent:
+    """Return the (ε, δ) of a silo with so many training samples, whatever its validation data.
+
+    Neighbours are two data sets of which one has a sample whose gradients count as zero in the
+    other, so that the size of a silo is no secret.
+
+    Raises
+    ------
+    MissingDependencyError
+        If ``dp-accounting`` is not installed.
+    """
+    if not 0 < delta < 1:
+        raise SettingsError(f"delta is {delta}; expected a number between 0 and 1")
+    trained = _answers(training, settings.batch_size, settings.steps) * settings.repeats
+    validated = settings.preference_steps * settings.repeats  # all of them in every step
+    if settings.clip is None or settings.noise == 0:
+        return PrivacySpent(math.inf, delta, trained, validated)
+    try:
+        from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+        from dp_accounting.rdp import RdpAccountant
+    except ImportError:
+        raise MissingDependencyError(
+            "accounting for privacy needs dp-accounting: pip install 'fedegoists[privacy]'"
+        ) from None
+    accountant = RdpAccountant()
+    event = SelfComposedDpEvent(GaussianDpEvent(settings.noise), max(trained, validated))
+    accountant.compose(event)
+    return PrivacySpent(float(accountant.get_epsilon(delta)), delta, trained, validated)
+
+
+def _answers(size: int, batch: int, steps: int) -> int:
+    """Return in how many of some batches one of `size` samples can be."""
+    return -(-steps // max(1, size // min(batch, size)))

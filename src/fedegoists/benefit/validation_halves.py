@@ -1,0 +1,80 @@
+"""Both halves of a participant's validation data, for knowing how sure an estimate is.
+
+Every repeat divides the validation data at random into two halves and makes its estimate on each.
+Their mean uses all the data. Half the difference between two such halves estimates the standard
+error that comes from having so little data, which more repeats cannot reduce; the deviation between
+repeats is that of training, which they do reduce.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.errors import SettingsError
+
+__all__ = ["HALVES", "degrees_of_freedom", "half_of", "standard_error"]
+
+HALVES = 2
+
+
+def half_of(repeat: int, half: int, settings: LearnSettings) -> dict[str, Any]:
+    """Return the part of a payload that names one half of the validation data."""
+    return {
+        "split": "validation",
+        "share": 1 / HALVES,
+        "step": HALVES * repeat + half,
+        "seed": f"{settings.seed}/validation",
+    }
+
+
+def standard_error(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the standard error of the mean over (repeats, halves).
+
+    Examples
+    --------
+    Without any difference between repeats, that between halves is left:
+
+    >>> standard_error(np.array([[[1.0], [3.0]], [[3.0], [1.0]]]))
+    array([1.])
+    """
+    data, training = _variances(runs)
+    error: npt.NDArray[np.float64] = np.sqrt(data + training)
+    return error
+
+
+def degrees_of_freedom(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the degrees of freedom of `standard_error`, by Welch and Satterthwaite.
+
+    The difference between halves has one for each repeat, which divides the data anew; the
+    deviation between repeats has one less, since it is around their own mean.
+
+    Examples
+    --------
+    >>> degrees_of_freedom(np.array([[[1.0], [3.0]], [[3.0], [1.0]]]))
+    array([2.])
+    >>> degrees_of_freedom(np.array([[[1.0]], [[3.0]]]))
+    array([1.])
+    """
+    repeats = len(runs)
+    data, training = _variances(runs)
+    both = data + training
+    # As parts of their sum, which neither overflow nor vanish. Without any error all is certain.
+    parts = data / np.where(both > 0, both, 1.0), training / np.where(both > 0, both, 1.0)
+    inverse = parts[0] ** 2 / repeats + parts[1] ** 2 / max(repeats - 1, 1)
+    degrees: npt.NDArray[np.float64] = 1 / np.where(both > 0, inverse, 1 / repeats)
+    return degrees
+
+
+def _variances(
+    runs: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the variances of the mean that come from little data, and from training."""
+    repeats, halves = runs.shape[:2]
+    if repeats * halves < 2:
+        raise SettingsError("one repeat says nothing of its spread: use repeats of at least 2")
+    nothing = np.zeros(runs.shape[2:])
+    data = (((runs[:, 0] - runs[:, 1]) / 2) ** 2).mean(0) if halves == HALVES else nothing
+    training = runs.mean(1).var(0, ddof=1) / repeats if repeats > 1 else nothing
+    return data, training

@@ -1,0 +1,473 @@
+"""The commands about coalitions: form, verify, audit, explain, what-if, draw."""
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedegoists.cli.output import (
+    errors,
+    formation_as_dict,
+    line,
+    print_json,
+    screen,
+    show_certificate_check,
+    show_core,
+    show_explanations,
+    show_formation,
+    show_verification,
+    show_what_if,
+    working,
+)
+from fedegoists.coalitions import (
+    Certificate,
+    CertificateCheck,
+    Formation,
+    Method,
+    Newcomer,
+    Objective,
+    audit_core,
+    explain,
+    form,
+    verify,
+    what_if,
+)
+from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalitions, usage_csv
+from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
+from fedegoists.coalitions.drawing import render
+from fedegoists.coalitions.proof.certificate import CheckedClaim
+from fedegoists.errors import CertificateError, SettingsError
+from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.graphs import read_graphs
+from fedegoists.graphs.interchange import json_value
+from fedegoists.graphs.participants import shown
+from fedegoists.plotting import format_of
+
+__all__ = ["register"]
+
+CertificateArgument = Annotated[
+    Path, typer.Argument(metavar="CERTIFICATE", help="A certificate.json that `form` wrote.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Write certificate.json, coalitions.csv, usage.csv and pictures to this folder.",
+    ),
+]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("form")(form_command)
+    app.command("verify")(verify_command)
+    app.command("audit")(audit_command)
+    app.command("explain")(explain_command)
+    app.command("what-if")(what_if_command)
+    app.command("draw")(draw_command)
+
+
+def form_command(
+    benefit: Annotated[
+        Path, typer.Argument(metavar="BENEFIT", help="CSV with source,target,weight; or JSON.")
+    ],
+    competition: Annotated[
+        Path, typer.Argument(metavar="COMPETITION", help="CSV with a,b; or JSON.")
+    ],
+    participants: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="One name a line; other names are then an error."),
+    ] = None,
+    method: Annotated[
+        Method, typer.Option(help="How to form; best is never worse than the others.")
+    ] = "best",
+    objective: Annotated[
+        Objective,
+        typer.Option(help="For best: the most benefit, the fairest, or the fewest alone."),
+    ] = "welfare",
+    time_limit: TimeLimitOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 0,
+    cover: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For cliques and published: CSV with participant,coalition to start from.",
+        ),
+    ] = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide who trains with whom, from two CSV files. Ctrl-C ends it with the best so far."""
+    graphs = read_graphs(benefit, competition, participants, tell=_warn)
+    with working("Forming coalitions …") as progress:
+        formation = form(
+            *graphs,
+            method,
+            seed=seed,
+            time_limit=time_limit,
+            cover=None if cover is None else read_coalitions(cover),
+            objective=objective,
+            progress=progress,
+        )
+    if out is not None:
+        write_formation(formation, out)
+    if as_json:
+        print_json(formation_as_dict(formation))
+    else:
+        show_formation(formation)
+        if out is None:
+            line("Add --out DIR to keep this with a certificate and a picture.", "dim")
+        else:
+            _say_written(out)
+
+
+def verify_command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A certificate, a member's certificate, an auditor's opening, or a CSV with "
+            "participant,coalition.",
+        ),
+    ],
+    benefit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The benefit graph: to compare with a certificate's, or for a CSV."
+        ),
+    ] = None,
+    competition: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The competition graph, likewise."),
+    ] = None,
+    participants: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The participants, one name a line.")
+    ] = None,
+    budget: Annotated[
+        int,
+        typer.Option(min=0, help="Sets of coalitions to look at for mergers; 0 means all."),
+    ] = 100_000,
+    time_limit: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.01, help="Time to derive the upper bound again."),
+    ] = 10.0,
+    commitment: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="The published commitment, for what was opened of it."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-derive everything a certificate claims, or check coalitions of any origin.
+
+    Exits with 1 if anything does not hold or is not proven.
+    """
+    if participants is not None and benefit is None:
+        raise SettingsError("--participants goes with --benefit and --competition")
+    if (benefit is None) != (competition is None):
+        raise SettingsError("--benefit and --competition belong together; give both or neither")
+    graphs = None
+    if benefit is not None and competition is not None:
+        graphs = read_graphs(benefit, competition, participants, tell=_warn)
+    if file.suffix.casefold() == ".csv":
+        if graphs is None:
+            raise SettingsError(
+                "coalitions from a CSV file need --benefit and --competition to be checked against"
+            )
+        with working("Checking …"):
+            verification = verify(*graphs, read_coalitions(file), budget=budget or None)
+        if as_json:
+            print_json(
+                {
+                    "ok": verification.ok,
+                    "free_riders": [str(w) for w in verification.free_riders],
+                    "conflicts": [str(w) for w in verification.conflicts],
+                    "mergers": [str(w) for w in verification.mergers],
+                    "stable": verification.stable,
+                }
+            )
+        else:
+            show_verification(verification)
+        raise typer.Exit(0 if verification.ok else 1)
+
+    from fedegoists.commitments import read_disclosure  # loads pydantic
+
+    disclosed = read_disclosure(file)
+    if disclosed is not None:
+        if graphs is not None:
+            raise SettingsError(f"{file} is not checked against graphs; leave them out")
+        with working("Checking what is opened …"):
+            shown_to = disclosed.check(commitment)
+        if as_json:
+            claims = [vars(claim) for claim in shown_to.claims]
+            print_json({"ok": shown_to.ok, "commitment": disclosed.commitment, "claims": claims})
+        else:
+            show_certificate_check(shown_to)
+            screen.print(f"commitment {disclosed.commitment}", soft_wrap=True)
+        raise typer.Exit(0 if shown_to.ok else 1)
+    if commitment is not None:
+        raise SettingsError("--commitment goes with a member's certificate or an opening")
+    certificate = Certificate.load(file)
+    with working("Re-deriving every claim …"):
+        check = certificate.check(budget=budget or None, time_limit=time_limit)
+    if graphs is not None:
+        check = CertificateCheck(
+            check.claims
+            + tuple(
+                CheckedClaim(
+                    f"{name} graph",
+                    mine.sha256[:16],
+                    f"{own.sha256[:16]} in the certificate",
+                    mine == own,
+                )
+                for name, mine, own in (
+                    ("benefit", graphs[0], certificate.benefit),
+                    ("competition", graphs[1], certificate.competition),
+                )
+            )
+        )
+    if as_json:
+        print_json(
+            {
+                "ok": check.ok,
+                "benefit_sha256": certificate.benefit.sha256,
+                "competition_sha256": certificate.competition.sha256,
+                "claims": [vars(claim) for claim in check.claims],
+            }
+        )
+    else:
+        show_certificate_check(check)
+        screen.print(f"benefit graph     {certificate.benefit.sha256}", soft_wrap=True)
+        screen.print(f"competition graph {certificate.competition.sha256}", soft_wrap=True)
+    raise typer.Exit(0 if check.ok else 1)
+
+
+def audit_command(
+    certificate: CertificateArgument,
+    budget: Annotated[
+        int,
+        typer.Option(min=0, help="Sets of participants to look at; 0 means all."),
+    ] = BLOCKING_BUDGET,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for a group, from any coalitions, who would all be better off on their own.
+
+    Exits with 1 if there is one, or if that is not proven.
+    """
+    formation = _formation(certificate)
+    with working("Looking for a blocking group …"):
+        audit = audit_core(
+            formation.benefit,
+            formation.competition,
+            formation.coalitions,
+            budget=budget or None,
+        )
+    if as_json:
+        blocking = audit.blocking
+        print_json(
+            {
+                "core_stable": audit.core_stable,
+                "blocking": None if blocking is None else blocking.members,
+                "gains": None if blocking is None else blocking.gains,
+            }
+        )
+    else:
+        show_core(audit)
+    raise typer.Exit(0 if audit.core_stable else 1)
+
+
+def explain_command(
+    certificate: CertificateArgument,
+    a: Annotated[str, typer.Argument(metavar="A", help="A participant.")],
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Another one; left out, all others.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why two participants are, or are not, together. For the manager: it names competitors."""
+    formation = _formation(certificate)
+    others = [b] if b is not None else [name for name in formation.participants if name != a]
+    formation.coalition_of(a)
+    explanations = [explain(formation, a, other) for other in others]
+    if not explanations and not as_json:
+        line(f"{a} is the only participant.")
+    if as_json:
+        print_json(
+            [
+                {
+                    "a": e.a,
+                    "b": e.b,
+                    "together": e.together,
+                    "sentence": e.sentence,
+                    "alternatives": [vars(alternative) for alternative in e.alternatives],
+                }
+                for e in explanations
+            ]
+        )
+    else:
+        show_explanations(explanations)
+
+
+def what_if_command(
+    certificate: CertificateArgument,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Two who start to compete. May be repeated."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Two who no longer compete. May be repeated."),
+    ] = None,
+    joins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help='JSON for a newcomer: {"name": "New", "gives": {"A": 0.3}, '
+            '"receives": {"B": 0.2}, "competes": ["C"]}. May be repeated.',
+        ),
+    ] = None,
+    leaves: Annotated[
+        list[str] | None, typer.Option(metavar="A", help="Who leaves. May be repeated.")
+    ] = None,
+    time_limit: TimeLimitOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what would change, moving as few participants as possible."""
+    formation = _formation(certificate)
+    with working("Forming coalitions again …"):
+        result = what_if(
+            formation,
+            add=[_pair(text, "--add") for text in add or ()],
+            remove=[_pair(text, "--remove") for text in remove or ()],
+            joins=[_newcomer(path) for path in joins or ()],
+            leaves=leaves or (),
+            time_limit=time_limit,
+        )
+    if out is not None:
+        write_formation(result.after, out)
+    if as_json:
+        print_json(
+            {
+                "moved": result.moved,
+                "joined": result.joined,
+                "left": result.left,
+                "welfare_change": result.welfare_change,
+                "utility_changes": dict(result.utility_changes),
+                "after": formation_as_dict(result.after),
+            }
+        )
+    else:
+        show_what_if(result)
+        if out is not None:
+            _say_written(out)
+
+
+def draw_command(
+    certificate: CertificateArgument,
+    picture: Annotated[
+        Path, typer.Argument(metavar="PICTURE", help="Where to: .png, .svg or .pdf.")
+    ],
+    title: Annotated[str | None, typer.Option(help="A title of your own.")] = None,
+) -> None:
+    """Draw the coalitions over benefit and competition."""
+    content = render(_formation(certificate), format_of(picture), title=title)
+    write_bytes(picture, content, private=True)  # it shows who competes
+    line(f"Written to {picture}")
+
+
+def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
+    """Write a formation's files, and more, to a folder, all or none."""
+    # Certificate and pictures name competitors, so nobody but the manager may read them.
+    write_all(
+        [
+            *more,
+            (out / "certificate.json", formation.certificate.to_json().encode()),
+            (out / "coalitions.csv", coalitions_csv(formation)),
+            (out / "usage.csv", usage_csv(formation)),
+            (out / "coalitions.png", render(formation, "png")),
+            (out / "coalitions.svg", render(formation, "svg")),
+        ],
+        private=True,
+    )
+
+
+def _say_written(out: Path) -> None:
+    line(f"Written to {out}. Re-check it: fedegoists verify {out / 'certificate.json'}")
+
+
+def _warn(message: str) -> None:
+    """Print a doubt about the graphs' files; their names are shown as they are, without markup."""
+    errors.print("[yellow]warning:[/] ", end="")
+    text = f"{message} (with --participants such a name is an error)"
+    errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _formation(path: Path) -> Formation:
+    """Return what a certificate certifies, if nobody has changed it."""
+    certificate = _whole_certificate(path)
+    checked = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
+    wrong = [*certificate.changed, *map(str, (*checked.free_riders, *checked.conflicts))]
+    if wrong:
+        raise CertificateError(f"{path}: not to be relied on: {wrong[0]}; see `fedegoists verify`")
+    return certificate.formation()
+
+
+def _whole_certificate(path: Path) -> Certificate:
+    """Read a certificate; of what is opened to members and auditors only, say that it is that."""
+    try:
+        return Certificate.load(path)
+    except CertificateError:
+        from fedegoists.commitments import MemberCertificate, read_disclosure  # loads pydantic
+
+        disclosed = read_disclosure(path)
+        if disclosed is None:
+            raise
+        member = isinstance(disclosed, MemberCertificate)
+        what = "a member's certificate" if member else "an auditor's opening"
+        raise CertificateError(
+            f"{path}: this is {what}, which `fedegoists verify` checks; here the manager's whole "
+            "certificate is needed, the certificate.json that `fedegoists form` writes"
+        ) from None
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    names = [name.strip() for name in next(csv.reader([text]), [])]
+    if len(names) != 2:
+        raise SettingsError(
+            f"{option} {text!r}: expected two names with a comma between them; "
+            "put a name that has a comma itself in double quotes"
+        )
+    return names[0], names[1]
+
+
+def _newcomer(path: Path) -> Newcomer:
+    from pydantic import BaseModel, ConfigDict, ValidationError
+
+    class NewcomerFile(BaseModel):
+        model_config = ConfigDict(extra="forbid", strict=True)
+        name: str
+        gives: dict[str, float] = {}
+        receives: dict[str, float] = {}
+        competes: list[str] = []
+
+    content = json_value(read_text(path), str(path))
+    if not isinstance(content, dict):
+        raise SettingsError(
+            f"{path}: expected one newcomer in braces, got {shown(content)}; write it like "
+            '{"name": "New", "gives": {"A": 0.3}, "receives": {"B": 0.2}, "competes": ["C"]}, '
+            "one file for each"
+        )
+    try:
+        newcomer = NewcomerFile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = " → ".join(shown(part) for part in first["loc"]) or "the file"
+        raise SettingsError(f"{path}: {place}: {first['msg']}") from None
+    return Newcomer(newcomer.name, newcomer.gives, newcomer.receives, newcomer.competes)

@@ -1,0 +1,264 @@
+"""The commands about a consortium: init, run, runs, export."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fedegoists.cli.deploy_commands import COORDINATOR_KIT
+from fedegoists.cli.live_progress import LiveView
+from fedegoists.cli.output import errors, line, print_json, screen, show_formation, training_extra
+from fedegoists.errors import SettingsError
+
+if TYPE_CHECKING:
+    from fedegoists.consortium import ConsortiumRun
+    from fedegoists.consortium.run_list import RunRecord
+
+__all__ = ["register", "run_consortium"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("init")(init_command)
+    app.command("run")(run_command)
+    app.command("runs")(runs_command)
+    app.command("export")(export_command)
+
+
+def init_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")] = Path(),
+    example: Annotated[
+        str,
+        typer.Option(
+            help="synthetic, banks (with files of their own), hospitals; or own, for your data."
+        ),
+    ] = "synthetic",
+) -> None:
+    """Write a commented consortium.toml to start from."""
+    with training_extra("a consortium"):
+        from fedegoists.consortium.example_files import init
+
+    written = init(folder, example)  # type: ignore[arg-type]
+    for path in written:
+        line(f"Written: {path}", whole=True)
+    line(f"Look at it, change it, then: fedegoists run {shlex.quote(str(written[0]))}", whole=True)
+
+
+def run_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A consortium.toml.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Goes before what the file says, such as training.seeds=5. May be repeated.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name; the file's by default.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
+    ] = False,
+    engine: Annotated[
+        str, typer.Option(help="simulated, here; or flare, over silos that started their kits.")
+    ] = "simulated",
+    kit: Annotated[Path, typer.Option(help="The coordinator's kit, for --engine flare.")] = (
+        COORDINATOR_KIT
+    ),
+) -> None:
+    """Learn who benefits whom, decide who trains with whom, train, and write a report."""
+    run_consortium(file, changes or (), name, resume=resume, engine=engine, kit=kit)
+
+
+def run_consortium(
+    file: Path,
+    changes: Sequence[str] = (),
+    name: str | None = None,
+    *,
+    resume: bool = False,
+    engine: str = "simulated",
+    kit: Path = COORDINATOR_KIT,
+) -> None:
+    """Run a consortium.toml with a live view, then print the decision and what it brought."""
+    with training_extra("a run"):
+        import torch
+
+        from fedegoists.consortium import Consortium
+        from fedegoists.consortium.consortium_settings import read_settings
+        from fedegoists.consortium.pipeline import STAGES
+
+    if engine not in ("simulated", "flare"):
+        raise SettingsError(f"--engine {engine!r}; engines are simulated and flare")
+    settings = read_settings(file, changes)
+    consortium = Consortium(settings) if engine == "simulated" else None
+    if consortium is not None and consortium.data.samples.inputs[0].ndim == 2:
+        # Networks for tables are so small that a second thread would only wait for the first.
+        torch.set_num_threads(1)
+    try:
+        with LiveView(STAGES, errors) as view:
+            if consortium is not None:
+                result = consortium.run(name, resume=resume, progress=view)
+            else:
+                from fedegoists.deploy.flare_engine import run_deployed
+
+                result = run_deployed(
+                    settings, kit, name, resume=resume, progress=view, tell=errors.print
+                )
+    except KeyboardInterrupt:
+        again = ["fedegoists", "run", str(file)]
+        for change in changes:
+            again += ["--set", change]
+        if name is not None:
+            again += ["--name", name]
+        if engine != "simulated":
+            again += ["--engine", engine, "--kit", str(kit)]
+        line(f"Stopped. Go on with: {shlex.join([*again, '--resume'])}", "yellow", whole=True)
+        raise typer.Exit(130) from None
+    show_formation(result.formation)
+    if len(result.formation.coalitions) == len(result.data.participants) > 1:
+        line("Nobody trains together; the report says why, and what would change it.", "yellow")
+    _show_gains(result)
+    folder = _near(result.folder)
+    certificate = shlex.quote(str(folder / "certificate.json"))
+    line(f"Report: {folder / 'report.html'}", "bold", whole=True)
+    line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
+
+
+def _near(path: Path) -> Path:
+    """Return a path as seen from here, if it is inside this folder."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _show_gains(result: "ConsortiumRun") -> None:
+    if not result.gains:
+        return
+    methods = list(dict.fromkeys(gain.method for gain in result.gains))
+    task = result.trials.federation.task
+    better = "higher" if task.higher_is_better else "lower"
+    table = Table(
+        title=f"Test {task.metric} ({better} is better); in brackets the gain over training alone, "
+        "+ is better",
+        title_justify="left",
+        title_style="bold",
+    )
+    for column in ("participant", "alone", *methods):
+        table.add_column(column, justify="left" if column == "participant" else "right")
+    found = {(gain.participant, gain.method): gain for gain in result.gains}
+    for participant in result.data.participants:
+        own = [found.get((participant, method)) for method in methods]
+        known = [gain for gain in own if gain is not None]
+        if known:
+            cells = ["" if gain is None else f"{gain.value:.3f} ({gain.gain:+.3f})" for gain in own]
+            table.add_row(Text(participant), f"{known[0].alone:.3f}", *cells)
+    screen.print(table)
+
+
+def runs_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where runs are.")] = Path("runs"),
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Runs to compare; all are listed without."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List runs with what each came to, or compare some of them."""
+    with training_extra("runs"):
+        from fedegoists.consortium.run_list import read_runs
+
+    found = {run.name: run for run in read_runs(folder)}
+    for name in names or ():
+        if name not in found:
+            raise SettingsError(f"no run {name!r} in {folder}; there are {', '.join(found)}")
+    chosen = [found[name] for name in dict.fromkeys(names or found)]
+    if as_json:
+        print_json([run.as_dict() for run in chosen])
+    elif names:
+        _show_comparison(chosen)
+    else:
+        _show_runs(folder, chosen)
+
+
+def _show_runs(folder: Path, runs: "Sequence[RunRecord]") -> None:
+    methods = list(dict.fromkeys(method for run in runs for method in run.means))
+    metrics = list(dict.fromkeys(run.metric for run in runs if run.metric))
+    table = Table(title=f"Runs in {folder}", title_justify="left", title_style="bold")
+    for column in ("run", "state", "seconds", "together", "benefit", *methods):
+        left = column in ("run", "state")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
+    for run in runs:
+        inside = sum(map(len, run.together))
+        table.add_row(
+            Text(run.name),
+            Text(f"{run.state} {run.stage}".strip()),
+            f"{run.seconds:.0f}",
+            f"{inside} of {len(run.coalitions) + inside - len(run.together)}"
+            if run.coalitions
+            else "",
+            "" if run.welfare is None else f"{run.welfare:.4g}",
+            *(f"{run.means[method][0]:.4g}" if method in run.means else "" for method in methods),
+        )
+    screen.print(table)
+    if metrics:
+        line(f"Methods: mean test {' or '.join(metrics)} over participants.")
+    if len(runs) > 1:
+        line(f"To compare: fedegoists runs {shlex.quote(str(folder))} NAME NAME", whole=True)
+
+
+def _show_comparison(runs: "Sequence[RunRecord]") -> None:
+    from fedegoists.consortium.run_list import differing_settings
+
+    table = Table(title="Runs compared", title_justify="left", title_style="bold")
+    table.add_column("", overflow="fold")
+    for run in runs:
+        table.add_column(Text(run.name), overflow="fold")
+    table.add_row("state", *(Text(f"{run.state} {run.stage}".strip()) for run in runs))
+    table.add_row("seconds", *(f"{run.seconds:.0f}" for run in runs), end_section=True)
+    for key, values in differing_settings(runs).items():
+        table.add_row(Text(key), *(Text("not set" if v is None else str(v)) for v in values))
+    table.add_section()
+    table.add_row("coalitions", *(Text(_groups(run)) for run in runs))
+    table.add_row(
+        "total benefit",
+        *("" if run.welfare is None else f"{run.welfare:.4g}" for run in runs),
+        end_section=True,
+    )
+    for method in dict.fromkeys(method for run in runs for method in run.means):
+        metric = next(run.metric for run in runs if method in run.means)
+        table.add_row(Text(f"{method}, mean {metric}"), *(_mean(run, method) for run in runs))
+    screen.print(table)
+
+
+def _mean(run: "RunRecord", method: str) -> str:
+    if method not in run.means:
+        return ""
+    mean, std, seeds = run.means[method]
+    return f"{mean:.4g} ± {std:.2g}" if seeds > 1 else f"{mean:.4g}"
+
+
+def _groups(run: "RunRecord") -> str:
+    if not run.coalitions:
+        return ""
+    return "\n".join(", ".join(group) for group in run.together) or "nobody together"
+
+
+def export_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    participant: Annotated[str, typer.Argument(metavar="PARTICIPANT", help="Whose model.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to write; by default RUN/export/PARTICIPANT."),
+    ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Also write ONNX (needs the extra onnx).")
+    ] = False,
+) -> None:
+    """Write a participant's model for use elsewhere, with an example that loads it."""
+    with training_extra("a model"):
+        from fedegoists.consortium.export import export
+
+    for path in export(run, participant, out, onnx=onnx):
+        line(f"Written: {_near(path)}", whole=True)

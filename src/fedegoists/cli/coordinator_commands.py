@@ -1,0 +1,207 @@
+"""The commands about the coordinator: serve, backup, restore, audit-log, manager-login."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from fedegoists.cli.output import errors, line, print_json
+from fedegoists.errors import FileError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from fedegoists.coordinator.store import Store
+
+__all__ = ["register"]
+
+DataOption = Annotated[
+    Path, typer.Option("--data", metavar="DIR", help="The coordinator's folder.")
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="FEDEGOISTS_DATABASE",
+        help="postgresql://… instead of the SQLite file in the folder.",
+    ),
+]
+DEFAULT_DATA = Path("coordinator")
+
+audit_log = typer.Typer(no_args_is_help=True, help="Check, or show, the coordinator's audit log.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("serve")(serve_command)
+    app.command("backup")(backup_command)
+    app.command("restore")(restore_command)
+    app.command("manager-login")(manager_login_command)
+    app.add_typer(audit_log, name="audit-log")
+
+
+def serve_command(
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="On which port.")] = 8000,
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For HTTPS: the certificate.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For HTTPS: its private key.")
+    ] = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Who signs client certificates of members."),
+    ] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="Believe the headers of a proxy on this machine.")
+    ] = False,
+    requests_per_minute: Annotated[
+        int, typer.Option(min=1, help="From each token or session.")
+    ] = 600,
+    kit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The coordinator's kit that `deploy init` wrote, for runs over FLARE.",
+        ),
+    ] = None,
+) -> None:
+    """Run the coordinator: a trusted third party with a web page and an interface."""
+    try:
+        from fedegoists.coordinator.server import ServerSettings, serve
+        from fedegoists.coordinator.service.state import Limits
+    except ImportError as error:
+        raise _missing(error) from None
+    settings = ServerSettings(
+        data,
+        host,
+        port,
+        database,
+        certificate,
+        key,
+        client_ca,
+        behind_proxy,
+        Limits(requests_per_minute=requests_per_minute),
+        kit,
+    )
+    serve(settings, typer.echo, _warn)
+
+
+def backup_command(
+    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="A new .tar.gz file.")],
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
+) -> None:
+    """Write everything the coordinator keeps to one archive; it may go on running."""
+    with _opened(data, database) as store:
+        from fedegoists.coordinator.store.backup import back_up
+
+        check = back_up(store, archive, data / "runs")
+    line(f"Written to {archive}, up to entry {check.count} of the audit log:")
+    typer.echo(check.head)
+    _tell(check.problems)
+
+
+def restore_command(
+    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What backup wrote.")],
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
+) -> None:
+    """Fill an empty folder or database with a backup, of either kind."""
+    with _opened(data, database, new=True) as store:
+        from fedegoists.coordinator.store.backup import restore
+
+        check = restore(archive, store, data / "runs")
+    line(f"Restored, up to entry {check.count} of the audit log:")
+    typer.echo(check.head)
+
+
+def manager_login_command(
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
+    label: Annotated[str, typer.Option(help="The manager's name.")] = "manager",
+) -> None:
+    """Print a one-time login for another manager, for whoever lost the token."""
+    with _opened(data, database) as store:
+        from fedegoists.coordinator.domain.access import invite_account
+
+        with store.write() as session:
+            invitation = invite_account(store, session, "coordinator", "manager", label)
+    typer.echo(invitation)
+
+
+@audit_log.command("verify")
+def verify_log_command(
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = None,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="A hash noted earlier, which must still be there."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that nothing was altered: the chain, and that the tables say what the log says.
+
+    Exits with 1 if something was.
+    """
+    with _opened(data, database) as store:
+        from fedegoists.coordinator.store.replay import check_log
+
+        with store.read() as session:
+            check = check_log(session, head)
+    if as_json:
+        result = {"ok": check.ok, "entries": check.count, "head": check.head}
+        print_json({**result, "problems": check.problems})
+    else:
+        line(f"{check.count} entries; the last one's hash, to be kept elsewhere:")
+        typer.echo(check.head)
+        if check.ok:
+            line("Nothing was altered.")
+    _tell(() if as_json else check.problems)
+    raise typer.Exit(0 if check.ok else 1)
+
+
+@audit_log.command("show")
+def show_log_command(data: DataOption = DEFAULT_DATA, database: DatabaseOption = None) -> None:
+    """Print all entries, one JSON object a line."""
+    with _opened(data, database) as store:
+        from fedegoists.coordinator.store.audit_log import entries, entry_line
+
+        with store.read() as session:
+            for entry in entries(session):
+                typer.echo(entry_line(entry))
+
+
+def _warn(text: str) -> None:
+    errors.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
+
+
+def _tell(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        line(f"FAILED: {problem}", "bold red")
+
+
+@contextmanager
+def _opened(data: Path, database: str | None, *, new: bool = False) -> "Iterator[Store]":
+    """Give the store of a folder or database, and close it at the end."""
+    try:
+        from fedegoists.coordinator.server import DATABASE, open_store
+    except ImportError as error:
+        raise _missing(error) from None
+    if not new and database is None and not (data / DATABASE).exists():
+        raise FileError(f"{data}: no coordinator keeps its data here; give its folder with --data")
+    store = open_store(data, database)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _missing(error: ImportError) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"the coordinator needs {error.name}: pip install 'fedegoists[coordinator]'"
+    )

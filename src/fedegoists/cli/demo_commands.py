@@ -1,0 +1,97 @@
+"""The command demo: something to look at before there is data of one's own."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedegoists.cli.coalition_commands import write_formation
+from fedegoists.cli.consortium_commands import run_consortium
+from fedegoists.cli.output import (
+    line,
+    screen,
+    show_certificate_check,
+    show_formation,
+    training_extra,
+)
+from fedegoists.coalitions import explain, form
+from fedegoists.errors import SettingsError
+
+__all__ = ["register"]
+
+KINDS = ("consortium", "coalitions")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("demo")(demo_command)
+
+
+def demo_command(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="[consortium|coalitions]",
+            help="A whole consortium, with training; or the coalitions of ten banks only.",
+        ),
+    ] = "consortium",
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to write the example's files.")
+    ] = Path("demo"),
+) -> None:
+    """Run a built-in consortium from data to report, or form and explain ten banks' coalitions."""
+    if kind not in KINDS:
+        raise SettingsError(f"unknown demo {kind!r}; there are {' and '.join(KINDS)}")
+    if kind == "consortium":
+        _consortium(out)
+    else:
+        _coalitions(out / "coalitions")
+
+
+def _consortium(out: Path) -> None:
+    with training_extra("this demo (unlike `fedegoists demo coalitions`)"):
+        from fedegoists.consortium.example_files import init
+
+    file = out / "consortium.toml"
+    if not file.exists():
+        init(out, "synthetic")
+    line("Eight participants learn one task; four have much data, four little, and some compete.")
+    line(f"{file} describes them.\n")
+    run_consortium(file, resume=True)
+    line("\nNow change something in the file and run it again, or start your own:")
+    line(f"  {_command()} run {file} --name again", "bold", whole=True)
+    line(f"  {_command()} init my-banks --example banks", "bold", whole=True)
+
+
+def _coalitions(out: Path) -> None:
+    from fedegoists.examples import banks
+
+    benefit, competition = banks()
+    line("Ten banks could learn from one another's data, but some compete.\n")
+    formation = form(benefit, competition)
+    show_formation(formation)
+    published = form(benefit, competition, "published")
+    line(
+        f"The published algorithm reaches {published.welfare:.6g}, "
+        f"{published.welfare / formation.welfare:.0%} of that.\n"
+    )
+    show_certificate_check(formation.certificate.check())
+    line("\nWhy is it so? Two of the 45 answers:")
+    for pair in (("Coastal Trust", "Harbour Mutual"), ("Danube Bank", "Harbour Mutual")):
+        line(f"  {explain(formation, *pair)}")
+    write_formation(
+        formation,
+        out,
+        (out / "benefit.csv", benefit.csv_bytes()),
+        (out / "competition.csv", competition.csv_bytes()),
+    )
+    line(f"\nWritten to {out}: the two input files, certificate and picture. Now try your own:")
+    line(f"  {_command()} form {out}/benefit.csv {out}/competition.csv", "bold")
+    line(f"  {_command()} what-if {out}/certificate.json --leaves 'Juniper Bank'", "bold")
+    screen.print()
+
+
+def _command() -> str:
+    """Return the command as the user can call it."""
+    return sys.argv[0] if "/" in sys.argv[0] else "fedegoists"

@@ -1,0 +1,1 @@
+"""The partition of highest welfare: exact search, local search and upper bounds."""

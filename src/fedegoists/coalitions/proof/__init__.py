@@ -1,0 +1,1 @@
+"""Certificates of a decision, and checks that share no code with the search."""

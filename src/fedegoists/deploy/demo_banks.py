@@ -1,0 +1,109 @@
+"""A deployment to look at: three banks on this machine, one of which is killed on the way."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.consortium.pipeline import ConsortiumRun
+from fedegoists.deploy.flare_engine import run_deployed
+from fedegoists.deploy.local_kits import LocalDeployment, free_port
+from fedegoists.deploy.processes import end_children
+from fedegoists.files import write_all
+
+__all__ = ["demo"]
+
+BANKS = ("Harbour", "Meadow", "Summit")
+SCHEMA = """\
+features = ["age", "income", "debt"]
+target = "default"
+task = "binary"
+classes = ["no", "yes"]
+"""
+CONSORTIUM = """\
+name = "demo"
+
+[data]
+source = "data"
+
+[competition]
+pairs = [["Harbour", "Summit"]]
+
+[benefit]
+repeats = 3
+threshold = 0.02
+
+[training]
+methods = ["local", "fedavg+ft", "fedegoists"]
+seeds = 2
+steps = 400
+
+[deploy]
+port = {port}
+"""
+
+
+def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
+    """Deploy three banks here, run, kill a silo in the middle, and end everything."""
+    place = Path(tempfile.mkdtemp(prefix="fedegoists-demo-")) if folder is None else folder
+    if (place / "deploy").exists():
+        shutil.rmtree(place / "deploy")  # kits of an earlier demo have another port
+    write_all(
+        [
+            (place / "consortium.toml", CONSORTIUM.format(port=free_port()).encode()),
+            (place / "data" / "schema.toml", SCHEMA.encode()),
+            *((place / "data" / f"{bank}.csv", _table(k)) for k, bank in enumerate(BANKS)),
+        ]
+    )
+    settings = read_settings(place / "consortium.toml")
+    began = time.monotonic()
+
+    def at(text: str) -> None:
+        tell(f"[{time.monotonic() - began:5.1f} s] {text}")
+
+    def heard(name: str, text: str) -> None:
+        if "ready with" in text or "refused" in text or "ended with" in text:
+            at(f"{name or 'server'}: {text}")
+
+    at(f"kits with certificates for a coordinator and {len(BANKS)} banks go to {place}/deploy")
+    deployment = LocalDeployment(settings, place / "deploy", heard)
+    at("a server and three silos start, each a process with its own certificate and data")
+    with deployment:
+        at("all silos are connected with mutual TLS; the run begins")
+        averaged: list[int] = []
+
+        def progress(stage: str, what: str, done: int, total: int, remark: str) -> None:
+            if total and done == total:
+                at(f"{stage}: {what} done {remark}")
+            if what != "fedavg":
+                return
+            averaged.append(done)
+            if len(averaged) == SWITCHED_OFF_AFTER:
+                at("Meadow's machine is switched off and on again: the others go on")
+                pid = deployment.processes["Meadow"].pid
+                if pid is not None:
+                    end_children(pid, itself=True)
+
+        run = run_deployed(settings, deployment.kit, progress=progress, tell=at)
+        at("the run is finished; all processes end")
+    return run
+
+
+SWITCHED_OFF_AFTER = 5
+"""Rounds of FedAvg."""
+
+
+def _table(number: int) -> bytes:
+    rng = np.random.default_rng([7, number])
+    x = rng.normal(size=(150, 3))
+    rule = np.array([[1.0, -1.0, 0.5], [1.0, -0.9, 0.6], [0.9, -1.0, 0.4]][number])
+    yes = x @ rule + 1.2 * rng.normal(size=150) > 0
+    rows = [
+        f"{a:.6f},{b:.6f},{c:.6f},{'yes' if y else 'no'}"
+        for (a, b, c), y in zip(x.tolist(), yes.tolist(), strict=True)
+    ]
+    return ("age,income,debt,default\n" + "\n".join(rows) + "\n").encode()

@@ -1,0 +1,212 @@
+"""What a silo keeps to itself between requests, on its own disk, beside the run's checkpoints.
+
+A run goes back to its last checkpoint when it was interrupted, and a silo's own layers must go back
+with it. A silo may be away when that happens, or when the checkpoint is made. So every request that
+uses a method's slots says where the run stands, its `Lineage`, and the silo first catches up.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation.flare.messages import Lineage
+from fedegoists.federation.silo_memory import owner_of
+from fedegoists.federation.simulated_federation import SimulatedFederation
+from fedegoists.files import write_bytes
+
+__all__ = ["KeptLayers"]
+
+CHECKPOINTS = 3
+"""Checkpoints of a method to which a silo can go back."""
+
+MOST_OWNERS = 50
+"""Methods for which a silo keeps something; whose was used longest ago is given up."""
+
+MOST_SLOTS = 8
+"""Slots of one method in one trial; no method of this package needs more than two."""
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """The last checkpoint that a silo has heard of, and the last return that it has followed."""
+
+    checkpoint: int = 0
+    at: int = 0
+
+
+class KeptLayers:
+    """A silo's slots as files that only their owner can read.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they are.
+    log : logging.Logger
+        The silo's own.
+    """
+
+    def __init__(self, folder: Path, log: logging.Logger) -> None:
+        self._folder, self._log = folder, log
+        self._standing: dict[str, _Standing] = {}
+
+    def load(self, federation: SimulatedFederation) -> None:
+        """Give a new federation everything that the silo had kept last."""
+        self._standing.clear()
+        for file in sorted(self._folder.glob("memory-*-now.safetensors")):
+            owner = file.name.removeprefix("memory-").removesuffix("-now.safetensors")
+            standing = self._restore(federation, owner, file)
+            if standing is not None:
+                self._standing[owner] = standing
+
+    def check(self, federation: SimulatedFederation, payloads: Mapping[str, Any]) -> None:
+        """Refuse to keep more for a method than any needs.
+
+        Parameters
+        ----------
+        payloads : mapping
+            What is asked of each trial's silo.
+        """
+        for name, payload in payloads.items():
+            slot = payload.get("slot")
+            if slot is not None:
+                known = federation.memory(owner_of(slot))
+                slots = {key.split("\n")[1] for key in known if key.split("\n")[0] == name}
+                if len(slots | {slot}) > MOST_SLOTS:
+                    raise SettingsError(f"more than {MOST_SLOTS} slots of {owner_of(slot)[:50]}")
+
+    def follow(self, federation: SimulatedFederation, owner: str, lineage: Lineage) -> bool:
+        """Catch up with where the run stands; return whether all that takes was still here.
+
+        What cannot be brought back is given up: the silo's layers begin anew.
+        """
+        before = now = self._standing.get(owner, _Standing())
+        times = [one.at for one in lineage.returns]
+        followed = before.at in times or not times
+        missed = lineage.returns[times.index(before.at) + 1 if before.at in times else 0 :]
+        complete = True
+        for one in missed:
+            if one.to == 0:
+                federation.restore(owner, {})
+                complete = True
+            elif self._go_back(federation, owner, one.to):
+                complete = True
+            elif not followed or now.checkpoint >= one.to:
+                # Otherwise it was away since before that checkpoint, and has not changed since.
+                self._log.warning("%s: nothing was kept at that checkpoint; begins anew", owner)
+                federation.restore(owner, {})
+                complete = False
+            now = _Standing(one.to, one.at)
+        if not followed and lineage.checkpoint != now.checkpoint:
+            # Another run used these slots in between: what this one had since its last return is
+            # at its last checkpoint, or gone.
+            complete = self._go_back(federation, owner, lineage.checkpoint)
+            told = "goes back to" if complete else "and nothing was kept at"
+            self._log.warning("%s: not as this run left it; %s its last checkpoint", owner, told)
+        now = _Standing(lineage.checkpoint, now.at)
+        self._standing[owner] = now
+        # Only now: later its layers will have changed, and are not those of the checkpoint.
+        copied = not lineage.checkpoint or self._file(owner, str(lineage.checkpoint)).exists()
+        if complete and now != before and not copied:
+            self._write(federation, owner, str(lineage.checkpoint))
+            self._forget_oldest(owner, lineage)
+        if now != before:
+            self.save(federation, owner)
+        return complete
+
+    def _go_back(self, federation: SimulatedFederation, owner: str, checkpoint: int) -> bool:
+        """Go back to a checkpoint if it was kept here; return whether it was."""
+        file = self._file(owner, str(checkpoint))
+        if not file.exists() or self._restore(federation, owner, file) is None:
+            return False
+        os.utime(file)  # it was needed last now, and is not the oldest any more
+        return True
+
+    def save(self, federation: SimulatedFederation, owner: str) -> None:
+        """Write what a method's slots hold now."""
+        new = not self._file(owner, "now").exists()
+        self._write(federation, owner, "now")
+        if new:
+            self._forget_owners(federation)
+
+    def _forget_oldest(self, owner: str, lineage: Lineage) -> None:
+        """Remove all but the last checkpoints that were used for a method."""
+        # Not by number: after a return, those of what was given up have higher ones. To the one
+        # that a run went back to it may go back again, however many it has made since.
+        needed = {self._file(owner, str(one.to)) for one in lineage.returns[-1:]}
+        for file in _oldest_first(self._folder, f"memory-{_plain(owner)}-[0-9]*")[:-CHECKPOINTS]:
+            if file not in needed:
+                file.unlink()
+
+    def _forget_owners(self, federation: SimulatedFederation) -> None:
+        """Give up what was kept for the methods that were used longest ago."""
+        for file in _oldest_first(self._folder, "memory-*-now")[:-MOST_OWNERS]:
+            owner = file.name.removeprefix("memory-").removesuffix("-now.safetensors")
+            self._log.warning("%s: what was kept for it is given up", owner)
+            self._standing.pop(owner, None)
+            federation.restore(owner, {})
+            for one in self._folder.glob(f"memory-{_plain(owner)}-*.safetensors"):
+                one.unlink()
+
+    def _file(self, owner: str, when: str) -> Path:
+        return self._folder / f"memory-{_plain(owner)}-{when}.safetensors"
+
+    def _write(self, federation: SimulatedFederation, owner: str, when: str) -> None:
+        from safetensors.torch import save
+
+        tensors = {
+            name: value.detach().cpu().contiguous().clone()
+            for name, value in federation.memory(owner).items()
+        }
+        standing = self._standing.get(owner, _Standing())
+        about = json.dumps({"checkpoint": standing.checkpoint, "at": standing.at})
+        content = save(tensors, {"fedegoists": about})
+        write_bytes(self._file(owner, when), content, private=True)
+
+    def _restore(self, federation: SimulatedFederation, owner: str, file: Path) -> _Standing | None:
+        """Give the federation a file's content; what cannot be read is moved aside, and logged."""
+        try:
+            tensors, standing = _read(file)
+        except ValueError as error:
+            self._log.warning("%s is damaged and moved aside: %s", file.name, error)
+            file.replace(file.with_suffix(".damaged"))
+            return None
+        known, size = set(federation.participants), federation.schema.size
+        fitting = {
+            key: value
+            for key, value in tensors.items()
+            if key.split("\n")[0] in known and value.numel() <= size
+        }
+        federation.restore(owner, fitting)
+        return standing
+
+
+def _read(file: Path) -> tuple[dict[str, Tensor], _Standing]:
+    """Return a file's tensors, and where the silo stood; `ValueError` if it is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(file), framework="pt") as content:
+            about = json.loads((content.metadata() or {}).get("fedegoists", "{}"))
+            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
+        return tensors, _Standing(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
+    except (SafetensorError, AttributeError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _oldest_first(folder: Path, pattern: str) -> list[Path]:
+    files = folder.glob(f"{pattern}.safetensors")
+    return sorted(files, key=lambda file: file.stat().st_mtime_ns)
+
+
+def _plain(owner: str) -> str:
+    """Return a method's name as part of a file's name."""
+    if not owner or not all(c.isascii() and (c.isalnum() or c in "+_") for c in owner):
+        raise SettingsError(f"no method is called {owner[:50]!r}")
+    return owner

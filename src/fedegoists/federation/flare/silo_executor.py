@@ -1,0 +1,38 @@
+"""The component that FLARE runs at a silo for a job: it hands messages on, and nothing else.
+
+A job names this class and brings no code; a silo's kit allows no other.
+"""
+
+from pathlib import Path
+
+from nvflare.collab import collab
+
+from fedegoists.federation.flare.memory_release import Garbage
+from fedegoists.federation.flare.silo_service import SiloService
+
+__all__ = ["SiloClient"]
+
+
+class SiloClient:
+    """Answers the messages of one job from the organisation's own data."""
+
+    def __init__(self) -> None:
+        self._service: SiloService | None = None
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def start(self) -> None:
+        """Load the data; the kit is FLARE's workspace at this site."""
+        self._service = SiloService(Path(collab.workspace.get_root_dir()))
+        self._garbage = Garbage()
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def ask(self, message: bytes) -> bytes:
+        """Answer one message; FLARE has checked by certificate who the caller is."""
+        answer = self.answer(collab.caller, message)
+        self._garbage.message_done()
+        return answer
+
+    def answer(self, caller: str, message: bytes) -> bytes:
+        """Let the organisation's own service answer."""
+        assert self._service is not None
+        return self._service.answer(caller, message)
