@@ -1,8 +1,5 @@
 """Pictures of a benefit estimate: a heat map of the weights, and a sweep over thresholds."""
 
-import io
-import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.drawing.labels import short_labels
-from fedegoists.errors import MissingDependencyError
-from reproduction.threshold_sweep import SweepPoint
+from fedegoists.plotting import TEXT_COLOR, plotting, saved
+from fedegoists.training.threshold_sweep import SweepPoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,12 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["heat_map_png", "sweep_png"]
 
 DPI = 150
-BLUE, ORANGE, TEXT_COLOR = "#2B5C8A", "#B45309", "#1F2937"
+BLUE, ORANGE = "#2B5C8A", "#B45309"
 MOST_NUMBERED = 12
 """With more participants than this, cells are too small for numbers."""
-
-# matplotlib's settings and Python's warning filters belong to the whole process.
-_RENDERING = threading.Lock()
 
 
 def heat_map_png(
@@ -33,9 +27,9 @@ def heat_map_png(
     edges: npt.NDArray[np.bool_],
     title: str,
 ) -> bytes:
-    """Return a picture with a row for each source and a column for each target.
+    """Return a PNG heat map with a row for each source and a column for each target.
 
-    The darker a cell, the larger the weight; cells with an edge are framed.
+    Larger weights are darker; cells with an edge are framed.
     """
 
     def fill(figure: "Figure") -> None:
@@ -69,7 +63,7 @@ def heat_map_png(
 
 
 def sweep_png(points: Sequence[SweepPoint], title: str) -> bytes:
-    """Return a picture of the number of edges and of participants together over thresholds."""
+    """Return a PNG with the numbers of edges and of participants in coalitions over thresholds."""
 
     def fill(figure: "Figure") -> None:
         figure.set_size_inches(6.5, 3.6)
@@ -89,20 +83,9 @@ def sweep_png(points: Sequence[SweepPoint], title: str) -> bytes:
 
 
 def _drawn(fill: "Callable[[Figure], None]") -> bytes:
-    try:
-        import matplotlib.style
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    with plotting():
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependencyError(
-            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
-        ) from None
-    with _RENDERING, matplotlib.style.context("default"), warnings.catch_warnings():
-        # Names in a script that no installed font has show as boxes.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+
         figure = Figure(dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
         fill(figure)
-        content = io.BytesIO()
-        figure.savefig(content, format="png")
-    return content.getvalue()
+        return saved(figure, "png")

@@ -1,4 +1,4 @@
-"""How edges and coalitions change with the threshold ε."""
+"""Edges and coalitions as functions of the threshold ε."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class SweepPoint:
 
     @property
     def together(self) -> int:
-        """How many participants are not alone."""
+        """The number of participants in coalitions of more than one."""
         return sum(len(group) for group in self.coalitions if len(group) > 1)
 
 
@@ -38,7 +38,7 @@ def threshold_sweep(
     Parameters
     ----------
     competition : CompetitionGraph, optional
-        Who competes with whom; nobody if left out.
+        The competition graph; without it, no participants compete.
     """
     if competition is None:
         competition = CompetitionGraph((), estimate.participants)

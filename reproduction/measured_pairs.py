@@ -1,8 +1,8 @@
-"""The ground truth: train i alone and with j, and see what it is worth on i's test data.
+"""The measured truth: i trains alone and with j, and its losses on test data are compared.
 
-Every set of participants that is needed (single ones, pairs, all but one, all) has a model of its
-own, trained by the gradient of its members' pooled loss. All of them train at once: in every step a
-silo is asked for its gradients at the models of all sets it is in.
+Each set of participants (single ones, pairs, all but one, all) has its own model, trained with the
+gradient of its members' pooled loss. All models train at once: in every step a silo computes its
+gradients at the models of all sets it belongs to.
 """
 
 import math
@@ -22,7 +22,7 @@ from fedegoists.federation import Federation, TrainSettings
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.silo_operations import learning_rates
 
-__all__ = ["MeasureSettings", "MeasuredBenefit", "measure", "measure_trials"]
+__all__ = ["MeasureSettings", "MeasuredBenefit", "measure", "measure_repetitions"]
 
 Matrix = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int, float], None]
@@ -30,20 +30,20 @@ Progress = Callable[[str, int, int, float], None]
 
 @dataclass(frozen=True)
 class MeasureSettings:
-    """How the ground truth is measured.
+    """How the truth is measured.
 
     Attributes
     ----------
     train : TrainSettings
-        How each set's model is trained: ``steps`` in all, the learning rate falling to zero.
+        How each set's model is trained: ``steps`` in total; the learning rate falls to zero.
     evaluations : int
-        How many steps, evenly spread, a participant may choose from by its validation loss.
+        The number of evenly spread steps from which a participant's validation loss chooses.
     repeats : int
         Independent runs, from other initial models and with other batches.
     split : str
-        The data on which the models are judged.
+        The data on which losses are compared.
     leave_one_out : bool
-        Whether to train also all together and all but one.
+        Whether to train also all participants together and all but one.
     """
 
     train: TrainSettings = field(
@@ -65,18 +65,18 @@ class MeasureSettings:
 
 @dataclass(frozen=True)
 class MeasuredBenefit:
-    """What training together was worth; ``[j, i]`` is what j did for i.
+    """The measured gains of training together; ``[j, i]`` is the gain of i from j.
 
     Attributes
     ----------
     alone : array of shape (repeats, n)
-        Everybody's loss after training alone.
+        The loss of each participant after training alone.
     gains : array of shape (repeats, n, n)
-        By which part of it i's loss fell when i trained with j; NaN where that was not measured.
+        The relative decrease of i's loss when i trained with j; NaN where not measured.
     losses_without : array of shape (repeats, n, n), optional
-        By which part of i's loss after training with all others it rose when j was left out.
+        The relative increase of i's loss after training with all others when j was left out.
     failures : tuple of str
-        Who did not always answer, and whose training diverged: what they took part in is NaN.
+        Participants that did not always answer, or diverged; the gains they took part in are NaN.
     """
 
     participants: tuple[str, ...]
@@ -95,7 +95,7 @@ class MeasuredBenefit:
     def interval(self, confidence: float = DEFAULT_CONFIDENCE) -> tuple[Matrix, Matrix]:
         """Return a confidence interval of each gain, by Student's t over repeats."""
         if len(self.gains) < 2:
-            raise SettingsError("one repeat says nothing of its spread: use repeats of at least 2")
+            raise SettingsError("one repeat has no spread: use repeats of at least 2")
         error = self.gains.std(0, ddof=1) / math.sqrt(len(self.gains))
         width = quantile((1 + confidence) / 2, len(self.gains) - 1) * error
         return self.mean - width, self.mean + width
@@ -121,17 +121,17 @@ def measure(
     Parameters
     ----------
     pairs : iterable of (source, target), optional
-        Which pairs; all if left out.
+        The pairs to measure; all if left out.
     apart : collection of pairs of names
-        Competitors: no model is trained on the data of both, since each would see it. Where there
-        are any, nothing is left out of all together, which nobody trains.
+        Competitors: no model is trained on the data of both, since each would see it. With any
+        competitors, sets of all and of all but one are not trained.
     """
-    return measure_trials(federation, None, settings, pairs=pairs, apart=apart, progress=progress)[
-        ""
-    ]
+    return measure_repetitions(
+        federation, None, settings, pairs=pairs, apart=apart, progress=progress
+    )[""]
 
 
-def measure_trials(
+def measure_repetitions(
     federation: Federation,
     groups: Groups | None,
     settings: MeasureSettings | None = None,
@@ -140,9 +140,9 @@ def measure_trials(
     apart: Pairs = (),
     progress: Progress | None = None,
 ) -> dict[str, MeasuredBenefit]:
-    """Measure several trials at once; pairs are then pairs of positions' names in the first.
+    """Measure several repetitions at once; `pairs` are names of the first repetition.
 
-    Who is apart in one trial is so in all of them.
+    Competitors in one repetition are competitors in all of them.
     """
     settings = settings or MeasureSettings()
     names = groups_of(federation, groups)
@@ -152,7 +152,7 @@ def measure_trials(
         _run(asking, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
     ]
-    losses = torch.stack(runs)  # repeats, trials, participants, sets; NaN where not measured
+    losses = torch.stack(runs)  # repeats, repetitions, participants, sets; NaN where not measured
     labels = [""] if groups is None else list(groups)
     return {
         label: _result(
@@ -202,17 +202,17 @@ def _run(
     repeat: int,
     progress: Progress,
 ) -> Tensor:
-    """Train all models once; return (trials, participants, sets) losses of the chosen steps."""
-    federation, (trials, n) = asking.federation, asking.shape
+    """Train all models once; return (repetitions, participants, sets) losses of chosen steps."""
+    federation, (repetitions, n) = asking.federation, asking.shape
     train = settings.train
     rates = learning_rates(TrainSettings(**{**vars(train), "total_steps": train.steps}), 0)
     seed = stream_seed(settings.seed, repeat, "measure")
     start = federation.schema.drawn(seed).to(federation.device)
-    models = start.expand(trials, len(sets), -1).clone()
+    models = start.expand(repetitions, len(sets), -1).clone()
     speeds = torch.zeros_like(models)
     mine = [[s for s, members in enumerate(sets) if k in members] for k in range(n)]
     width = max(map(len, mine))
-    # A silo in fewer sets than another is asked about one of its own again, with no weight.
+    # All silos get equally many models: one with fewer sets repeats its first, with weight 0.
     asked = torch.tensor([own + own[:1] * (width - len(own)) for own in mine])
     counted = torch.tensor([[k < len(own) for k in range(width)] for own in mine])
     samples = asking.samples()
@@ -223,8 +223,8 @@ def _run(
     marks = {
         round(train.steps * (k + 1) / settings.evaluations) for k in range(settings.evaluations)
     }
-    best = torch.full((trials, n, width), torch.inf)
-    chosen = torch.full((trials, n, width), torch.nan)
+    best = torch.full((repetitions, n, width), torch.inf)
+    chosen = torch.full((repetitions, n, width), torch.nan)
     for step, rate in enumerate(rates):
         gradients, _, answered = asking.gradients(
             models[:, asked],
@@ -241,7 +241,7 @@ def _run(
         speeds.mul_(train.momentum).add_(total)
         models -= rate * speeds
         silent |= ~answered
-        # One model that is lost must not keep a silo from answering about the others.
+        # A diverged model must not keep a silo from answering about the others: start it again.
         beyond = ~((models - start).norm(dim=-1) < FARTHEST * start.norm().clamp_min(1.0))
         models[beyond], speeds[beyond] = start, 0.0
         diverged |= beyond
@@ -253,7 +253,7 @@ def _run(
             best = torch.where(better, validation, best)
             chosen = torch.where(better, judged, chosen)
             progress(f"measuring {repeat + 1}", step + 1, train.steps, chosen.nanmean().item())
-    result = torch.full((trials, n, len(sets)), torch.nan)
+    result = torch.full((repetitions, n, len(sets)), torch.nan)
     for k, own in enumerate(mine):
         result[:, k, own] = chosen[:, k, : len(own)]
     lost = (silent[:, None] & members).any(-1) | diverged.cpu()
@@ -263,7 +263,7 @@ def _run(
 def _shares(
     samples: Tensor, sets: Sequence[tuple[int, ...]], asked: Tensor, counted: Tensor
 ) -> Tensor:
-    """Return which part of a set's pooled samples is a silo's, for every row it is asked about."""
+    """Return a silo's fraction of a set's pooled samples, for every model that it computes."""
     sums = torch.stack([samples[:, list(members)].sum(1) for members in sets], 1)
     return samples[:, :, None] / sums[:, asked].clamp_min(1.0) * counted
 

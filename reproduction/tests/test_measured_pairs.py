@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedegoists.benefit import MeasureSettings, measure
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.federation.batches import stream_seed
+from reproduction.measured_pairs import MeasureSettings, measure
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 
 TRAIN = TrainSettings(steps=100, learning_rate=0.05, batch_size=8)
