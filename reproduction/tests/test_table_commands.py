@@ -5,29 +5,29 @@ import json
 import pytest
 
 from fedegoists.errors import SettingsError
-from reproduction import TABLES
-from reproduction.command import _only
+from reproduction.reproduced_tables import TABLES
+from reproduction.table_commands import _part
 
 ROWS = ("--methods", "local,fedavg,fedavg+ft")
-FEW = ("--trials", "1", "--steps", "20", *ROWS, "--no-choose", "--out", "r")
+FEW = ("--repetitions", "1", "--steps", "20", *ROWS, "--no-choose", "--out", "r")
 
 
 def test_reproduce_stop_resume_and_train_again(run, tmp_path):
-    code, out, err = run("reproduce", "table7", *FEW, "--time-limit", "0")
+    code, out, err = run("table7", *FEW, "--time-limit", "0")
     assert (code, err) == (0, "")
     assert "converged: 3 cells are left; go on with --resume" in out
-    code, out, _ = run("reproduce", "table7", *FEW)
+    code, out, _ = run("table7", *FEW)
     assert code == 0
-    assert "synthetic-strong, fedavg, converged: 1 trial: mean" in out
+    assert "synthetic-strong, fedavg, converged: 1 repetition: mean" in out
     assert "converged: all cells are done" in out
     assert (
         (tmp_path / "r/table7.csv").read_text().startswith("participant,method,budget,mean,std,n")
     )
-    code, _, err = run("reproduce", "table7", *FEW)
+    code, _, err = run("table7", *FEW)
     assert code == 2
     assert "r holds 3 of these 3 cells already; use --resume to go on" in err
     before = (tmp_path / "r/table7.csv").read_bytes()
-    assert run("reproduce", "table7", *FEW, "--resume")[0] == 0
+    assert run("table7", *FEW, "--resume")[0] == 0
     assert (tmp_path / "r/table7.csv").read_bytes() == before
     path = next(
         path
@@ -35,14 +35,14 @@ def test_reproduce_stop_resume_and_train_again(run, tmp_path):
         if '"fedavg+ft"' in path.read_text(encoding="utf-8")
     )
     command = json.loads(path.read_text())["about"]["command"].replace("DIR", "r")
-    code, out, _ = run(*command.split()[1:])
+    code, out, _ = run(*command.split()[3:])
     assert code == 0
-    assert "synthetic-strong, competition published, trial 0, fedavg+ft, converged" in out
+    assert "synthetic-strong, competition published, repetition 0, fedavg+ft, converged" in out
     assert "the same numbers" in out
     record = json.loads(path.read_text())
     record["test"]["v1"] = 9.0
     path.write_text(json.dumps(record))
-    code, out, _ = run(*command.split()[1:])
+    code, out, _ = run(*command.split()[3:])
     assert code == 1
     assert "other numbers" in out
 
@@ -54,18 +54,18 @@ def test_rows_with_commas_in_their_names():
         ("local,egomix,four times,local, four times", None),
         ("egomix,local", ["egomix", "local"]),
     ):
-        rows = [variant.name for variant in _only(table, text, []).variants]
+        rows = [variant.name for variant in _part(table, text, []).variants]
         assert rows == (names or ["local", "egomix, four times", "local, four times"])
-    assert _only(table, " ", []).variants == table.variants
+    assert _part(table, " ", []).variants == table.variants
     with pytest.raises(
         SettingsError,
         match="longer has no row 'four times'; it has local; egomix; egomix-wide; local,",
     ):
-        _only(table, "four times", [])
+        _part(table, "four times", [])
 
 
 def test_list_and_what_is_not_known(run):
-    code, out, _ = run("reproduce", "--list", "--budget", "both")
+    code, out, _ = run("--list", "--budget", "both", "--out", "empty")
     assert code == 0
     assert "Table 1: CIFAR-10 by competition" in out
     assert "0 of 1020" in out
@@ -78,16 +78,16 @@ def test_list_and_what_is_not_known(run):
         (("table1", "--only", "alpha=0.7"), "table1 has alpha 0.05, 0.1, 0.2, 0.3, 0.4"),
         (("table1", "--only", "gamma=1"), "table1 has columns by alpha, distribution"),
         (("table6", "--only", "alpha=0.2"), "table6 has one column only"),
-        (("--cell", "0000"), "reproduction has no such cell: 0000"),
-        (("table1", "--trials", "1"), "FEDEGOISTS_DATA"),
+        (("--cell", "0000"), "r has no such cell: 0000"),
+        (("table1", "--repetitions", "1"), "FEDEGOISTS_DATA"),
     ):
-        code, _, err = run("reproduce", *arguments)
+        code, _, err = run(*arguments, "--out", "r")
         assert code == 2
         assert message in err
 
 
 def test_figures(run, tmp_path):
-    code, out, _ = run("reproduce", "figures", "--out", "r")
+    code, out, _ = run("figures", "--out", "r")
     assert code == 0
     assert "12 figures" in out
     assert "not drawn: labels-cifar10-pathological.png" in out  # there is no data
