@@ -135,64 +135,18 @@ def train_group(
         If `settings.stop` returned true; a checkpoint holds the progress.
     """
     began = time.perf_counter()
-    data = {
-        repetition: load_trainable(
-            work.bases[0].scenario.data,
-            data_dir=settings.data_dir,
-            seed=repetition,
-            **dict(work.bases[0].scenario.options),
-        )
-        for repetition in sorted(
-            {one.repetition for cell in work.bases for one in (cell, learned_by(cell))}
-        )
-    }
-    first, variant = work.bases[0], work.bases[0].variant
+    first, data = work.bases[0], _loaded(work, settings)
     defaults = budget(
         first.budget,
         data[first.repetition],
         first.scenario.partition,
         steps=first.steps,
         factor=first.factor,
-        length=variant.length,
+        length=first.variant.length,
     )
     shared = shared_by(work.bases, data, benefits)
-    repetitions, decisions = _repetitions(shared, data, defaults, settings), shared.decisions
-    wanted = Wanted((variant.method,), {variant.method: dict(variant.settings)})
-    method = method_of(variant.method, wanted, repetitions, decisions)
-    folder = settings.out / "checkpoint" / work.digest
-    common: dict[str, Any] = {
-        "observers": settings.observers,
-        "stop": settings.stop,
-        "save_every": SAVE_EVERY,
-    }
-    given = (method, repetitions.federation, decisions.final, repetitions.initial)
-    outcome = run(
-        *given,
-        rounds=first.until or defaults.rounds,
-        seed=0,
-        evaluate_every=first.until or defaults.evaluate_every,
-        checkpoint=folder / "trained.safetensors",
-        **common,
-    )
-    outcomes = {False: outcome}
-    if work.tuned:
-        try:
-            outcomes[True] = run(
-                Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
-                repetitions.federation,
-                [(name,) for name in repetitions.federation.participants],
-                outcome.best,
-                rounds=defaults.tune_rounds,
-                seed=1,
-                may_keep_start=True,
-                begin_with=best_slot(method),
-                checkpoint=folder / "tuned.safetensors",
-                **common,
-            )
-        except StoppedError:
-            # Tuning can be resumed only from the very models that it began with.
-            keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
-            raise
+    repetitions = _repetitions(shared, data, defaults, settings)
+    outcomes = _outcomes(work, repetitions, shared, settings)
     seconds = time.perf_counter() - began
     done = sum(sum(o.spent.get("sample_passes", {}).values()) for o in outcomes.values())
     common_about = {
@@ -223,6 +177,63 @@ def train_group(
         )
         for cell in work.cells
     }
+
+
+def _loaded(work: CellGroup, settings: RunSettings) -> dict[int, SiloedData]:
+    """Return the data of all repetitions that a group trains on or learned its benefits from."""
+    scenario = work.bases[0].scenario
+    needed = {one.repetition for cell in work.bases for one in (cell, learned_by(cell))}
+    return {
+        repetition: load_trainable(
+            scenario.data, data_dir=settings.data_dir, seed=repetition, **dict(scenario.options)
+        )
+        for repetition in sorted(needed)
+    }
+
+
+def _outcomes(
+    work: CellGroup, repetitions: Trials, shared: SharedCoalitions, settings: RunSettings
+) -> dict[bool, Outcome]:
+    """Train a group, and fine-tune it if any cell is fine-tuned; return outcomes by tuning."""
+    first, defaults, federation = work.bases[0], repetitions.defaults, repetitions.federation
+    name = first.variant.method
+    wanted = Wanted((name,), {name: dict(first.variant.settings)})
+    method = method_of(name, wanted, repetitions, shared.decisions)
+    folder = settings.out / "checkpoint" / work.digest
+    common: dict[str, Any] = {
+        "observers": settings.observers,
+        "stop": settings.stop,
+        "save_every": SAVE_EVERY,
+    }
+    given = (method, federation, shared.decisions.final, repetitions.initial)
+    outcome = run(
+        *given,
+        rounds=first.until or defaults.rounds,
+        seed=0,
+        evaluate_every=first.until or defaults.evaluate_every,
+        checkpoint=folder / "trained.safetensors",
+        **common,
+    )
+    if not work.tuned:
+        return {False: outcome}
+    try:
+        tuned = run(
+            Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
+            federation,
+            [(participant,) for participant in federation.participants],
+            outcome.best,
+            rounds=defaults.tune_rounds,
+            seed=1,
+            may_keep_start=True,
+            begin_with=best_slot(method),
+            checkpoint=folder / "tuned.safetensors",
+            **common,
+        )
+    except StoppedError:
+        # Tuning can be resumed only from the very models that it began with.
+        keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
+        raise
+    return {False: outcome, True: tuned}
 
 
 def forget(work: CellGroup, out: Path) -> None:

@@ -97,7 +97,7 @@ class CellStore:
 
 
 def pack_cells(folder: Path) -> list[Path]:
-    """Move all cells of a folder into one packed file for each table; return these files.
+    """Move all cells of a folder into one packed file for each table; return the files, if any.
 
     Raises
     ------
@@ -114,6 +114,8 @@ def pack_cells(folder: Path) -> list[Path]:
             line = packed_cell(digest, content)
             groups[line["group"]] = content["about"]["pass"]
             by_table.setdefault(table_holding(cell_from(content["settings"])), []).append(line)
+        if not by_table:
+            return []
         files = {name: sorted(lines, key=line_order) for name, lines in sorted(by_table.items())}
         files[GROUPS] = [{"group": name, "cells": groups[name]} for name in sorted(groups)]
         contents = [

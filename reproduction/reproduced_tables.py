@@ -1,6 +1,6 @@
 """The tables: which scenarios and which rows each of them has."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,154 +76,147 @@ def _by_alpha(data: str) -> tuple[tuple[Mapping[str, Any], Scenario], ...]:
     )
 
 
-def _all_tables() -> tuple[ReproducedTable, ...]:
-    by_alpha, of_one = ("alpha", "distribution", "method"), ("participant", "method")
-    both = tuple(
-        ({"dataset": data, **key}, scenario)
-        for data in ("cifar10", "cifar100")
-        for key, scenario in _by_alpha(data)
+def _of_the_paper() -> Iterator[ReproducedTable]:
+    by_alpha, by_participant = ("alpha", "distribution", "method"), ("participant", "method")
+    yield ReproducedTable(
+        "table1", "Table 1: CIFAR-10 by competition", by_alpha, _by_alpha("cifar10")
     )
-    by_beta = tuple(
-        ({"dataset": data, "beta": beta}, _images(data, "dirichlet", TABLE5_ALPHA, beta))
-        for data in ("cifar10", "cifar100")
-        for beta in BETAS
+    yield ReproducedTable(
+        "table2", "Table 2: CIFAR-100 by competition", by_alpha, _by_alpha("cifar100")
     )
-    answers = tuple(({"distribution": how}, _images("cifar10", how, 0.2)) for how in DISTRIBUTIONS)
-    titles = {
-        "coalitions": "Beyond the paper (a): does more welfare give better models?",
-        "benefit": "Beyond the paper (b): learned, measured or no benefit graph as input",
-        "contributors": "Beyond the paper (c): contributors only, or the whole coalition",
-        "hypernetwork": "Beyond the paper (d): hypernetwork, or directly weighted gradients",
-        "principles": "Beyond the paper (e): the cost of the principles",
-        "mixing": "Beyond the paper: what each part of EgoMix contributes",
-    }
-    return (
-        ReproducedTable(
-            "table1", "Table 1: CIFAR-10 by competition", by_alpha, _by_alpha("cifar10")
+    yield ReproducedTable(
+        "table3",
+        "Table 3: the best baseline minus FedEgoists in the repetition that suits baselines best",
+        ("dataset", "alpha", "distribution"),
+        tuple(
+            ({"dataset": data, **key}, scenario)
+            for data in ("cifar10", "cifar100")
+            for key, scenario in _by_alpha(data)
         ),
-        ReproducedTable(
-            "table2", "Table 2: CIFAR-100 by competition", by_alpha, _by_alpha("cifar100")
+        derived=True,
+        notes=("Derived from Tables 1 and 2: fractions, not per cent.",),
+    )
+    yield ReproducedTable(
+        "table4",
+        "Table 4: hospitals of the eICU demo",
+        by_participant,
+        (({}, Scenario("eicu-demo", (("target", "aki"),), "published")),),
+        HOSPITALS,
+        of_participants=True,
+        repetitions={
+            **dict.fromkeys(BUDGETS, REPETITIONS),
+            "converged": REPETITIONS_OF_HOSPITALS,
+        },
+        notes=NOTES_ON_HOSPITALS,
+    )
+    yield ReproducedTable(
+        "table5",
+        "Table 5: CIFAR by the Dirichlet distribution's β",
+        ("dataset", "beta", "method"),
+        tuple(
+            ({"dataset": data, "beta": beta}, _images(data, "dirichlet", TABLE5_ALPHA, beta))
+            for data in ("cifar10", "cifar100")
+            for beta in BETAS
         ),
-        ReproducedTable(
-            "table3",
-            "Table 3: the best baseline minus FedEgoists in the repetition that suits baselines "
-            "best",
-            ("dataset", "alpha", "distribution"),
-            both,
-            derived=True,
-            notes=("Derived from Tables 1 and 2: parts of one, not per cent.",),
-        ),
-        ReproducedTable(
-            "table4",
-            "Table 4: hospitals of the eICU demo",
-            of_one,
-            (({}, Scenario("eicu-demo", (("target", "aki"),), "published")),),
-            HOSPITALS,
+        notes=(f"The paper does not give the competition of this table; here α = {TABLE5_ALPHA}.",),
+    )
+    for number, kind in ((6, "weak"), (7, "strong")):
+        yield ReproducedTable(
+            f"table{number}",
+            f"Table {number}: synthetic data, {kind}ly non-IID",
+            by_participant,
+            (({}, Scenario(f"synthetic-{kind}", (), "published")),),
             of_participants=True,
-            repetitions={
-                **dict.fromkeys(BUDGETS, REPETITIONS),
-                "converged": REPETITIONS_OF_HOSPITALS,
-            },
-            notes=(
-                "The paper's ten hospitals are in the full eICU database, which is not public. "
-                "Here silos are groups of hospitals of the open demo, and the outcome is acute "
-                "kidney injury, as too few patients die there to compare anything; published "
-                "numbers are comparable for the average at best.",
-                "The converged budget has twenty repetitions, but all of them divide the same "
-                "patients: intervals are narrower than with new patients, and patients by whom "
-                "rates and rounds were chosen in one repetition are tested in another.",
-                "At convergence the number of rounds is chosen with the learning rate, so methods "
-                "do not take the same steps: `What it cost` says how many. Fine-tuned rows take "
-                "the round that is best on each participant's own validation data.",
-                "`egomix, another trial's benefits` has the rate and rounds of `egomix`, and "
-                "benefits that the next repetition learned from another division of the patients. "
-                "It is there to choose by: benefits of its own repetition were learned from the "
-                "validation data that choose.",
-                "As in the paper the second competes with the fifth, and the third with the "
-                "fourth and the fifth; which hospitals these are is our choice.",
-            ),
+            notes=("The noise alone has a squared error of 0.25, which no model can undercut.",),
+        )
+
+
+NOTES_ON_HOSPITALS = (
+    "The paper's ten hospitals are in the full eICU database, which is not public. Here silos are "
+    "groups of hospitals of the open demo, and the outcome is acute kidney injury, as too few "
+    "patients die there to compare anything; published numbers are comparable for the average at "
+    "best.",
+    "The converged budget has twenty repetitions, but all of them divide the same patients: "
+    "intervals are narrower than with new patients, and patients by whom rates and rounds were "
+    "chosen in one repetition are tested in another.",
+    "At convergence the number of rounds is chosen with the learning rate, so methods do not take "
+    "the same steps: `What it cost` says how many. Fine-tuned rows take the round that is best on "
+    "each participant's own validation data.",
+    "`egomix, another trial's benefits` has the rate and rounds of `egomix`, and benefits that the "
+    "next repetition learned from another division of the patients. It is there to choose by: "
+    "benefits of its own repetition were learned from the validation data that choose.",
+    "As in the paper the second competes with the fifth, and the third with the fourth and the "
+    "fifth; which hospitals these are is our choice.",
+)
+TITLES = {
+    "coalitions": "Beyond the paper (a): does more welfare give better models?",
+    "benefit": "Beyond the paper (b): learned, measured or no benefit graph as input",
+    "contributors": "Beyond the paper (c): contributors only, or the whole coalition",
+    "hypernetwork": "Beyond the paper (d): hypernetwork, or directly weighted gradients",
+    "principles": "Beyond the paper (e): the cost of the principles",
+    "mixing": "Beyond the paper: what each part of EgoMix contributes",
+}
+
+
+def _beyond_the_paper() -> Iterator[ReproducedTable]:
+    by_distribution = ("distribution", "method")
+    cifar10 = tuple(({"distribution": how}, _images("cifar10", how, 0.2)) for how in DISTRIBUTIONS)
+    for name, variants in QUESTIONS.items():
+        yield ReproducedTable(name, TITLES[name], by_distribution, cifar10, variants, chosen=False)
+    yield ReproducedTable(
+        "company",
+        "Beyond the paper: baselines and EgoMix in the widest coalitions, images",
+        ("dataset", "distribution", "method"),
+        tuple(
+            ({"dataset": data, "distribution": how}, _images(data, how, 0.2))
+            for data in ("cifar10", "cifar100")
+            for how in DISTRIBUTIONS
         ),
-        ReproducedTable(
-            "table5",
-            "Table 5: CIFAR by the Dirichlet distribution's β",
-            ("dataset", "beta", "method"),
-            by_beta,
-            notes=(
-                f"The paper does not give the competition of this table; here α = {TABLE5_ALPHA}.",
-            ),
+        COMPANY,
+        notes=("At competition α = 0.2.",),
+    )
+    yield ReproducedTable(
+        "company-synthetic",
+        "Beyond the paper: baselines and EgoMix in the widest coalitions, synthetic data",
+        ("dataset", "method"),
+        tuple(
+            ({"dataset": kind}, Scenario(f"synthetic-{kind}", (), "published"))
+            for kind in ("weak", "strong")
         ),
-        *(
-            ReproducedTable(
-                f"table{number}",
-                f"Table {number}: synthetic data, {kind}ly non-IID",
-                of_one,
-                (({}, Scenario(f"synthetic-{kind}", (), "published")),),
-                of_participants=True,
-                notes=(
-                    "The noise alone has a squared error of 0.25, which no model can undercut.",
-                ),
-            )
-            for number, kind in ((6, "weak"), (7, "strong"))
+        COMPANY,
+    )
+    yield ReproducedTable(
+        "plain",
+        "Beyond the paper: images without augmentation",
+        by_distribution,
+        cifar10,
+        PLAIN,
+        budget="plain",
+        notes=(
+            "CIFAR-10 at competition α = 0.2.",
+            "`at rest`: without the momentum of mixtures; `from zero`: the silos' momentum starts "
+            "at zero in every round, as it does for averages.",
         ),
-        *(
-            ReproducedTable(
-                name, titles[name], ("distribution", "method"), answers, variants, chosen=False
-            )
-            for name, variants in QUESTIONS.items()
-        ),
-        ReproducedTable(
-            "company",
-            "Beyond the paper: baselines and EgoMix in the widest coalitions, images",
-            ("dataset", "distribution", "method"),
-            tuple(
-                ({"dataset": data, "distribution": how}, _images(data, how, 0.2))
-                for data in ("cifar10", "cifar100")
-                for how in DISTRIBUTIONS
-            ),
-            COMPANY,
-            notes=("At competition α = 0.2.",),
-        ),
-        ReproducedTable(
-            "company-synthetic",
-            "Beyond the paper: baselines and EgoMix in the widest coalitions, synthetic data",
-            ("dataset", "method"),
-            tuple(
-                ({"dataset": kind}, Scenario(f"synthetic-{kind}", (), "published"))
-                for kind in ("weak", "strong")
-            ),
-            COMPANY,
-        ),
-        ReproducedTable(
-            "plain",
-            "Beyond the paper: images without augmentation",
-            ("distribution", "method"),
-            answers,
-            PLAIN,
-            budget="plain",
-            notes=(
-                "CIFAR-10 at competition α = 0.2.",
-                "`at rest`: without the momentum of mixtures; `from zero`: the silos' momentum "
-                "starts at zero in every round, as it does for averages.",
-            ),
-        ),
-        ReproducedTable(
-            "longer",
-            "Beyond the paper: four and sixteen times as many steps",
-            ("distribution", "method"),
-            answers[1:],
-            LONGER,
-            notes=(
-                "`denser benefits`: learned with a threshold of 0.05, in best coalitions; "
-                "`everybody benefits`: in published coalitions. Baselines train along learned "
-                "benefits here, except `fedavg-wide`; `company` has them in the widest coalitions, "
-                "with as many steps as Local.",
-                "Sixteen times the steps take minutes of a GPU for each row: only some have them.",
-            ),
+    )
+    yield ReproducedTable(
+        "longer",
+        "Beyond the paper: four and sixteen times as many steps",
+        by_distribution,
+        cifar10[1:],
+        LONGER,
+        notes=(
+            "`denser benefits`: learned with a threshold of 0.05, in best coalitions; `everybody "
+            "benefits`: in published coalitions. Baselines train along learned benefits here, "
+            "except `fedavg-wide`; `company` has them in the widest coalitions, with as many steps "
+            "as Local.",
+            "Sixteen times the steps take minutes of a GPU for each row: only some have them.",
         ),
     )
 
 
-TABLES: dict[str, ReproducedTable] = {table.name: table for table in _all_tables()}
+TABLES: dict[str, ReproducedTable] = {
+    table.name: table for table in (*_of_the_paper(), *_beyond_the_paper())
+}
 
 
 def table_named(name: str) -> ReproducedTable:

@@ -36,6 +36,30 @@ MOST_COLUMNS = 10
 """Most columns of the table that is shown while training."""
 FIGURES = "figures"
 
+RepetitionsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--repetitions",
+        "--trials",
+        min=1,
+        help="Number of repetitions, seeds 0 and up (default: 5; 20 for Table 4, converged).",
+    ),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Only columns with this value, such as alpha=0.2 or distribution=dirichlet. "
+        "May be repeated.",
+    ),
+]
+ChooseOption = Annotated[
+    bool,
+    typer.Option(
+        "--choose/--no-choose",
+        help="Whether to choose learning rates on validation data first, for all methods.",
+    ),
+]
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where results are kept.")]
 
 
@@ -55,34 +79,13 @@ def tables_command(
     list_: Annotated[
         bool, typer.Option("--list", help="List the tables, and how much of each DIR has.")
     ] = False,
-    repetitions: Annotated[
-        int | None,
-        typer.Option(
-            "--repetitions",
-            "--trials",
-            min=1,
-            help="Number of repetitions, seeds 0 and up (default: 5; 20 for Table 4, converged).",
-        ),
-    ] = None,
+    repetitions: RepetitionsOption = None,
     budget: Annotated[str, typer.Option(help="published, converged or both.")] = "converged",
     methods: Annotated[
         str, typer.Option(help="Only these rows, with commas between them, such as local,egomix.")
     ] = "",
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Only columns with this value, such as alpha=0.2 or distribution=dirichlet. "
-            "May be repeated.",
-        ),
-    ] = None,
-    choose: Annotated[
-        bool,
-        typer.Option(
-            "--choose/--no-choose",
-            help="Whether to choose learning rates on validation data first, for all methods.",
-        ),
-    ] = True,
+    only: OnlyOption = None,
+    choose: ChooseOption = True,
     device: DeviceOption = "cpu",
     out: OutOption = RESULTS,
     data_dir: DataDirOption = None,
@@ -121,23 +124,20 @@ def tables_command(
     budgets = BOTH if budget == "both" else tuple(b for b in BOTH if b == budget)
     plans = [Plan(repetitions, one, steps, choose) for one in budgets]
     names = list(dict.fromkeys(n for t in targets or [] for n in (TABLES if t == "all" else [t])))
-    named = [table_named(name) for name in names if name != FIGURES]
+    tables = [table_named(name) for name in names if name != FIGURES]
     if list_ or not targets:
-        _list(named or list(TABLES.values()), plans, out)
+        _list(tables or list(TABLES.values()), plans, out)
         return
-    if named:
-        parts = [_part(table, methods, only or []) for table in named]
+    if tables:
+        parts = [_part(table, methods, only or []) for table in tables]
         _check_asked(parts, plans, out, resume)
         for plan in plans:
             _train(parts, plan, settings)
         # Earlier calls may have trained other rows and columns: write the whole tables.
-        for path in write_tables(named, plans[0], out):
+        for path in write_tables(tables, plans[0], out):
             line(f"Written to {path}")
-    if FIGURES in names or "all" in (targets or []):
-        made, left = draw_figures(out, data_dir)
-        line(f"Drawn to {out / 'figures'}: {len(made)} figures")
-        for why in left:
-            line(f"not drawn: {why}", "yellow")
+    if FIGURES in names or "all" in targets:
+        _draw(settings)
 
 
 def pack_command(out: OutOption = RESULTS) -> None:
@@ -277,6 +277,13 @@ class _TrainingView:
                 *("" if one is None else f"{one.mean:.4g} ({one.n})" for one in cells),
             )
         return grid
+
+
+def _draw(settings: RunSettings) -> None:
+    made, left = draw_figures(settings.out, settings.data_dir)
+    line(f"Drawn to {settings.out / 'figures'}: {len(made)} figures")
+    for why in left:
+        line(f"not drawn: {why}", "yellow")
 
 
 def _train_again(digest: str, settings: RunSettings) -> None:

@@ -7,9 +7,10 @@ import pytest
 from fedegoists.learning.datasets import load
 from fedegoists.methods.run import StoppedError
 from reproduction.batched_training import RunSettings
-from reproduction.benefit_graphs import Benefits
+from reproduction.benefit_graphs import Benefits, pack_graphs
 from reproduction.cells import Plan, cells_of
 from reproduction.folder_locks import claimed
+from reproduction.packed_lines import read_packed
 from reproduction.reproduced_tables import TABLES
 from reproduction.running import reproduce
 from reproduction.tests.samples import QUICK, small
@@ -53,3 +54,20 @@ def test_a_lower_threshold_gives_a_denser_graph_of_the_same_preferences(tmp_path
     assert 0 < len(few) < len(more)
     assert few == {pair: x for pair, x in more.items() if x > 0.095}
     assert min(more.values()) > 0.05
+
+
+def test_packed_graphs_are_not_learned_again(tmp_path, monkeypatch):
+    cell = next(c for _, c in cells_of(TABLES["table7"], QUICK) if c.variant.method == "fedavg")
+    data = {0: load("synthetic-strong", seed=0)}
+    graph = Benefits(tmp_path, steps=1).of([cell], data)[cell]
+    (path,) = pack_graphs(tmp_path)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    (record,) = read_packed(path)
+    assert (record["data"], record["repetition"], record["kind"]) == (
+        "synthetic-strong",
+        0,
+        "learned",
+    )
+    monkeypatch.setattr(Benefits, "_make", None)
+    assert Benefits(tmp_path, steps=1).of([cell], data)[cell].to_json() == graph.to_json()
+    assert pack_graphs(tmp_path / "empty") == []

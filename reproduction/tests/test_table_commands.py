@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fedegoists.errors import SettingsError
+from reproduction.packed_lines import read_packed
 from reproduction.reproduced_tables import TABLES
 from reproduction.table_commands import _part
 
@@ -45,6 +46,27 @@ def test_reproduce_stop_resume_and_train_again(run, tmp_path):
     code, out, _ = run(*command.split()[3:])
     assert code == 1
     assert "other numbers" in out
+
+
+def test_packed_cells_are_resumed_written_and_trained_again(run, tmp_path):
+    arguments = ("tables", "table7", *FEW, "--resume")  # the name of the command may be given
+    assert run(*arguments)[0] == 0
+    written = {path.name: path.read_bytes() for path in (tmp_path / "r").glob("table7*")}
+    code, out, _ = run("pack", "--out", "r")
+    assert code == 0
+    assert "r/cells/table7.jsonl.gz" in out
+    assert not list((tmp_path / "r").rglob("*.json"))
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert ": mean " not in out  # nothing is trained twice
+    assert {path.name: path.read_bytes() for path in (tmp_path / "r").glob("table7*")} == written
+    (record,) = (
+        line
+        for line in read_packed(tmp_path / "r/cells/table7.jsonl.gz")
+        if line["variant"] == "fedavg+ft"
+    )
+    code, out, _ = run("--cell", record["cell"], "--out", "r")
+    assert (code, "the same numbers" in out) == (0, True)
 
 
 def test_rows_with_commas_in_their_names():
