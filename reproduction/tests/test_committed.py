@@ -1,5 +1,8 @@
 """The committed tables and pages are what the committed cells give."""
 
+import csv
+import re
+
 import pandas
 import pytest
 
@@ -81,3 +84,39 @@ def test_committed_graphs_are_found_by_their_settings():
         graph = benefits.known(cell, data)
         assert graph is not None
         assert graph.participants == data.participants
+
+
+CLAIM = re.compile(
+    r"\| (?P<number>[-+][\d.]+) (?P<unit>points|error) \| (?P<low>\S+) to (?P<high>\S+) "
+    r"\| (?P<n>\d+) \| \[[^]]+\]\(results/(?P<table>[\w-]+)\.md\)(?:, (?P<key>\w+))?: "
+    r"(?P<one>.+) minus (?P<other>.+) \|$"
+)
+
+
+def test_the_claims_of_the_readme_are_those_of_the_tables():
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    first = text.split("\n## ")[0].replace("−", "-")
+    rows = [line for line in first.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 15
+    for row in rows:
+        claim = CLAIM.search(row)
+        assert claim, row
+        number = claim["number"]
+        digits = 1 if claim["unit"] == "points" else 3
+        if claim["key"] is None:
+            # The last budget of a page is the converged one, or the only one.
+            said = (RESULTS / f"{claim['table']}.md").read_text(encoding="utf-8")
+            said = said.split("### In short")[-1].split("###")[0]
+            interval = f"95 % interval {claim['low']} to {claim['high']}"
+            names = f"{claim['one']} minus {claim['other']}"
+            assert f"- {names}: {number}, {interval} ({claim['n']} repetitions)." in said
+            continue
+        with (RESULTS / f"{claim['table']}-differences.csv").open(encoding="utf-8") as file:
+            (found,) = (
+                line
+                for line in csv.DictReader(file)
+                if (line["distribution"], line["method"], line["against"])
+                == (claim["key"], claim["one"], claim["other"])
+            )
+        shown = [f"{float(found[column]):+.{digits}f}" for column in ("difference", "low", "high")]
+        assert [*shown, found["n"]] == [number, claim["low"], claim["high"], claim["n"]]
