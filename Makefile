@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-deploy test lint format bench docs clean
+.PHONY: help demo demo-deploy test lint format bench reproduce docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ format: $(VENV)/stamp-dev ## Format the code
 bench: $(VENV)/stamp-dev ## Run the benchmarks; results go to benchmarks/results
 	@for file in benchmarks/bench_*.py; do \
 		echo "== $$file"; $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
+
+reproduce: $(VENV)/stamp-train ## Reproduce the paper: make reproduce ARGS="table6 table7 --out results"
+	@$(BIN)/python -m reproduction $(ARGS)
 
 docs: $(VENV)/stamp-dev ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

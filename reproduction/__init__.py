@@ -1,25 +1,14 @@
-"""The paper's tables and figures, cell by cell, and the questions it leaves open."""
+"""The laboratory: the paper's tables and figures, and studies that go beyond the paper.
 
-from reproduction.batched_training import Settings
-from reproduction.cells import Plan, Store
-from reproduction.figures import draw_figures
-from reproduction.running import Progress, left_of, reproduce, rerun
-from reproduction.scenarios import TABLES, Table, table_named
-from reproduction.table_files import write_tables
-from reproduction.table_results import lines_of
+It stands beside the package, is not part of it, and needs a checkout of the repository:
+``python -m reproduction --help``.
+"""
 
-__all__ = [
-    "TABLES",
-    "Plan",
-    "Progress",
-    "Settings",
-    "Store",
-    "Table",
-    "draw_figures",
-    "left_of",
-    "lines_of",
-    "reproduce",
-    "rerun",
-    "table_named",
-    "write_tables",
-]
+from pathlib import Path
+
+__all__ = ["COMMAND", "RESULTS"]
+
+COMMAND = "python -m reproduction"
+"""How the command line is called."""
+RESULTS = Path(__file__).parent / "results"
+"""The committed results, and where new ones go unless another folder is named."""

@@ -1,6 +1,5 @@
-"""Passes: cells that share data, method and budget, trained at once."""
+"""Groups of cells that share data, method and budget, trained at once."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,29 +20,33 @@ from fedegoists.training.summary import COSTS, chosen_test_values
 from fedegoists.training.trials import Trials, Wanted, load_trainable, method_of
 from reproduction.benefit_graphs import Benefits, learned_by
 from reproduction.budgets import budget
-from reproduction.cells import Cell, Result, Store, cell_from
-from reproduction.shared_coalitions import Shared, shared_by
+from reproduction.cell_packing import group_name
+from reproduction.cell_store import CellStore
+from reproduction.cells import Cell, CellResult, cell_from
+from reproduction.shared_coalitions import SharedCoalitions, shared_by
 
-__all__ = ["Pass", "Settings", "again", "forget", "passes", "train_pass"]
+__all__ = ["CellGroup", "RunSettings", "forget", "group_of", "grouped", "train_group"]
 
 HEAVY = ("fedegoists",)
-"""Methods with a network for each participant, a hundred times as large as its model."""
+"""Methods with a network for each participant that is a hundred times as large as its model."""
 
 
 SAVE_EVERY = 60.0
-"""Seconds between checkpoints of a pass: most passes are done before."""
+"""Seconds between checkpoints of a group; most groups need less time."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Where and how passes run; nothing of it changes what is computed, up to rounding.
+class RunSettings:
+    """Where and how groups are trained; results depend on it by rounding only.
 
     Attributes
     ----------
+    out : path
+        The folder of cells, benefit graphs and checkpoints.
     stack : int
-        Silos at once, at most; a fifth of them for methods that need much memory.
+        Most silos trained at once; a fifth of them for methods that need much memory.
     stop : function to bool
-        Asked between rounds whether to stop.
+        Called between rounds; training stops when it returns true.
     """
 
     out: Path
@@ -56,8 +59,8 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Pass:
-    """Cells that are trained at once: the same but for trial, competition and fine-tuning.
+class CellGroup:
+    """Cells trained at once, which differ only in repetition, competition and fine-tuning.
 
     A coalition that several levels of competition lead to is trained once.
     """
@@ -66,7 +69,7 @@ class Pass:
 
     @property
     def bases(self) -> tuple[Cell, ...]:
-        """The cells without fine-tuning, each trial and competition once."""
+        """The cells without fine-tuning, each repetition and competition once."""
         return tuple(dict.fromkeys(cell.base for cell in self.cells))
 
     @property
@@ -76,123 +79,80 @@ class Pass:
 
     @property
     def kind(self) -> str:
-        """A name made of what all cells have in common."""
+        """A hash of the settings that all cells share."""
         return _alike(self.cells[0]).digest
 
     @property
     def digest(self) -> str:
-        """A name made of all cells' settings."""
-        text = " ".join(sorted(cell.digest for cell in self.cells))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """A hash of all cells' settings."""
+        return group_name(cell.digest for cell in self.cells)
 
     def words(self) -> str:
-        """Return what is trained in one line."""
+        """Return a description in one line."""
         first = self.bases[0]
-        scene = " ".join([first.scene.data, *(str(value) for _, value in first.scene.options)])
-        trials = {cell.trial for cell in self.bases}
-        rivals = {cell.scene.competition for cell in self.bases if cell.scene.competition}
-        number = f"{len(trials)} trial{'s' if len(trials) > 1 else ''}"
+        scenario = " ".join(
+            [first.scenario.data, *(str(value) for _, value in first.scenario.options)]
+        )
+        repetitions = {cell.repetition for cell in self.bases}
+        rivals = {cell.scenario.competition for cell in self.bases if cell.scenario.competition}
+        number = f"{len(repetitions)} repetition{'s' if len(repetitions) > 1 else ''}"
         levels = f" × {len(rivals)} levels of competition" if len(rivals) > 1 else ""
-        return f"{scene}, {first.variant.name}, {first.budget}: {number}{levels}"
+        return f"{scenario}, {first.variant.name}, {first.budget}: {number}{levels}"
 
 
-def passes(cells: Sequence[Cell], stack: int, silos: int = 10) -> list[Pass]:
-    """Return the passes that train some cells, in their order.
+def grouped(cells: Sequence[Cell], stack: int, silos: int = 10) -> list[CellGroup]:
+    """Divide cells into groups to be trained at once, in their order.
 
-    Cells are taken to have no coalition in common, which would need their benefit graphs: there may
-    be fewer silos in a pass than `stack`, never more.
+    Which coalitions cells share is not known before their benefit graphs are. So cells count as
+    having none in common, and a group may have fewer silos than `stack`, but never more.
     """
-    groups: dict[Cell, dict[Cell, list[Cell]]] = {}
+    by_kind: dict[Cell, dict[Cell, list[Cell]]] = {}
     for cell in cells:
-        groups.setdefault(_alike(cell), {}).setdefault(cell.base, []).append(cell)
+        by_kind.setdefault(_alike(cell), {}).setdefault(cell.base, []).append(cell)
     found = []
-    for alike, by_base in groups.items():
+    for alike, by_base in by_kind.items():
         most = stack // 5 if alike.variant.method in HEAVY else stack
         each = max(1, most // silos)
-        bases = sorted(by_base, key=lambda cell: (cell.trial, cell.scene.competition))
+        bases = sorted(by_base, key=lambda cell: (cell.repetition, cell.scenario.competition))
         for start in range(0, len(bases), each):
             some = bases[start : start + each]
-            found.append(Pass(tuple(cell for base in some for cell in by_base[base])))
+            found.append(CellGroup(tuple(cell for base in some for cell in by_base[base])))
     return found
 
 
 def _alike(cell: Cell) -> Cell:
-    return replace(cell.base, trial=0, scene=replace(cell.scene, competition=""))
+    return replace(cell.base, repetition=0, scenario=replace(cell.scenario, competition=""))
 
 
-def train_pass(
-    work: Pass, settings: Settings, benefits: Benefits, about: Mapping[str, Any]
-) -> dict[Cell, Result]:
-    """Train a pass, or go on with it where its checkpoint is, and return the cells' results.
+def train_group(
+    work: CellGroup, settings: RunSettings, benefits: Benefits, about: Mapping[str, Any]
+) -> dict[Cell, CellResult]:
+    """Train a group, from its checkpoint if there is one, and return the cells' results.
 
     Raises
     ------
     fedegoists.methods.run.StoppedError
-        If it was asked to stop; what is done is in the checkpoint.
+        If `settings.stop` returned true; a checkpoint holds the progress.
     """
     began = time.perf_counter()
-    data = {
-        trial: load_trainable(
-            work.bases[0].scene.data,
-            data_dir=settings.data_dir,
-            seed=trial,
-            **dict(work.bases[0].scene.options),
-        )
-        for trial in sorted({one.trial for cell in work.bases for one in (cell, learned_by(cell))})
-    }
-    first, variant = work.bases[0], work.bases[0].variant
+    first, data = work.bases[0], _loaded(work, settings)
     defaults = budget(
         first.budget,
-        data[first.trial],
-        first.scene.partition,
+        data[first.repetition],
+        first.scenario.partition,
         steps=first.steps,
         factor=first.factor,
-        passes=variant.passes,
+        length=first.variant.length,
     )
     shared = shared_by(work.bases, data, benefits)
-    trials, decisions = _trials(shared, data, defaults, settings), shared.decisions
-    wanted = Wanted((variant.method,), {variant.method: dict(variant.settings)})
-    method = method_of(variant.method, wanted, trials, decisions)
-    folder = settings.out / "checkpoint" / work.digest
-    common: dict[str, Any] = {
-        "observers": settings.observers,
-        "stop": settings.stop,
-        "save_every": SAVE_EVERY,
-    }
-    given = (method, trials.federation, decisions.final, trials.initial)
-    outcome = run(
-        *given,
-        rounds=first.until or defaults.rounds,
-        seed=0,
-        evaluate_every=first.until or defaults.evaluate_every,
-        checkpoint=folder / "trained.safetensors",
-        **common,
-    )
-    outcomes = {False: outcome}
-    if work.tuned:
-        try:
-            outcomes[True] = run(
-                Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
-                trials.federation,
-                [(name,) for name in trials.federation.participants],
-                outcome.best,
-                rounds=defaults.tune_rounds,
-                seed=1,
-                may_keep_start=True,
-                begin_with=best_slot(method),
-                checkpoint=folder / "tuned.safetensors",
-                **common,
-            )
-        except StoppedError:
-            # Tuning goes on only from the very models that it began with.
-            keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
-            raise
+    repetitions = _repetitions(shared, data, defaults, settings)
+    outcomes = _outcomes(work, repetitions, shared, settings)
     seconds = time.perf_counter() - began
     done = sum(sum(o.spent.get("sample_passes", {}).values()) for o in outcomes.values())
     common_about = {
         **about,
         "pass": [cell.digest for cell in work.cells],
-        "pass_silos": len(trials.federation.participants),
+        "pass_silos": len(repetitions.federation.participants),
         "pass_seconds": round(seconds, 1),
         "samples_per_second": round(done / seconds),
         "bf16": settings.bf16,
@@ -203,13 +163,15 @@ def train_pass(
             defaults.tune_rounds if work.tuned else 0,
         ],
     }
-    tested = {tuned: chosen_test_values(one, trials.federation) for tuned, one in outcomes.items()}
+    tested = {
+        tuned: chosen_test_values(one, repetitions.federation) for tuned, one in outcomes.items()
+    }
     return {
         cell: _result(
             [outcomes[tuned] for tuned in dict.fromkeys((False, cell.variant.tuned))],
             tested[cell.variant.tuned],
             shared.places[cell.base],
-            trials.federation,
+            repetitions.federation,
             {**common_about, "coalitions": shared.coalitions[cell.base]},
             with_curves=cell.decides_rounds,
         )
@@ -217,8 +179,65 @@ def train_pass(
     }
 
 
-def forget(work: Pass, out: Path) -> None:
-    """Remove the checkpoints of a pass."""
+def _loaded(work: CellGroup, settings: RunSettings) -> dict[int, SiloedData]:
+    """Return the data of all repetitions that a group trains on or learned its benefits from."""
+    scenario = work.bases[0].scenario
+    needed = {one.repetition for cell in work.bases for one in (cell, learned_by(cell))}
+    return {
+        repetition: load_trainable(
+            scenario.data, data_dir=settings.data_dir, seed=repetition, **dict(scenario.options)
+        )
+        for repetition in sorted(needed)
+    }
+
+
+def _outcomes(
+    work: CellGroup, repetitions: Trials, shared: SharedCoalitions, settings: RunSettings
+) -> dict[bool, Outcome]:
+    """Train a group, and fine-tune it if any cell is fine-tuned; return outcomes by tuning."""
+    first, defaults, federation = work.bases[0], repetitions.defaults, repetitions.federation
+    name = first.variant.method
+    wanted = Wanted((name,), {name: dict(first.variant.settings)})
+    method = method_of(name, wanted, repetitions, shared.decisions)
+    folder = settings.out / "checkpoint" / work.digest
+    common: dict[str, Any] = {
+        "observers": settings.observers,
+        "stop": settings.stop,
+        "save_every": SAVE_EVERY,
+    }
+    given = (method, federation, shared.decisions.final, repetitions.initial)
+    outcome = run(
+        *given,
+        rounds=first.until or defaults.rounds,
+        seed=0,
+        evaluate_every=first.until or defaults.evaluate_every,
+        checkpoint=folder / "trained.safetensors",
+        **common,
+    )
+    if not work.tuned:
+        return {False: outcome}
+    try:
+        tuned = run(
+            Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
+            federation,
+            [(participant,) for participant in federation.participants],
+            outcome.best,
+            rounds=defaults.tune_rounds,
+            seed=1,
+            may_keep_start=True,
+            begin_with=best_slot(method),
+            checkpoint=folder / "tuned.safetensors",
+            **common,
+        )
+    except StoppedError:
+        # Tuning can be resumed only from the very models that it began with.
+        keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
+        raise
+    return {False: outcome, True: tuned}
+
+
+def forget(work: CellGroup, out: Path) -> None:
+    """Remove the checkpoints of a group."""
     folder = out / "checkpoint" / work.digest
     for path in folder.glob("*.safetensors"):
         path.unlink()
@@ -226,20 +245,26 @@ def forget(work: Pass, out: Path) -> None:
         folder.rmdir()
 
 
-def _trials(
-    shared: Shared, data: Mapping[int, SiloedData], defaults: Defaults, settings: Settings
+def _repetitions(
+    shared: SharedCoalitions,
+    data: Mapping[int, SiloedData],
+    defaults: Defaults,
+    settings: RunSettings,
 ) -> Trials:
     options = model_options(next(iter(data.values())))
     federation = SimulatedFederation(
-        {label: data[trial].restricted_to(names) for label, (trial, names) in shared.silos.items()},
+        {
+            label: data[repetition].restricted_to(names)
+            for label, (repetition, names) in shared.silos.items()
+        },
         build_model(defaults.model, 0, **options),
         device=settings.device,
         bf16=settings.bf16,
-        drawn_as={label: str(trial) for label, (trial, _) in shared.silos.items()},
+        drawn_as={label: str(repetition) for label, (repetition, _) in shared.silos.items()},
     )
     rows: list[Tensor] = []
-    for trial, names in shared.silos.values():
-        model = build_model(defaults.model, trial, **options)
+    for repetition, names in shared.silos.values():
+        model = build_model(defaults.model, repetition, **options)
         row = federation.schema.flatten(dict(model.named_parameters()))
         rows += [row] * len(names)
     return Trials(federation, torch.stack(rows).to(federation.device), defaults, options)
@@ -253,14 +278,14 @@ def _result(
     about: Mapping[str, Any],
     *,
     with_curves: bool,
-) -> Result:
-    """Put a cell's result together from where its silos are; the last outcome is the one tested."""
+) -> CellResult:
+    """Return a cell's result from the places of its silos; the last outcome is tested."""
     last, row = outcomes[-1], {name: k for k, name in enumerate(federation.participants)}
     sign = 1.0 if federation.task.higher_is_better else -1.0
     scores = {name: last.best_score[row[place]][0] for name, place in places.items()}
     inside = set(places.values())
     failures = sum(f.participant in inside for outcome in outcomes for _, f in outcome.failures)
-    return Result(
+    return CellResult(
         federation.task.metric,
         {name: tested.get(place, math.nan) for name, place in places.items()},
         {name: sign * one if one > -math.inf else math.nan for name, one in scores.items()},
@@ -278,7 +303,7 @@ def _result(
 def _curves(
     outcome: Outcome, places: Mapping[str, str], metric: str
 ) -> dict[str, list[tuple[int, float]]]:
-    """Return the validation metric after every round evaluated, but for the start."""
+    """Return the validation metric after every evaluated round, without that of the start."""
     name_at = {place: name for name, place in places.items()}
     found: dict[str, list[tuple[int, float]]] = {name: [] for name in places}
     for row in outcome.rows:
@@ -288,7 +313,7 @@ def _curves(
     return found
 
 
-def again(cell: Cell, store: Store) -> Pass:
-    """Return the pass in which a cell was trained, to train it once more."""
+def group_of(cell: Cell, store: CellStore) -> CellGroup:
+    """Return the group in which a cell was trained."""
     members = store.load(cell.digest)["about"]["pass"]
-    return Pass(tuple(cell_from(store.load(digest)["settings"]) for digest in members))
+    return CellGroup(tuple(cell_from(store.load(digest)["settings"]) for digest in members))

@@ -1,36 +1,55 @@
-"""Who benefits whom in each trial, learned or measured once and kept; and the coalitions."""
+"""The benefit graph of each repetition, learned or measured once and kept; and the coalitions."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fedegoists.benefit import LearnSettings, MeasureSettings, learn_trials, measure_trials
+from fedegoists.benefit import LearnSettings, learn_trials
 from fedegoists.coalitions import form
 from fedegoists.coalitions.formation import Method as FormationMethod
 from fedegoists.federation import SimulatedFederation
-from fedegoists.files import read_text, write_bytes
+from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.interchange import json_value
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
 from fedegoists.methods.run import StoppedError
 from fedegoists.training.defaults import defaults_for, learn_settings, model_options
-from reproduction.cell_locks import held
 from reproduction.cells import Cell
+from reproduction.folder_locks import alone, held
+from reproduction.measured_pairs import MeasureSettings, measure_repetitions
+from reproduction.packed_lines import ENDING, Record, packed, read_packed
+from reproduction.scenarios import Scenario
 from reproduction.variants import Where
 
-__all__ = ["Benefits", "coalitions_of", "learned_by"]
+__all__ = ["Benefits", "coalitions_of", "learned_by", "pack_graphs"]
 
-THRESHOLD, OF_HOSPITALS = 0.095, 0.085
-"""An edge is where the preference is above this number, as the released code has it.
+THRESHOLD, HOSPITAL_THRESHOLD = 0.095, 0.085
+"""Preferences above this number are edges, as in the released code.
 
-It is not known for synthetic data, which has that of images here."""
+The released code has no number for synthetic data, which has that of images here."""
 DENSER = 0.05
-"""The threshold of a denser graph: half of what each of ten has if all are preferred alike."""
+"""The threshold of a denser graph: half of the preference of ten participants preferred alike."""
+LEARNED_WITH = (
+    *("estimator", "steps", "batch_size", "rate", "concentration", "scale", "hidden", "layers"),
+    *("preference_steps", "preference_rate", "prior", "softness", "repeats", "bound", "noise"),
+    *("clip", "start", "seed"),
+)
+TRAINED_WITH = (
+    *("steps", "batch_size", "learning_rate", "momentum", "weight_decay", "total_steps"),
+    "augment",
+)
+"""The settings of learning, and of training for it, on which the name of a graph depends. Recorded
+graphs have names made with these, so further settings must not be added."""
 
+GRAPHS = "graphs"
+"""Name of the file of packed graphs."""
 FORMATIONS: dict[Where, FormationMethod] = {
     "baseline": "cliques",
     "published": "published",
@@ -40,14 +59,14 @@ FORMATIONS: dict[Where, FormationMethod] = {
 
 @dataclass
 class Benefits:
-    """The benefit graphs of all trials, in a folder; made where they are missing.
+    """The benefit graphs of all repetitions in a folder; missing ones are made.
 
     Attributes
     ----------
     steps : int, optional
-        Of learning, other than the defaults, to try things out.
+        Steps of learning other than the defaults, to try things out.
     stop : function to bool
-        Asked whether to stop while another process is at a graph.
+        Called while another process makes a graph; waiting ends when it returns true.
     """
 
     folder: Path
@@ -55,43 +74,52 @@ class Benefits:
     steps: int | None = None
     stop: Callable[[], bool] = lambda: False
 
+    @cached_property
+    def _packed(self) -> dict[str, Record]:
+        return {record["graph"]: record for record in _packed_graphs(self.folder)}
+
     def of(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> dict[Cell, BenefitGraph]:
-        """Return the graph of every cell; those that must be learned are learned at once."""
+        """Return the benefit graph of every cell; missing graphs are learned at once."""
         first = next(iter(data.values()))
         sources = {cell: learned_by(cell) for cell in cells}
         for kind in ("learned", "denser", "measured"):
             own = [cell for cell in sources.values() if cell.variant.benefit == kind]
             if self._missing(own, first):
-                # Another process may be at it; what it has made is not made again.
+                # Another process may be making the same graphs; these are not made twice.
                 with held(self.folder, self._lock(own[0]), self.stop) as mine:
                     if not mine:
                         raise StoppedError(f"stopped before {kind} benefits were there")
                     some = self._missing(own, first)
                     if some:
                         self._make(some, data, measured=kind == "measured")
-        return {cell: self._read(source, data[source.trial]) for cell, source in sources.items()}
+        return {
+            cell: self._read(source, data[source.repetition]) for cell, source in sources.items()
+        }
 
     def _missing(self, cells: Sequence[Cell], data: SiloedData) -> list[Cell]:
         wanted: dict[str, Cell] = {}
         for cell in cells:
-            if not self._path(cell, data).exists():
+            if not self._has(cell, data):
                 wanted.setdefault(self._key(cell, data), self._essential(cell))
         return list(wanted.values())
 
     def _lock(self, cell: Cell) -> str:
-        content = [asdict(replace(cell.scene, competition="")), cell.variant.benefit]
+        content = [_recorded(cell.scenario), cell.variant.benefit]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def known(self, cell: Cell, data: SiloedData) -> BenefitGraph | None:
-        """Return the graph of a cell if it is there already."""
-        return self._read(cell, data) if self._path(cell, data).exists() else None
+        """Return the graph of a cell, if it is there already."""
+        return self._read(cell, data) if self._has(cell, data) else None
+
+    def _has(self, cell: Cell, data: SiloedData) -> bool:
+        return self._key(cell, data) in self._packed or self._path(cell, data).exists()
 
     def _settings(self, data: SiloedData) -> LearnSettings:
         settings = learn_settings(data, "hypernetwork")
         if self.steps is not None:
             local = replace(settings.local, steps=self.steps, total_steps=self.steps)
             settings = replace(settings, local=local, steps=self.steps, preference_steps=self.steps)
-        # With a threshold the spread over repeats plays no part.
+        # With a threshold the spread over repeats does not matter.
         return replace(settings, repeats=1)
 
     def _measuring(self, data: SiloedData) -> MeasureSettings:
@@ -103,16 +131,18 @@ class Benefits:
         )  # fmt: skip
 
     def _essential(self, cell: Cell) -> Cell:
-        """Return the cell without rivals: it makes no difference who they are."""
-        return replace(cell, scene=replace(cell.scene, competition=""))
+        """Return the cell without competition, on which benefit does not depend."""
+        return replace(cell, scenario=replace(cell.scenario, competition=""))
 
     def _key(self, cell: Cell, data: SiloedData) -> str:
         settings = self._settings(data)
+        learned = {name: getattr(settings, name) for name in LEARNED_WITH}
+        local = {name: getattr(settings.local, name) for name in TRAINED_WITH}
         content = {
-            "scene": asdict(self._essential(cell).scene),
-            "trial": cell.trial,
+            "scene": _recorded(cell.scenario),
+            "trial": cell.repetition,
             "kind": cell.variant.benefit,
-            "learn": asdict(settings),
+            "learn": {**learned, "local": local},
             "threshold": _threshold(cell, data),
         }
         text = json.dumps(content, sort_keys=True)
@@ -125,56 +155,104 @@ class Benefits:
         self, cells: Sequence[Cell], data: Mapping[int, SiloedData], *, measured: bool
     ) -> None:
         first = next(iter(data.values()))
-        trials = {cell.label: data[cell.trial] for cell in cells}
+        repetitions = {cell.label: data[cell.repetition] for cell in cells}
         federation = SimulatedFederation(
-            trials,
+            repetitions,
             build_model(defaults_for(first).model, 0, **model_options(first)),
             device=self.device,
-            drawn_as={cell.label: str(cell.trial) for cell in cells},
+            drawn_as={cell.label: str(cell.repetition) for cell in cells},
         )
         groups = {
-            label: [f"{label}/{n}" for n in one.participants] for label, one in trials.items()
+            label: [f"{label}/{n}" for n in one.participants] for label, one in repetitions.items()
         }
         graphs: dict[str, BenefitGraph] = {}
         if measured:
-            for label, truth in measure_trials(federation, groups, self._measuring(first)).items():
+            for label, truth in measure_repetitions(
+                federation, groups, self._measuring(first)
+            ).items():
                 gains = np.where(truth.mean > 0, truth.mean, 0.0)
                 np.fill_diagonal(gains, 0.0)
-                graphs[label] = BenefitGraph(gains, trials[label].participants)
+                graphs[label] = BenefitGraph(gains, repetitions[label].participants)
         else:
             estimates = learn_trials(federation, groups, self._settings(first), secret="")
             graphs = {
                 cell.label: estimates[cell.label].graph(_threshold(cell, first)) for cell in cells
             }
         for cell in cells:
-            text = graphs[cell.label].to_json()
-            write_bytes(self._path(cell, first), f"{text}\n".encode())
+            record: Record = {
+                "graph": self._key(cell, first),
+                "data": cell.scenario.data,
+                "options": dict(cell.scenario.options),
+                "repetition": cell.repetition,
+                "kind": cell.variant.benefit,
+                "threshold": None if measured else _threshold(cell, first),
+                **graphs[cell.label].to_dict(),
+            }
+            write_bytes(self._path(cell, first), f"{json.dumps(record)}\n".encode())
 
     def _read(self, cell: Cell, data: SiloedData) -> BenefitGraph:
         names = data.participants
         if cell.variant.benefit == "everybody":
             return BenefitGraph(np.ones((len(names), len(names))) - np.eye(len(names)), names)
         path = self._path(cell, data)
-        return BenefitGraph.from_json(read_text(path), str(path))
+        packed_ = None if path.exists() else self._packed.get(self._key(cell, data))
+        record = packed_ or json_value(read_text(path), str(path))
+        return BenefitGraph.from_dict(
+            {key: record[key] for key in ("participants", "edges") if key in record}, str(path)
+        )
 
 
 def learned_by(cell: Cell) -> Cell:
-    """Return the cell whose benefit graph a cell has: itself, or one of the next trial."""
+    """Return the cell whose benefit graph a cell uses: itself, or one of the next repetition."""
     if cell.variant.benefit != "crossed":
         return cell
-    return replace(cell, trial=cell.trial + 1, variant=cell.variant.chooser)
+    return replace(cell, repetition=cell.repetition + 1, variant=cell.variant.chooser)
+
+
+def _recorded(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario without competition under its recorded names, on which digests depend."""
+    return {"data": scenario.data, "options": scenario.options, "competition": ""}
 
 
 def _threshold(cell: Cell, data: SiloedData) -> float:
     if cell.variant.benefit == "denser":
         return DENSER
-    return OF_HOSPITALS if data.name == "eicu-demo" else THRESHOLD
+    return HOSPITAL_THRESHOLD if data.name == "eicu-demo" else THRESHOLD
 
 
 def coalitions_of(
     where: Where, benefit: BenefitGraph, competition: CompetitionGraph
 ) -> tuple[tuple[str, ...], ...]:
-    """Return who trains with whom."""
+    """Return the coalitions in which a method trains."""
     if where == "alone":
         return tuple((name,) for name in benefit.participants)
     return form(benefit, competition, FORMATIONS[where]).coalitions
+
+
+def pack_graphs(folder: Path) -> list[Path]:
+    """Move all benefit graphs of a folder into one packed file; return this file, if any."""
+    with alone(folder):
+        small = sorted((folder / "graphs").glob("*.json"))
+        records = {record["graph"]: record for record in _packed_graphs(folder)}
+        for path in small:
+            records[path.stem] = {"graph": path.stem, **json_value(read_text(path), str(path))}
+        if not records:
+            return []
+        ordered = sorted(
+            records.values(),
+            key=lambda one: (
+                *(str(one.get(column)) for column in ("data", "options", "kind")),
+                one.get("repetition", 0),
+                one["graph"],
+            ),
+        )
+        target = folder / "graphs" / f"{GRAPHS}{ENDING}"
+        write_all([(target, packed(ordered))])
+        for path in small:
+            path.unlink()
+    return [target]
+
+
+def _packed_graphs(folder: Path) -> list[Record]:
+    path = folder / "graphs" / f"{GRAPHS}{ENDING}"
+    return read_packed(path) if path.exists() else []

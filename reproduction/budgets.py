@@ -1,4 +1,4 @@
-"""How long and how everybody trains: the paper's short budget, and ones to convergence."""
+"""Budgets: how, and for how many steps, all methods train."""
 
 from dataclasses import replace
 from typing import Literal, get_args
@@ -13,16 +13,16 @@ __all__ = ["BOTH", "BUDGETS", "BudgetName", "budget", "budget_words"]
 BudgetName = Literal["published", "converged", "plain"]
 BUDGETS: tuple[BudgetName, ...] = get_args(BudgetName)
 BOTH: tuple[BudgetName, ...] = ("published", "converged")
-"""Those of the paper's tables."""
+"""The budgets of the paper's tables."""
 
 PUBLISHED_STEPS = {"cifar10 pathological": 200, "eicu-demo": 200}
-"""Warm-up and joint steps together, as the released code has them; elsewhere `MOST_PUBLISHED`."""
+"""Warm-up and joint steps of the released code; `MOST_PUBLISHED` for all other data."""
 MOST_PUBLISHED = 1000
 PUBLISHED_BATCH, PUBLISHED_RATE = 256, 0.01
 ROUNDS = 20
-"""Of the published budget; the paper does not say how often models are averaged."""
+"""Rounds of the published budget; the paper does not say how often models are averaged."""
 PLAIN_STEPS = {"pathological": 2000, "dirichlet": 3000}
-"""Without augmentation, by how images are divided."""
+"""Steps without augmentation, by partition."""
 
 
 def budget(
@@ -32,20 +32,20 @@ def budget(
     *,
     steps: int | None = None,
     factor: float = 1.0,
-    passes: float = 1,
+    length: float = 1,
 ) -> Defaults:
-    """Return how silos train.
+    """Return the training settings of a budget.
 
     Parameters
     ----------
     partition : str
-        How images are divided, where they are.
+        The partition of images; empty for other data.
     steps : int, optional
-        Other than the budget's own.
+        Steps other than the budget's.
     factor : float
-        By which learning rates are multiplied.
-    passes : float
-        How many times as long as Local; evaluations are as far apart as Local's.
+        Multiplier of learning rates.
+    length : float
+        Steps in multiples of those of Local; evaluations are as frequent as for Local.
     """
     if name not in BUDGETS:
         raise SettingsError(f"unknown budget {name!r}; budgets are {', '.join(BUDGETS)}")
@@ -62,7 +62,7 @@ def budget(
         tune = replace(found.tune, steps=each, total_steps=rounds * each)
         found = replace(found, tune=tune, tune_rounds=rounds)
     train, tune = found.train, found.tune
-    rounds = round(passes * found.rounds)
+    rounds = round(length * found.rounds)
     total = rounds * train.steps
     return replace(
         found,
@@ -81,7 +81,7 @@ def _published(data: SiloedData, what: str, steps: int | None) -> Defaults:
         steps=each,
         batch_size=PUBLISHED_BATCH,
         learning_rate=PUBLISHED_RATE,
-        # Phases of methods are shares of all steps, so these must be known; the rate would fall.
+        # Methods have phases that are fractions of all steps, so these must be known.
         total_steps=rounds * each,
     )
     tune = replace(train, learning_rate=PUBLISHED_RATE / 2, total_steps=2 * each)
@@ -95,18 +95,18 @@ def _plain(data: SiloedData, partition: str, steps: int | None) -> Defaults:
 
 
 def budget_words(name: BudgetName) -> str:
-    """Return what a budget is, for a page."""
+    """Return the description of a budget for a page."""
     if name == "published":
         return (
-            f"**published**: short, so that numbers can stand beside the paper's: batches of "
+            f"**published**: short, for comparison with the paper's numbers: batches of "
             f"{PUBLISHED_BATCH}, learning rate {PUBLISHED_RATE:g} falling along a cosine, momentum "
             f"0.9, no augmentation, no weight decay; 200 steps on pathological CIFAR-10 and on the "
             f"hospitals, {MOST_PUBLISHED:,} elsewhere, in {ROUNDS} rounds; a tenth more for tuning."
         )
     if name == "plain":
         return (
-            "**plain**: as `converged`, but images are shown as they are, without flips and crops, "
-            f"in {PLAIN_STEPS['pathological']:,} steps on pathological divisions and "
+            "**plain**: as `converged`, but without augmentation by flips and crops, "
+            f"in {PLAIN_STEPS['pathological']:,} steps on pathological partitions and "
             f"{PLAIN_STEPS['dirichlet']:,} on Dirichlet ones."
         )
     return (

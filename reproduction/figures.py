@@ -1,4 +1,4 @@
-"""The figures: labels of every silo, and coalitions from competition to the final ones."""
+"""The figures: labels of every silo; competition, baseline and final coalitions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from fedegoists.learning.plots import draw_label_distribution
 from fedegoists.training.trials import load_trainable
 from reproduction.benefit_graphs import Benefits
 from reproduction.cells import Cell
-from reproduction.scenarios import Scene
+from reproduction.scenarios import Scenario
 from reproduction.variants import VARIANTS
 
 __all__ = ["draw_figures"]
@@ -23,14 +23,14 @@ __all__ = ["draw_figures"]
 CIFAR100_RIVALS = ((0, 3), (1, 9), (2, 7), (3, 4), (3, 7), (4, 6), (4, 8), (5, 7), (5, 8))
 EICU_RIVALS = ((1, 4), (2, 3), (2, 4))
 EICU_COVER = ((0, 3, 4), (1, 2), (5, 6, 7, 8, 9))
-"""The cliques that the paper shows; our rule for ties would take others of the same size."""
+"""The cliques that the paper shows; our rule for ties chooses others of the same size."""
 
 
 def draw_figures(out: Path, data_dir: Path | None) -> tuple[list[Path], list[str]]:
-    """Draw everything that can be; return what is drawn, and what is not and why.
+    """Draw all figures whose data is there; return their paths, and reasons for missing ones.
 
-    CIFAR-100 is illustrated with the benefit graph of the first trial where that is learned
-    already; everywhere else everybody is taken to benefit everybody.
+    The coalitions of CIFAR-100 are drawn with the benefit graph of the first repetition, if it is
+    learned already. All other illustrations assume that every participant benefits all others.
     """
     made: list[Path] = []
     left: list[str] = []
@@ -43,7 +43,7 @@ def draw_figures(out: Path, data_dir: Path | None) -> tuple[list[Path], list[str
             except FedEgoistsError as error:
                 left.append(f"{path.name}: {error}")
                 continue
-            draw_label_distribution(data, path, title=f"{name}, {partition}, trial 0: labels")
+            draw_label_distribution(data, path, title=f"{name}, {partition}, repetition 0: labels")
             made.append(path)
             if name == "cifar100":
                 learned = Benefits(out).known(_illustrated(), data)
@@ -52,9 +52,9 @@ def draw_figures(out: Path, data_dir: Path | None) -> tuple[list[Path], list[str
 
 
 def _illustrated() -> Cell:
-    """Return the cell whose learned benefit graph the illustration of CIFAR-100 has."""
-    scene = Scene("cifar100", (("partition", "dirichlet"), ("beta", 0.5)))
-    return Cell(scene, 0, VARIANTS["fedegoists"], "converged")
+    """Return the cell whose learned benefit graph illustrates CIFAR-100."""
+    scenario = Scenario("cifar100", (("partition", "dirichlet"), ("beta", 0.5)))
+    return Cell(scenario, 0, VARIANTS["fedegoists"], "converged")
 
 
 def _coalitions(out: Path, learned: BenefitGraph | None) -> Iterator[Path]:

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in order of value, for as many seconds as one has; call it again to go on.
+# Trains everything that needs a GPU, in order of value, for a number of seconds. Call it again to continue.
 #
-#   reproduction/one-gpu.sh OUT SECONDS [further options of `fedegoists reproduce`, such as --bf16]
+#   reproduction/one-gpu.sh OUT SECONDS [further options of `python -m reproduction`, such as --bf16]
 #
-# The data is found through FEDEGOISTS_DATA, the program through FEDEGOISTS, such as "python -m fedegoists".
-# WORKERS processes (6) share the GPU and the folder: each takes what no other one is at. Small kernels of several processes
-# run side by side if NVIDIA's MPS does: nvidia-cuda-mps-control -d. A third of the workers train FedEgoists, whose networks are large.
+# Run it in the root of a checkout. FEDEGOISTS_DATA names the folder with data, PYTHON the interpreter (python3).
+# WORKERS processes (6) share the GPU and the folder: each trains groups of cells that no other process has claimed.
+# Small kernels of several processes run side by side with NVIDIA's MPS: nvidia-cuda-mps-control -d.
+# A third of the workers train FedEgoists, whose networks are large.
 set -euo pipefail
 out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2
@@ -18,7 +19,7 @@ for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do 
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 
 reproduce() { # TABLES AND OPTIONS
-  ${FEDEGOISTS:-fedegoists} reproduce "$@" --device cuda --out "$out" --resume "${options[@]}"
+  "${PYTHON:-python3}" -m reproduction tables "$@" --device cuda --out "$out" --resume "${options[@]}"
 }
 
 step() {
@@ -52,6 +53,6 @@ else
   done
   for job in $(jobs -p); do wait "$job" || failed=1; done
 fi
-# Write everything once more, with what all workers did.
+# Write all tables with the cells of all workers.
 reproduce table1 table2 table3 table4 table5 "${beyond[@]}" figures --budget both --time-limit 0
 exit $failed

@@ -1,25 +1,26 @@
-"""Learning rates chosen on validation data, by one rule for all methods alike.
+"""Learning rates chosen on validation data, by one rule for all methods.
 
-For each data set and way to divide it every method is trained at several multiples of the
-budget's learning rate, and the one with the best mean validation metric is used everywhere. These
-are half, once and twice; where the smallest or the largest of them is best, half or twice of it is
-tried as well, and so on. On synthetic data, where training is cheap, they are a quarter to sixteen
-times. On images, which are costly, the first trial decides, at competition 0.2 and β = 0.5;
-elsewhere validation data is small, and all trials decide together.
+For each data set and partition every method is trained at several multiples (*factors*) of the
+budget's learning rate. The factor with the best mean validation metric is used in all cells of the
+method. Half, once and twice are tried first. While the smallest or the largest of them is best,
+half or twice of it is tried as well. On synthetic data, where training is cheap, a quarter to
+sixteen times are tried. On images, where training is costly, the first repetition decides, at
+competition 0.2 and β = 0.5. Elsewhere validation sets are small, and all repetitions decide
+together.
 
-Validation sets of hospitals are so small that the best of all rounds by one's own is the luckiest
-one, most of all at rates at which it jumps. There the number of rounds is chosen like the rate and
-together with it, one for all participants and trials.
+The validation sets of hospitals are so small that a participant's best round is mostly a lucky one,
+most of all at rates at which the metric jumps. There the number of rounds is chosen together with
+the rate, one number for all participants and repetitions.
 
-A rate at which training diverges in the trials that decide, in more than one in a hundred of all
-participants' rounds, is not chosen; it may still diverge in others. Test data plays no part. What
-is fine-tuned follows its method. The published budget has published rates, and most of what goes
-beyond the paper has the budget's.
+A rate is not chosen if training diverges in the deciding repetitions, in more than one in a hundred
+of all participants' rounds; it may still diverge in others. Test data is not used. Fine-tuned rows
+have the rate of their method. The published budget has published rates, and most tables beyond the
+paper have the budget's.
 
-The same data tell in which company a method does best: along learned benefits, or in all there is.
-Benefits were learned from these very data, though. With many samples that matters little; with few
-patients it flatters learned benefits, so on hospitals those of another trial stand for them, which
-divides the same patients in another way.
+The same data choose the coalitions of a method: along learned benefits, or the widest ones that
+competition allows. Benefits were learned from these very data, though. With many samples that makes
+little difference. With few patients it favours learned benefits, so hospitals use benefits that
+were learned in another repetition, which divides the same patients differently.
 """
 
 import math
@@ -29,8 +30,9 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any, TypeVar
 
-from reproduction.cells import Cell, Plan, Result, Store, cells_of
-from reproduction.scenarios import Table
+from reproduction.cell_store import CellStore
+from reproduction.cells import Cell, CellResult, Plan, cells_of
+from reproduction.reproduced_tables import ReproducedTable
 from reproduction.variants import crossed_name, wide_name
 
 __all__ = [
@@ -41,48 +43,48 @@ __all__ = [
     "chooses",
     "chosen_rates",
     "chosen_rounds",
+    "deciding_cells",
     "preferred_company",
-    "trial_cells",
     "validation_means",
 ]
 
 Kind = TypeVar("Kind")
 
 FACTORS = (1.0, 0.5, 2.0)
-"""What is tried first, for every method."""
+"""The factors tried first, for every method."""
 LEAST, MOST = 1 / 16, 16.0
-"""Beyond which nothing is tried."""
+"""The smallest and largest factors that are tried."""
 COMPETITION, BETA = "0.2", 0.5
-"""Where images decide."""
+"""The scenario in which images decide."""
 TOLERATED = 0.01
-"""A rate at which a larger share of all participants' rounds fails is not chosen."""
+"""A rate with a larger fraction of failed rounds is not chosen."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
-"""What is tried on synthetic data."""
+"""The factors tried on synthetic data."""
 
 Deciding = tuple[Cell, ...]
 Choice = tuple[float, int | None]
-"""A factor, and a round where all decide together about it."""
+"""A factor, and the round where one is chosen for all participants."""
 
 
-def chooses(table: Table, plan: Plan) -> bool:
+def chooses(table: ReproducedTable, plan: Plan) -> bool:
     """Return whether learning rates are chosen in a table."""
     return plan.choose and table.chosen and (table.budget or plan.budget) != "published"
 
 
 def at_chosen_rates(
-    table: Table, plan: Plan, store: Store
+    table: ReproducedTable, plan: Plan, store: CellStore
 ) -> list[tuple[Mapping[str, Any], Cell, Cell | None]]:
-    """Return a table's cells, each with the one at the chosen rate; none while it is not decided.
+    """Return a table's cells, each with the values of key columns and the cell at the chosen rate.
 
-    The values of the key columns come first.
+    The latter is None while the rate is not decided.
     """
     if not chooses(table, plan):
         return [(key, cell, cell) for key, cell in cells_of(table, plan)]
     known: dict[Deciding, Choice | None] = {}
-    trials = plan.trials_of(table)
+    repetitions = plan.repetitions_of(table)
     found: list[tuple[Mapping[str, Any], Cell, Cell | None]] = []
     for key, cell in cells_of(table, plan):
-        deciding = _deciding(cell, trials)
+        deciding = _deciding(cell, repetitions)
         if deciding not in known:
             known[deciding] = _tried(deciding, store)[1]
         chosen = known[deciding]
@@ -91,10 +93,12 @@ def at_chosen_rates(
     return found
 
 
-def chosen_rates(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, float | None]]:
-    """Return by how much learning rates are multiplied, by data set and way to divide it, and row.
+def chosen_rates(
+    table: ReproducedTable, plan: Plan, store: CellStore
+) -> dict[str, dict[str, float | None]]:
+    """Return the chosen factors by data set with partition, and by row.
 
-    None where it is not decided yet; nothing at all where none are chosen.
+    None where a factor is not decided yet; an empty mapping where rates are not chosen.
     """
     found: dict[str, dict[str, float | None]] = {}
     plan = replace(plan, budget="converged")
@@ -105,8 +109,10 @@ def chosen_rates(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, 
     return found
 
 
-def chosen_rounds(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, int]]:
-    """Return after how many rounds training ends, as `chosen_rates` does, where that is chosen."""
+def chosen_rounds(
+    table: ReproducedTable, plan: Plan, store: CellStore
+) -> dict[str, dict[str, int]]:
+    """Return the chosen numbers of rounds, like `chosen_rates`, where they are chosen."""
     found: dict[str, dict[str, int]] = {}
     plan = replace(plan, budget="converged")
     for _, cell, rated in at_chosen_rates(table, plan, store):
@@ -117,26 +123,28 @@ def chosen_rounds(table: Table, plan: Plan, store: Store) -> dict[str, dict[str,
 
 @dataclass(frozen=True)
 class Company:
-    """Whether a method does better along learned benefits or in all company, by validation data.
+    """Which coalitions validation data prefers for a method: along learned benefits, or widest.
 
-    On hospitals benefits of another trial stand for one's own.
+    On hospitals, learned benefits are those of another repetition.
 
     Attributes
     ----------
     preferred : str, optional
-        The better row; none if training diverges in both.
+        The better row; None if training diverges in both.
     validation : mapping of str to float
-        The mean validation metric of both rows.
+        The mean validation metric of each row.
     """
 
     preferred: str | None
     validation: Mapping[str, float]
 
 
-def validation_means(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, float]]:
-    """Return the mean validation metric of every row, as `chosen_rates` does.
+def validation_means(
+    table: ReproducedTable, plan: Plan, store: CellStore
+) -> dict[str, dict[str, float]]:
+    """Return the mean validation metric of every row, like `chosen_rates`.
 
-    Of the trials that decide about learning rates, where all of them are done at the chosen one.
+    The mean is over the deciding repetitions, where all of them are finished at the chosen rate.
     """
     found: dict[str, dict[str, float]] = {}
     for (where, name), results in _decided(table, plan, store).items():
@@ -146,32 +154,35 @@ def validation_means(table: Table, plan: Plan, store: Store) -> dict[str, dict[s
     return found
 
 
-def _decided(table: Table, plan: Plan, store: Store) -> dict[tuple[str, str], list[Result]]:
-    """Return the results of every row, at its chosen rate, in the trials that decide about it."""
+def _decided(
+    table: ReproducedTable, plan: Plan, store: CellStore
+) -> dict[tuple[str, str], list[CellResult]]:
+    """Return the results of every row at its chosen rate in the deciding repetitions."""
     plan = replace(plan, budget="converged")
-    rows: dict[tuple[str, str], list[Result]] = {}
+    rows: dict[tuple[str, str], list[CellResult]] = {}
     if not chooses(table, plan):
         return rows
     for _, cell, rated in at_chosen_rates(table, plan, store):
         place = (_where(cell), cell.variant.name)
         if rated is not None and place not in rows:
             decided = [
-                store.get(replace(rated, scene=one.scene, trial=one.trial))
-                for one in _deciding(cell, plan.trials_of(table))
+                store.get(replace(rated, scenario=one.scenario, repetition=one.repetition))
+                for one in _deciding(cell, plan.repetitions_of(table))
             ]
             done = [one for one in decided if one is not None]
             rows[place] = done if len(done) == len(decided) else []
     return rows
 
 
-def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[str, Company]]:
-    """Return in which company methods do better on the data that decide about learning rates.
+def preferred_company(
+    table: ReproducedTable, plan: Plan, store: CellStore
+) -> dict[str, dict[str, Company]]:
+    """Return the coalitions that validation data prefers, by data set with partition and by method.
 
-    By data set and way to divide it, and by method, as far as a table has both of a method's rows
-    and both their rates are chosen. Of equals it is learned benefits.
+    Only for methods with both rows in the table and both rates chosen. Learned benefits win a tie.
     """
     rows = _decided(table, plan, store)
-    small = any(scene.small for _, scene in table.scenes)
+    small = any(scenario.small for _, scenario in table.scenarios)
     found: dict[str, dict[str, Company]] = {}
     for (where, name), own in rows.items():
         other = wide_name(name)
@@ -187,13 +198,13 @@ def preferred_company(table: Table, plan: Plan, store: Store) -> dict[str, dict[
 
 
 def _where(cell: Cell) -> str:
-    return f"{cell.scene.data} {cell.scene.partition}".strip()
+    return f"{cell.scenario.data} {cell.scenario.partition}".strip()
 
 
-def trial_cells(tables: Iterable[Table], plan: Plan, store: Store) -> list[Cell]:
-    """Return the cells that must be trained to choose, as far as what is done tells."""
+def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:
+    """Return the cells that must be trained to choose rates, as far as known from finished ones."""
     all_deciding = dict.fromkeys(
-        _deciding(cell, plan.trials_of(table))
+        _deciding(cell, plan.repetitions_of(table))
         for table in tables
         if chooses(table, plan)
         for _, cell in cells_of(table, plan)
@@ -207,24 +218,26 @@ def trial_cells(tables: Iterable[Table], plan: Plan, store: Store) -> list[Cell]
 
 
 def _deciding(cell: Cell, number: int) -> Deciding:
-    """Return the cells on which the learning rate of a cell of so many trials is decided."""
-    scene, trials = cell.scene, range(number)
+    """Return the cells that decide about the learning rate of a cell with `number` repetitions."""
+    scenario, repetitions = cell.scenario, range(number)
     if _is_image(cell):
-        options = tuple((name, BETA if name == "beta" else value) for name, value in scene.options)
-        rivals = COMPETITION if scene.competition else ""
-        scene, trials = replace(scene, options=options, competition=rivals), range(1)
-    chooser = replace(cell, variant=cell.variant.chooser, scene=scene, factor=1.0)
-    return tuple(replace(chooser, trial=trial) for trial in trials)
+        options = tuple(
+            (name, BETA if name == "beta" else value) for name, value in scenario.options
+        )
+        rivals = COMPETITION if scenario.competition else ""
+        scenario, repetitions = replace(scenario, options=options, competition=rivals), range(1)
+    chooser = replace(cell, variant=cell.variant.chooser, scenario=scenario, factor=1.0)
+    return tuple(replace(chooser, repetition=repetition) for repetition in repetitions)
 
 
 def _is_image(cell: Cell) -> bool:
-    return bool(cell.scene.partition)
+    return bool(cell.scenario.partition)
 
 
-def _tried(deciding: Deciding, store: Store) -> tuple[list[float], Choice | None]:
-    """Return the factors to try, and the best of them once all are done."""
-    results: dict[float, list[Result]] = {}
-    extends = _is_image(deciding[0]) or deciding[0].scene.small
+def _tried(deciding: Deciding, store: CellStore) -> tuple[list[float], Choice | None]:
+    """Return the factors to try, and the best of them once all are finished."""
+    results: dict[float, list[CellResult]] = {}
+    extends = _is_image(deciding[0]) or deciding[0].scenario.small
     factors = list(FACTORS if extends else ALL_FACTORS)
     while True:
         for factor in factors[len(results) :]:
@@ -243,10 +256,10 @@ def _tried(deciding: Deciding, store: Store) -> tuple[list[float], Choice | None
         factors.append(further)
 
 
-def _best_round(results: Sequence[Result]) -> int | None:
-    """Return the round with the best mean over everybody in all trials, if they decide together.
+def _best_round(results: Sequence[CellResult]) -> int | None:
+    """Return the round with the best mean over all participants and repetitions.
 
-    Of equals it is the first.
+    The first of equals; None where each participant chooses its own round.
     """
     if not any(result.curves for result in results):
         return None
@@ -254,8 +267,8 @@ def _best_round(results: Sequence[Result]) -> int | None:
     for result in results:
         sign = -1.0 if result.metric == "mse" else 1.0
         for curve in result.curves.values():
-            # Who never has a number, as with patients who are all alike, has no say; who has one at
-            # times loses for the rounds without.
+            # A participant without any number, as with patients who are all alike, does not count.
+            # One with numbers in some rounds rules out the others.
             if any(math.isfinite(value) for _, value in curve):
                 for number, value in curve:
                     score = sign * value if math.isfinite(value) else -math.inf
@@ -264,18 +277,18 @@ def _best_round(results: Sequence[Result]) -> int | None:
     return -max(best, default=(0.0, -1))[1]
 
 
-def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:
-    """Return the mean validation metrics by rate or row, higher for better.
+def _scores(results: Mapping[Kind, list[CellResult]]) -> dict[Kind, float]:
+    """Return the mean validation metric of every rate or row; higher is better.
 
-    One at which anybody has no number, who has one at another, is the worst of all, as is one at
-    which training diverges.
+    The worst score is for rates at which training diverges, and for rates at which a participant
+    has no number although it has one at another rate.
     """
     values = {kind: _values(own) for kind, own in results.items()}
     finite = {
         place for own in values.values() for place, value in own.items() if math.isfinite(value)
     }
     return {
-        # Exact, so that equals are equal in whatever order they are added.
+        # An exact sum, which does not depend on the order of its terms.
         kind: -math.inf
         if any(_diverges(result) for result in results[kind])
         else math.fsum(own[place] for place in finite) / max(len(finite), 1)
@@ -283,15 +296,15 @@ def _scores(results: Mapping[Kind, list[Result]]) -> dict[Kind, float]:
     }
 
 
-def _diverges(result: Result) -> bool:
+def _diverges(result: CellResult) -> bool:
     rounds = result.about["rounds"][0]
     return bool(result.about["failures"] > TOLERATED * rounds * len(result.validation))
 
 
-def _values(results: Sequence[Result]) -> dict[tuple[int, str], float]:
-    """Return the validation metric of everybody in each result, higher for better.
+def _values(results: Sequence[CellResult]) -> dict[tuple[int, str], float]:
+    """Return the validation metric of each participant in each result; higher is better.
 
-    At the round that is best for all of them together, where they decide so.
+    Where one round is chosen for all participants, at that round.
     """
     until = _best_round(results)
     return {
@@ -303,7 +316,7 @@ def _values(results: Sequence[Result]) -> dict[tuple[int, str], float]:
     }
 
 
-def _validation(result: Result, until: int | None) -> Mapping[str, float]:
+def _validation(result: CellResult, until: int | None) -> Mapping[str, float]:
     if until is None:
         return result.validation
     return {name: dict(curve).get(until, math.nan) for name, curve in result.curves.items()}

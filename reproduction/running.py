@@ -1,4 +1,4 @@
-"""Working through the cells of tables: what is done is kept, what is not is trained in passes."""
+"""Training the cells of tables that are not finished yet, and retraining recorded ones."""
 
 import os
 import platform
@@ -16,38 +16,40 @@ import torch
 from fedegoists.errors import FileError
 from fedegoists.methods.run import StoppedError
 from fedegoists.version import __version__
+from reproduction import COMMAND
 from reproduction.batched_training import (
-    Pass,
-    Settings,
-    again,
+    CellGroup,
+    RunSettings,
     forget,
-    passes,
-    train_pass,
+    group_of,
+    grouped,
+    train_group,
 )
 from reproduction.benefit_graphs import Benefits
-from reproduction.cell_locks import WAIT, claimed
-from reproduction.cells import Cell, Plan, Result, Store, cell_from
-from reproduction.rate_choice import at_chosen_rates, trial_cells
-from reproduction.scenarios import TABLES, Table
+from reproduction.cell_store import CellStore
+from reproduction.cells import Cell, CellResult, Plan, cell_from
+from reproduction.folder_locks import WAIT, at_work, claimed
+from reproduction.rate_choice import at_chosen_rates, deciding_cells
+from reproduction.reproduced_tables import TABLES, ReproducedTable
 
-__all__ = ["Progress", "Rerun", "left_of", "reproduce", "rerun"]
+__all__ = ["GroupProgress", "Rerun", "left_of", "reproduce", "rerun"]
 
 COMMIT_VARIABLE = "FEDEGOISTS_COMMIT"
-"""Names the commit where the code runs outside its repository."""
+"""Environment variable with the commit, for code that runs outside its repository."""
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Called when a pass begins, when it has ended, and while others are at all that is left."""
+class GroupProgress:
+    """Functions called when a group begins and ends, and while waiting for other processes."""
 
-    begins: Callable[[Pass, int, int], None] = lambda *_: None
-    ends: Callable[[Pass, Mapping[Cell, Result]], None] = lambda *_: None
+    begins: Callable[[CellGroup, int, int], None] = lambda *_: None
+    ends: Callable[[CellGroup, Mapping[Cell, CellResult]], None] = lambda *_: None
     waits: Callable[[], None] = lambda: None
 
 
-def sources(tables: Sequence[Table]) -> list[Table]:
-    """Return the tables whose cells are needed; a derived one needs those that it is made of."""
-    found: dict[str, Table] = {}
+def sources(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
+    """Return the tables whose cells are needed: for a derived table, those it is derived from."""
+    found: dict[str, ReproducedTable] = {}
     for table in tables:
         if table.derived:
             found |= {name: TABLES[name] for name in ("table1", "table2")}
@@ -56,7 +58,7 @@ def sources(tables: Sequence[Table]) -> list[Table]:
     return list(found.values())
 
 
-def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
+def wanted_cells(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:
     """Return the cells of some tables at the learning rates chosen so far."""
     cells = (
         rated for table in sources(tables) for _, _, rated in at_chosen_rates(table, plan, store)
@@ -64,8 +66,8 @@ def wanted_cells(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell
     return list(dict.fromkeys(cell for cell in cells if cell is not None))
 
 
-def done_of(table: Table, plan: Plan, store: Store) -> tuple[int, int]:
-    """Return how many cells of a table are done, at the rates chosen for them, and of how many."""
+def done_of(table: ReproducedTable, plan: Plan, store: CellStore) -> tuple[int, int]:
+    """Return the number of finished cells of a table, at their chosen rates, and of all."""
     cells: dict[Cell, bool] = {}
     for one in sources([table]):
         for _, cell, rated in at_chosen_rates(one, plan, store):
@@ -73,30 +75,40 @@ def done_of(table: Table, plan: Plan, store: Store) -> tuple[int, int]:
     return sum(cells.values()), len(cells)
 
 
-def left_of(tables: Sequence[Table], plan: Plan, store: Store) -> list[Cell]:
-    """Return the cells to be trained for some tables, those to choose by first.
+def left_of(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:
+    """Return the cells to be trained for some tables, those that decide about rates first.
 
-    Those whose learning rate is not decided yet are not among them.
+    Cells whose learning rate is not decided yet are not among them.
     """
-    tried = trial_cells(sources(tables), plan, store)
+    tried = deciding_cells(sources(tables), plan, store)
     return store.missing([*tried, *wanted_cells(tables, plan, store)])
 
 
 def reproduce(
-    tables: Sequence[Table], plan: Plan, settings: Settings, *, progress: Progress | None = None
+    tables: Sequence[ReproducedTable],
+    plan: Plan,
+    settings: RunSettings,
+    *,
+    progress: GroupProgress | None = None,
 ) -> list[Cell]:
-    """Train what is missing of some tables, as far as one may; return what is left.
+    """Train the missing cells of some tables until told to stop; return those that are left.
 
-    Several processes may do so in the same folder: each trains what no other one is at, and waits
-    for the others where there is nothing else to do.
+    Several processes may do so in the same folder. Each trains groups that no other process has
+    claimed, and waits for the others when there are none left.
     """
-    progress = progress or Progress()
-    store = Store(settings.out)
+    with at_work(settings.out):
+        return _reproduce(tables, plan, settings, progress or GroupProgress())
+
+
+def _reproduce(
+    tables: Sequence[ReproducedTable], plan: Plan, settings: RunSettings, progress: GroupProgress
+) -> list[Cell]:
+    store = CellStore(settings.out)
     about = origin(settings.device)
     benefits = Benefits(settings.out, settings.device, plan.steps, settings.stop)
-    # What was tried decides about what is wanted, and may call for further trials.
+    # Finished cells decide about learning rates, and these about which cells are wanted.
     while (left := left_of(tables, plan, store)) and not settings.stop():
-        work, busy = passes(left, settings.stack), True
+        work, busy = grouped(left, settings.stack), True
         for number, one in enumerate(work):
             if settings.stop():
                 break
@@ -105,10 +117,10 @@ def reproduce(
                 busy = busy and not mine
                 if not missing:
                     continue
-                own = Pass(tuple(missing))
+                own = CellGroup(tuple(missing))
                 progress.begins(own, number, len(work))
                 try:
-                    results = train_pass(own, settings, benefits, about)
+                    results = train_group(own, settings, benefits, about)
                 except StoppedError:
                     return left_of(tables, plan, store)
                 for cell, result in results.items():
@@ -121,9 +133,9 @@ def reproduce(
     return left_of(tables, plan, store)
 
 
-def with_command(cell: Cell, result: Result, settings: Settings) -> Result:
+def with_command(cell: Cell, result: CellResult, settings: RunSettings) -> CellResult:
     """Add the command that trains the cell again."""
-    command = f"fedegoists reproduce --cell {cell.digest} --out DIR --device {settings.device}"
+    command = f"{COMMAND} --cell {cell.digest} --out DIR --device {settings.device}"
     if settings.bf16:
         command += " --bf16"
     return replace(result, about={**result.about, "command": command})
@@ -139,7 +151,7 @@ class Rerun:
 
     @property
     def largest_difference(self) -> float:
-        """Between any participant's two numbers; zero if they are the same."""
+        """The largest difference between the two numbers of a participant."""
         return max(
             0.0
             if self.recorded[name] == value or value != value
@@ -148,10 +160,10 @@ class Rerun:
         )
 
 
-def rerun(digest: str, settings: Settings) -> Rerun:
-    """Train the pass of a recorded cell once more, with the recorded benefit graph, and compare."""
-    store = Store(settings.out)
-    if not re.fullmatch("[0-9a-f]{16}", digest) or not store.path(digest).exists():
+def rerun(digest: str, settings: RunSettings) -> Rerun:
+    """Train the group of a recorded cell again, with the recorded benefit graph, and compare."""
+    store = CellStore(settings.out)
+    if not re.fullmatch("[0-9a-f]{16}", digest) or digest not in store:
         raise FileError(f"{settings.out} has no such cell: {digest}")
     cell = cell_from(store.load(digest)["settings"])
     recorded = store.get(cell)
@@ -159,12 +171,12 @@ def rerun(digest: str, settings: Settings) -> Rerun:
     benefits = Benefits(settings.out, settings.device, cell.steps)
     with TemporaryDirectory() as folder:
         elsewhere = replace(settings, out=Path(folder))
-        results = train_pass(again(cell, store), elsewhere, benefits, {})
+        results = train_group(group_of(cell, store), elsewhere, benefits, {})
     return Rerun(cell, recorded.test, results[cell].test)
 
 
 def origin(device: str) -> dict[str, Any]:
-    """Return where results come from: commit, device, versions."""
+    """Return the origin of results: commit, device, versions."""
     if device.startswith("cuda") and torch.cuda.is_available():
         name = torch.cuda.get_device_name(torch.device(device))
     else:

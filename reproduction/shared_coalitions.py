@@ -1,4 +1,4 @@
-"""Which coalitions the cells of a pass have in common, so that each of them is trained once."""
+"""The coalitions that the cells of a group share, so that each is trained once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from reproduction.benefit_graphs import Benefits, coalitions_of
 from reproduction.cells import Cell
 from reproduction.scenarios import competition_of
 
-__all__ = ["Shared", "shared_by"]
+__all__ = ["SharedCoalitions", "shared_by"]
 
 Edges = tuple[tuple[str, str, float], ...]
 
 
 @dataclass(frozen=True)
-class Shared:
-    """All coalitions of some cells, each once.
+class SharedCoalitions:
+    """All coalitions of some cells, each of them once.
 
     Attributes
     ----------
     silos : mapping of str to (int, tuple of str)
-        Trial and silos by label: those of the coalitions that came up first in the label's cell.
+        Repetition and silos by label. A coalition has the label of its first cell.
     places : mapping of Cell to mapping of str to str
-        What each silo of a cell is called in the federation.
+        The name of each silo of a cell in the federation.
     coalitions : mapping of Cell to lists of str
-        Who trains with whom in each cell.
+        The coalitions of each cell.
     decisions : Decisions
         The coalitions and their benefit edges with the names of the federation.
     """
@@ -38,11 +38,13 @@ class Shared:
     decisions: Decisions
 
 
-def shared_by(cells: Sequence[Cell], data: Mapping[int, SiloedData], benefits: Benefits) -> Shared:
-    """Return the coalitions of cells that are alike but for trial and competition.
+def shared_by(
+    cells: Sequence[Cell], data: Mapping[int, SiloedData], benefits: Benefits
+) -> SharedCoalitions:
+    """Return the coalitions of cells that differ only in repetition and competition.
 
-    How a coalition trains depends on its trial, on its members and, for some methods, on the
-    benefit edges among them; on nothing else.
+    The training of a coalition depends on its repetition, its members and, for some methods, the
+    benefit edges among them, and on nothing else.
     """
     needed = [cell for cell in cells if cell.variant.depends_on_coalitions]
     graphs = benefits.of(needed, data) if needed else {}
@@ -53,29 +55,32 @@ def shared_by(cells: Sequence[Cell], data: Mapping[int, SiloedData], benefits: B
     together: list[tuple[str, ...]] = []
     edges: list[tuple[str, str, float]] = []
     for cell in cells:
-        names = data[cell.trial].participants
+        names = data[cell.repetition].participants
         found: Sequence[Sequence[str]] = [(name,) for name in names]
         if cell in graphs:
-            rivals = competition_of(cell.scene, cell.trial, data[cell.trial])
+            rivals = competition_of(cell.scenario, cell.repetition, data[cell.repetition])
             found = coalitions_of(cell.variant.where, graphs[cell], rivals)
         coalitions[cell] = [list(group) for group in found]
         places[cell] = {}
         for group in found:
             follows = cell in graphs and cell.variant.method in IN_FINAL_COALITIONS
             inside = _edges_among(group, graphs[cell]) if follows else ()
-            key = (cell.trial, tuple(group), inside)
+            key = (cell.repetition, tuple(group), inside)
             if key not in seen:
                 seen[key] = cell.label
-                _, before = silos.get(cell.label, (cell.trial, ()))
-                silos[cell.label] = (cell.trial, (*before, *group))
+                _, before = silos.get(cell.label, (cell.repetition, ()))
+                silos[cell.label] = (cell.repetition, (*before, *group))
                 together.append(tuple(f"{cell.label}/{name}" for name in group))
                 edges += [(f"{cell.label}/{j}", f"{cell.label}/{i}", x) for j, i, x in inside]
             places[cell] |= {name: f"{seen[key]}/{name}" for name in group}
         places[cell] = {name: places[cell][name] for name in names}
-    return Shared(
+    return SharedCoalitions(
         {
-            label: (trial, tuple(name for name in data[trial].participants if name in own))
-            for label, (trial, own) in silos.items()
+            label: (
+                repetition,
+                tuple(name for name in data[repetition].participants if name in own),
+            )
+            for label, (repetition, own) in silos.items()
         },
         places,
         coalitions,

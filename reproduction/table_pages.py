@@ -1,4 +1,4 @@
-"""A page for each table: our number, the published one, the difference, and where it comes from."""
+"""A page for each table: our numbers, the published ones, differences and their origin."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any
 
 from reproduction.budgets import BUDGETS, BudgetName, budget_words
 from reproduction.rate_choice import Company
-from reproduction.scenarios import Table
+from reproduction.reproduced_tables import ReproducedTable
 from reproduction.table_results import (
     AVERAGE,
     Difference,
-    Line,
+    TableLine,
     WorstCase,
     differences,
     interval,
@@ -30,18 +30,17 @@ from reproduction.variants import (
 __all__ = ["page", "worst_page"]
 
 RULES = (
-    "Every method takes the same steps with the same batch size, so every participant sees as many "
-    "samples, if nothing else is said. Exceptions are counted below: FedEgoists' contributors "
-    "compute gradients for others, `+ft` adds tuning steps, and some rows train for several times "
-    "as long, as they say. The step is chosen on validation data.",
-    "In every round of a method the momentum starts at zero, but for `egomix`, `egomix-wide` and "
-    "`local-kept`, where it goes on unless a row says otherwise.",
-    "In rows named `-wide` everybody is taken to benefit everybody, and coalitions are the best "
-    "ones, so that they are as large as competition allows; elsewhere benefits are learned unless "
-    "a row says otherwise.",
-    "`fedegoists` learns its preferences by alignment, and contributors alone contribute; what the "
-    "published slope and whole coalitions give stands in the tables `hypernetwork` and "
-    "`contributors`.",
+    "All methods take the same number of steps with the same batch size. Exceptions are counted "
+    "below: contributors of FedEgoists compute gradients for others, `+ft` adds tuning steps, and "
+    "some rows train several times as long, as their names say. The step is chosen on validation "
+    "data.",
+    "Momentum starts at zero in every round. Only `egomix`, `egomix-wide` and `local-kept` keep it "
+    "from round to round, unless a row says otherwise.",
+    "Rows named `-wide` assume that all participants benefit all others, and train in the best "
+    "coalitions: the widest ones that competition allows. All other rows have learned benefits, "
+    "unless a row says otherwise.",
+    "`fedegoists` learns its preferences by alignment, and only contributors contribute. The "
+    "tables `hypernetwork` and `contributors` have the published slope and whole coalitions.",
 )
 COMPARED = (
     ("fedegoists", "local"),
@@ -56,7 +55,7 @@ COMPARED = (
         for one in YARDSTICKS
     ),
 )
-"""What is said of every table, besides how all stand against the best baseline."""
+"""The comparisons of every table, besides those with the best baseline."""
 BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
 LIKE_EACH_OTHER = {
     "": "",
@@ -65,43 +64,43 @@ LIKE_EACH_OTHER = {
     SIXTEEN_TIMES: SIXTEEN_TIMES,
     f"-wide{SIXTEEN_TIMES}": SIXTEEN_TIMES,
 }
-"""How names of baselines end that are compared with each other, and how ours do beside them."""
+"""Ends of the names of baselines that are compared, and of our rows beside them."""
 CHOSEN = (
-    "At convergence every method's learning rate was chosen on validation data; which, stands "
-    "below. The published budget has published rates. All other settings are the methods' defaults."
+    "At convergence every method's learning rate was chosen on validation data, as listed below. "
+    "The published budget has published rates. All other settings are the methods' defaults."
 )
 NOT_CHOSEN = (
     "No setting was tuned for any method: all have the same learning rate and their defaults."
 )
 ABOUT_ROUNDS = (
     "",
-    "Validation sets of hospitals have 15 to 78 patients, too few for each to choose a round by "
-    "its own. So here the same mean chooses the number of rounds, too, one for all of a method's "
-    "participants and trials. Fine-tuning begins there; how far it goes is everybody's own choice.",
+    "Validation sets of hospitals have 15 to 78 patients, too few for each participant to choose "
+    "its own round. Here the same mean also chooses the number of rounds, one for all participants "
+    "and repetitions of a method. Fine-tuning begins there; each participant chooses its end.",
 )
 Rates = Mapping[str, Mapping[str, float | None]]
-"""By how much learning rates are multiplied, by data set and way to divide it, and by row."""
+"""Chosen multiples of learning rates, by data set with partition, and by row."""
 Companies = Mapping[str, Mapping[str, Company]]
-"""In which company methods do better, by data set and way to divide it, and by method."""
+"""Preferred coalitions, by data set with partition, and by method."""
 
 
 def page(
-    table: Table,
-    lines: Sequence[Line],
+    table: ReproducedTable,
+    lines: Sequence[TableLine],
     command: str,
     rates: Rates,
-    trials: Mapping[BudgetName, int],
+    repetitions: Mapping[BudgetName, int],
     companies: Companies,
     rounds: Mapping[str, Mapping[str, int]],
     validation: Mapping[str, Mapping[str, float]],
 ) -> str:
-    """Return a table's page in Markdown; without any rates none were chosen."""
+    """Return a table's page in Markdown; empty `rates` mean that none were chosen."""
     parts = [f"# {table.title}", ""]
     parts += [f"{note}\n" for note in (*table.notes, *RULES, CHOSEN if rates else NOT_CHOSEN)]
     for name in BUDGETS:
         own = [line for line in lines if line.budget == name]
         if own:
-            parts += _budget_part(table, own, name, trials[name])
+            parts += _budget_part(table, own, name, repetitions[name])
     if any(line.budget != "published" for line in lines):
         parts += [*_chosen(rates, rounds, validation), *_preferred(companies)]
     parts += _origin(lines, command)
@@ -113,20 +112,20 @@ def _chosen(
     rounds: Mapping[str, Mapping[str, int]],
     validation: Mapping[str, Mapping[str, float]],
 ) -> list[str]:
-    """Say which learning rates, and rounds, were chosen at convergence."""
+    """Return the part on chosen learning rates and rounds."""
     if not rates:
         return []
     rows = dict.fromkeys(name for own in rates.values() for name in own)
     parts = [
         "## Learning rates",
         "",
-        "In multiples of the budget's; in brackets the mean on validation data in the trials that "
-        "decide. The best such mean decides about the rate of an untuned row; what is tuned has "
-        "its method's rate. On images the first trial decides for all, among half, once and twice, "
-        "and further where the smallest or the largest is best; elsewhere all trials do, on "
-        "synthetic data among a quarter to sixteen times. A rate at which more than one in a "
-        "hundred of all participants' rounds fails in these trials is not chosen. Costs above are "
-        "without choosing.",
+        "Multiples of the budget's rate, with the mean validation metric of the deciding "
+        "repetitions in brackets. The best mean decides for each untuned row; tuned rows have the "
+        "rate of their method. On images the first repetition decides: half, once and twice are "
+        "tried, and further while the smallest or the largest is best. Elsewhere all repetitions "
+        "decide; on synthetic data a quarter to sixteen times are tried. A rate with more than one "
+        "in a hundred failed rounds in these repetitions is not chosen. Costs above do not include "
+        "this choice.",
         *(ABOUT_ROUNDS if rounds else ()),
         "",
         f"| method | {' | '.join(rates)} |",
@@ -149,15 +148,15 @@ def _rate(factor: float | None, rounds: float | None, validation: float | None) 
 
 
 def _preferred(companies: Companies) -> list[str]:
-    """Say in which company validation data prefers methods to be."""
+    """Return the part on the coalitions that validation data prefers."""
     if not companies:
         return []
     parts = [
-        "## Company",
+        "## Coalitions that validation data prefers",
         "",
-        "What the validation data that decide about learning rates prefer: learned benefits, or "
-        "all company; in brackets the mean of the former and of the latter. On hospitals the "
-        "former is that of the row along another trial's benefits.",
+        "Along learned benefits, or the widest; in brackets the mean validation metric of both, in "
+        "the repetitions that decide about learning rates. For hospitals, the former is that of "
+        "the row along another trial's benefits.",
         "",
         f"| method | {' | '.join(companies)} |",
         "|---" * (len(companies) + 1) + "|",
@@ -170,17 +169,22 @@ def _preferred(companies: Companies) -> list[str]:
 
 
 def _choice(method: str, company: Company) -> str:
-    words = {None: "neither", method: "learned"}.get(company.preferred, "all")
+    words = {None: "neither", method: "learned"}.get(company.preferred, "widest")
     return f"{words} ({', '.join(f'{value:.3f}' for value in company.validation.values())})"
 
 
-def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName, trials: int) -> list[str]:
+def _budget_part(
+    table: ReproducedTable, lines: Sequence[TableLine], name: BudgetName, repetitions: int
+) -> list[str]:
     parts = [f"## Budget {name}", "", budget_words(name), ""]
     parts += ["### In short", "", *_in_short(lines), ""]
     unit = "mean squared error" if lower_is_better(lines) else "per cent"
-    text = f"Ours, mean ± standard deviation over trials, {unit}; in brackets the published number "
-    parts += ["### Numbers", "", f"{text}and our difference to it.", ""]
-    parts += _pivot(lines, lambda line: _number(table, line, trials))
+    text = (
+        f"Our mean ± standard deviation over repetitions, {unit}; in brackets the published number "
+        "and our difference to it."
+    )
+    parts += ["### Numbers", "", text, ""]
+    parts += _pivot(lines, lambda line: _number(table, line, repetitions))
     for yardstick in ("fedegoists", "local"):
         gaps = differences(lines, (yardstick,))
         if gaps:
@@ -191,11 +195,11 @@ def _budget_part(table: Table, lines: Sequence[Line], name: BudgetName, trials: 
     return [*parts, "### What it cost", "", *_costs(lines), ""]
 
 
-def _number(table: Table, line: Line, trials: int) -> str:
+def _number(table: ReproducedTable, line: TableLine, repetitions: int) -> str:
     digits = 3 if lower_is_better([line]) else 1
     text = f"{line.mean:.{digits}f} ± {line.std:.{digits}f}"
-    if line.n < trials:
-        text += f", {line.n} of {trials} trials"
+    if line.n < repetitions:
+        text += f", {line.n} of {repetitions} repetitions"
     published = published_value(table, line)
     if published is None:
         return text
@@ -204,11 +208,11 @@ def _number(table: Table, line: Line, trials: int) -> str:
 
 @dataclass(frozen=True)
 class _Lookup:
-    """What to show for a line, where there is anything."""
+    """The text shown for a line; empty where there is none."""
 
     shown: Mapping[tuple[Any, ...], str]
 
-    def __call__(self, line: Line) -> str:
+    def __call__(self, line: TableLine) -> str:
         return self.shown.get((line.key, line.method), "")
 
 
@@ -219,13 +223,13 @@ def _gap(gap: Difference) -> str:
     return f"{gap.mean:+.{digits}f} [{gap.low:+.{digits}f}, {gap.high:+.{digits}f}]"
 
 
-def _pivot(lines: Sequence[Line], shown: Callable[[Line], str]) -> list[str]:
+def _pivot(lines: Sequence[TableLine], shown: Callable[[TableLine], str]) -> list[str]:
     """Return tables with a row for each method and a column for each value of the finest key."""
     axis = next(
         (name for name, _ in lines[0].key if name in ("alpha", "beta", "participant")),
         lines[0].key[-1][0],
     )
-    sections: dict[tuple[Any, ...], list[Line]] = {}
+    sections: dict[tuple[Any, ...], list[TableLine]] = {}
     for line in lines:
         rest = tuple(value for name, value in line.key if name != axis)
         sections.setdefault(rest, []).append(line)
@@ -249,15 +253,15 @@ def _pivot(lines: Sequence[Line], shown: Callable[[Line], str]) -> list[str]:
 AXES = {"alpha": "α = ", "beta": "β = "}
 
 
-def _in_short(lines: Sequence[Line]) -> list[str]:
-    """Say who is ahead of whom, by the mean over all scenes, with intervals over trials."""
+def _in_short(lines: Sequence[TableLine]) -> list[str]:
+    """Return comparisons of means over all scenarios, with intervals over repetitions."""
     whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
     means = _overall(whole)
     if not means:
         return ["Nothing is complete yet."]
     better = min if lower_is_better(lines) else max
     digits = 3 if lower_is_better(lines) else 1
-    complete = max(len(by_trial) for by_trial in means.values())
+    complete = max(len(by_repetition) for by_repetition in means.values())
     average = {m: sum(v.values()) / len(v) for m, v in means.items() if len(v) == complete}
     first = better(average, key=lambda method: average[method])
     said = [f"- Highest mean over all columns: {first}, {average[first]:.{digits}f}."]
@@ -279,18 +283,19 @@ def _in_short(lines: Sequence[Line]) -> list[str]:
     return said
 
 
-def _overall(lines: Sequence[Line]) -> dict[str, dict[int, float]]:
-    """Return each method's mean over all scenes by trial, where all scenes have the trial."""
-    scenes = {line.key for line in lines}
-    by_method: dict[str, list[Line]] = {}
+def _overall(lines: Sequence[TableLine]) -> dict[str, dict[int, float]]:
+    """Return each method's mean over all scenarios, in each repetition that all of them have."""
+    scenarios = {line.key for line in lines}
+    by_method: dict[str, list[TableLine]] = {}
     for line in lines:
         by_method.setdefault(line.method, []).append(line)
     found = {}
     for method, own in by_method.items():
-        trials = set.intersection(*(set(line.values) for line in own))
-        if len(own) == len(scenes) and trials:
+        repetitions = set.intersection(*(set(line.values) for line in own))
+        if len(own) == len(scenarios) and repetitions:
             found[method] = {
-                trial: sum(line.values[trial] for line in own) / len(own) for trial in trials
+                repetition: sum(line.values[repetition] for line in own) / len(own)
+                for repetition in repetitions
             }
     return found
 
@@ -303,13 +308,15 @@ def _compared(
     both = sorted(means[one].keys() & means[other].keys())
     if not both:
         return []
-    gap, low, high = interval([means[one][trial] - means[other][trial] for trial in both])
+    gap, low, high = interval(
+        [means[one][repetition] - means[other][repetition] for repetition in both]
+    )
     sure = "" if math.isnan(low) else f", 95 % interval {low:+.{digits}f} to {high:+.{digits}f}"
-    return [f"- {one} minus {other}: {gap:+.{digits}f}{sure} ({len(both)} trials)."]
+    return [f"- {one} minus {other}: {gap:+.{digits}f}{sure} ({len(both)} repetitions)."]
 
 
-def _costs(lines: Sequence[Line]) -> list[str]:
-    rows: dict[str, list[Line]] = {}
+def _costs(lines: Sequence[TableLine]) -> list[str]:
+    rows: dict[str, list[TableLine]] = {}
     for line in lines:
         rows.setdefault(line.method, []).append(line)
     parts = [
@@ -329,13 +336,13 @@ def _costs(lines: Sequence[Line]) -> list[str]:
     return [*parts, "", "A failure is a participant without a number in a round, such as diverged."]
 
 
-def _failures(lines: Sequence[Line]) -> int:
+def _failures(lines: Sequence[TableLine]) -> int:
     """Return the failures in all cells behind some lines, each cell once."""
     cells = {id(result): result for line in lines for result in line.results}
     return sum(result.about.get("failures", 0) for result in cells.values())
 
 
-def _origin(lines: Sequence[Line], command: str) -> list[str]:
+def _origin(lines: Sequence[TableLine], command: str) -> list[str]:
     """Return command, commits, devices and times."""
     results = [result for line in lines for result in line.results]
     times: dict[tuple[str, ...], float] = {}
@@ -345,9 +352,10 @@ def _origin(lines: Sequence[Line], command: str) -> list[str]:
         name: sorted({str(result.about.get(name)) for result in results})
         for name in ("commit", "device", "torch", "finished")
     }
-    days = seen["finished"]
+    first, *_, last = [*seen["finished"][:1], *seen["finished"]]
+    days = first if first == last else f"{first} to {last}"
     return [
-        "## Where it comes from",
+        "## Origin",
         "",
         "```sh",
         command,
@@ -355,18 +363,18 @@ def _origin(lines: Sequence[Line], command: str) -> list[str]:
         "",
         f"- commit: {', '.join(seen['commit'])}",
         f"- device: {', '.join(seen['device'])}; PyTorch {', '.join(seen['torch'])}",
-        f"- time: {sum(times.values()):,.0f} s summed over {len(times)} passes, without choosing; "
-        f"several may have run at a time; {' to '.join(dict.fromkeys((days[0], days[-1])))}",
-        "- every cell's file in `cells/` has the command that trains it again",
+        f"- time: {sum(times.values()):,.0f} s summed over {len(times)} groups of cells, "
+        f"without choosing; several may have run at once; {days}",
+        "- `cells/` has the command that trains each cell again",
         "",
     ]
 
 
-def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
+def worst_page(table: ReproducedTable, cases: Sequence[WorstCase], command: str) -> str:
     """Return Table 3's page."""
     parts = [f"# {table.title}", "", *(f"{note}\n" for note in table.notes)]
     parts += [
-        "Of all trials, the one in which the best of the nine baselines is best; there, that "
+        "Of all repetitions, the one in which the best of the nine baselines is best; there, that "
         "baseline minus the method. Negative where the method is ahead.",
         "",
         f"| data | α | distribution | budget | {YARDSTICKS[0]} | published | best baseline | "
@@ -388,7 +396,7 @@ def worst_page(table: Table, cases: Sequence[WorstCase], command: str) -> str:
             budget,
             first,
             "" if published is None else f"{published:+.4f}",
-            f"{any_case.baseline} (trial {any_case.trial})",
+            f"{any_case.baseline} (repetition {any_case.repetition})",
             *others,
         )
         parts.append(f"| {' | '.join(map(str, cells))} |")

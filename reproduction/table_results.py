@@ -1,4 +1,4 @@
-"""The tables as numbers: means over trials, paired differences, and what was published."""
+"""The numbers of the tables: means over repetitions, paired differences, published numbers."""
 
 import csv
 import math
@@ -11,14 +11,15 @@ from typing import Any
 
 from fedegoists.graphs.interchange import csv_bytes
 from reproduction.budgets import BOTH
-from reproduction.cells import Plan, Result, Store
+from reproduction.cell_store import CellStore
+from reproduction.cells import CellResult, Plan
 from reproduction.rate_choice import at_chosen_rates
-from reproduction.scenarios import TABLES, Table
+from reproduction.reproduced_tables import TABLES, ReproducedTable
 from reproduction.variants import BASELINES, HOSPITALS, LOCAL, YARDSTICKS
 
 __all__ = [
     "Difference",
-    "Line",
+    "TableLine",
     "differences",
     "lines_of",
     "published_value",
@@ -27,13 +28,13 @@ __all__ = [
 ]
 
 AVERAGE = "Avg"
-"""The participant's name in lines that average over all of them."""
+"""The participant of lines that average over all participants."""
 COMPARED_WITH = (*YARDSTICKS, "local")
-"""What every method is compared with, trial by trial."""
+"""The methods with which every method is compared, in each repetition."""
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One line of a table.
 
     Attributes
@@ -41,8 +42,8 @@ class Line:
     key : tuple of (column, value)
         All key columns but the method.
     values : mapping of int to float
-        By trial; per cent for accuracy and AUC.
-    results : tuple of Result
+        The value of each repetition; per cent for accuracy and AUC.
+    results : tuple of CellResult
         The cells behind it.
     """
 
@@ -50,27 +51,27 @@ class Line:
     method: str
     budget: str
     values: Mapping[int, float]
-    results: tuple[Result, ...]
+    results: tuple[CellResult, ...]
 
     @property
     def mean(self) -> float:
-        """The mean over trials."""
+        """The mean over repetitions."""
         return statistics.fmean(self.values.values())
 
     @property
     def std(self) -> float:
-        """The sample standard deviation over trials."""
+        """The sample standard deviation over repetitions."""
         return statistics.stdev(self.values.values()) if len(self.values) > 1 else 0.0
 
     @property
     def n(self) -> int:
-        """How many trials there are."""
+        """The number of repetitions."""
         return len(self.values)
 
 
-def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
-    """Return the lines of a table as far as cells are done, for all budgets that it can have."""
-    found: dict[tuple[Any, ...], dict[int, tuple[float, Result]]] = {}
+def lines_of(table: ReproducedTable, plan: Plan, store: CellStore) -> list[TableLine]:
+    """Return the lines of a table from finished cells, for all of its budgets."""
+    found: dict[tuple[Any, ...], dict[int, tuple[float, CellResult]]] = {}
     for budget in BOTH if table.budget is None else (table.budget,):
         for key, cell, rated in at_chosen_rates(table, replace(plan, budget=budget), store):
             result = None if rated is None else store.get(rated)
@@ -79,23 +80,23 @@ def lines_of(table: Table, plan: Plan, store: Store) -> list[Line]:
             for own, value in _values(table, key, result):
                 if math.isfinite(value):
                     place = found.setdefault((own, cell.variant.name, budget), {})
-                    place[cell.trial] = (value, result)
+                    place[cell.repetition] = (value, result)
     return [
-        Line(
+        TableLine(
             key,
             method,
             budget,
-            {trial: value for trial, (value, _) in sorted(by_trial.items())},
-            tuple(result for _, result in by_trial.values()),
+            {repetition: value for repetition, (value, _) in sorted(by_repetition.items())},
+            tuple(result for _, result in by_repetition.values()),
         )
-        for (key, method, budget), by_trial in found.items()
+        for (key, method, budget), by_repetition in found.items()
     ]
 
 
-def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
-    """Return the lines that a table is written with.
+def shown_lines(table: ReproducedTable, plan: Plan, store: CellStore) -> list[TableLine]:
+    """Return the lines that are written for a table.
 
-    Beyond the paper, without budgets under which it has nothing but rows of the paper's tables.
+    Tables beyond the paper leave out budgets for which they only have rows of the paper's tables.
     """
     lines, shared = lines_of(table, plan, store), {variant.name for variant in HOSPITALS}
     if table.budget or all(variant.name in shared for variant in table.variants):
@@ -105,7 +106,7 @@ def shown_lines(table: Table, plan: Plan, store: Store) -> list[Line]:
 
 
 def _values(
-    table: Table, key: Mapping[str, Any], result: Result
+    table: ReproducedTable, key: Mapping[str, Any], result: CellResult
 ) -> Iterable[tuple[tuple[tuple[str, Any], ...], float]]:
     scale = 1.0 if result.metric == "mse" else 100.0
     own = tuple(key.items())
@@ -117,16 +118,16 @@ def _values(
     yield (("participant", AVERAGE), *own), scale * result.mean
 
 
-def lower_is_better(lines: Sequence[Line]) -> bool:
+def lower_is_better(lines: Sequence[TableLine]) -> bool:
     """Return whether the metric is an error."""
     return any(result.metric == "mse" for line in lines for result in line.results[:1])
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a method has more than another one, trial by trial, with a 95 % interval."""
+    """The paired difference of a method to another one, with a 95 % confidence interval."""
 
-    line: Line
+    line: TableLine
     against: str
     mean: float
     low: float
@@ -135,9 +136,9 @@ class Difference:
 
 
 def differences(
-    lines: Sequence[Line], yardsticks: Sequence[str] = COMPARED_WITH
+    lines: Sequence[TableLine], yardsticks: Sequence[str] = COMPARED_WITH
 ) -> list[Difference]:
-    """Return the paired differences of all lines to some methods of the same scene and budget."""
+    """Return the paired differences of all lines to some methods, by scenario and budget."""
     places = {(line.key, line.budget, line.method): line for line in lines}
     found = []
     for line in lines:
@@ -147,7 +148,7 @@ def differences(
                 continue
             both = sorted(line.values.keys() & other.values.keys())
             if both:
-                gaps = [line.values[trial] - other.values[trial] for trial in both]
+                gaps = [line.values[repetition] - other.values[repetition] for repetition in both]
                 found.append(Difference(line, name, *interval(gaps), len(gaps)))
     return found
 
@@ -188,28 +189,28 @@ def _published(name: str) -> dict[tuple[str, ...], tuple[float, float]]:
 
 
 def _shown(value: object) -> str:
-    """Return a key as text, numbers in one way of writing."""
+    """Return a key as text, with equal numbers written alike."""
     try:
         return f"{float(str(value)):g}"
     except ValueError:
         return str(value)
 
 
-def published_value(table: Table, line: Line) -> float | None:
-    """Return the mean that the paper has for a line, if it has one."""
+def published_value(table: ReproducedTable, line: TableLine) -> float | None:
+    """Return the published mean of a line, if there is one."""
     key = {**dict(line.key), "method": line.method}
     found = _published(table.name).get(tuple(_shown(key[column]) for column in table.keys))
     return None if found is None else found[0]
 
 
 def published_worst(key: Mapping[str, Any]) -> float | None:
-    """Return the paper's value in Table 3."""
+    """Return the published value of Table 3."""
     found = _published("table3").get(tuple(_shown(key[k]) for k in TABLES["table3"].keys))
     return None if found is None else found[0]
 
 
-def table_csv(table: Table, lines: Sequence[Line]) -> bytes:
-    """Return a table with its key columns, budget, mean, standard deviation and trials."""
+def table_csv(table: ReproducedTable, lines: Sequence[TableLine]) -> bytes:
+    """Return a table with its key columns, budget, mean, standard deviation and repetitions."""
     rows = []
     for line in lines:
         key = {**dict(line.key), "method": line.method}
@@ -218,7 +219,7 @@ def table_csv(table: Table, lines: Sequence[Line]) -> bytes:
     return csv_bytes((*table.keys, "budget", "mean", "std", "n"), rows)
 
 
-def differences_csv(table: Table, lines: Sequence[Line]) -> bytes:
+def differences_csv(table: ReproducedTable, lines: Sequence[TableLine]) -> bytes:
     """Return the paired differences of a table."""
     rows = []
     for gap in differences(lines):
@@ -232,26 +233,26 @@ def differences_csv(table: Table, lines: Sequence[Line]) -> bytes:
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Table 3: the best baseline minus a method in the trial in which baselines are best."""
+    """Table 3: the best baseline minus a method in the repetition in which baselines are best."""
 
     key: tuple[tuple[str, Any], ...]
     budget: str
     method: str
     baseline: str
-    trial: int
+    repetition: int
     value: float
     n: int
 
 
-def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
+def worst_cases(plan: Plan, store: CellStore) -> list[WorstCase]:
     """Derive Table 3 from the cells of Tables 1 and 2; values are parts of one."""
     baselines = {v.name for v in (LOCAL, *BASELINES) if not v.tuned}
     found = []
     for name, data in (("table1", "cifar10"), ("table2", "cifar100")):
-        scenes: dict[tuple[Any, ...], dict[str, Line]] = {}
+        scenarios: dict[tuple[Any, ...], dict[str, TableLine]] = {}
         for line in lines_of(TABLES[name], plan, store):
-            scenes.setdefault((line.key, line.budget), {})[line.method] = line
-        for (key, budget), by_method in scenes.items():
+            scenarios.setdefault((line.key, line.budget), {})[line.method] = line
+        for (key, budget), by_method in scenarios.items():
             for method in YARDSTICKS:
                 if method not in by_method or not baselines <= by_method.keys():
                     continue
@@ -261,8 +262,10 @@ def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
                     common &= by_method[baseline].values.keys()
                 if not common:
                     continue
-                best, trial, baseline = max(
-                    (by_method[b].values[trial], -trial, b) for b in baselines for trial in common
+                best, repetition, baseline = max(
+                    (by_method[b].values[repetition], -repetition, b)
+                    for b in baselines
+                    for repetition in common
                 )
                 found.append(
                     WorstCase(
@@ -270,8 +273,8 @@ def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
                         budget,
                         method,
                         baseline,
-                        -trial,
-                        (best - own.values[-trial]) / 100,
+                        -repetition,
+                        (best - own.values[-repetition]) / 100,
                         len(common),
                     )
                 )
@@ -279,7 +282,7 @@ def worst_cases(plan: Plan, store: Store) -> list[WorstCase]:
 
 
 def worst_csv(cases: Sequence[WorstCase]) -> bytes:
-    """Return Table 3; ``std`` is empty, as each value is that of a single trial."""
+    """Return Table 3; ``std`` is empty, as each value is of a single repetition."""
     rows = [
         (
             *(value for _, value in case.key),
@@ -289,7 +292,7 @@ def worst_csv(cases: Sequence[WorstCase]) -> bytes:
             "",
             case.n,
             case.baseline,
-            case.trial,
+            case.repetition,
         )
         for case in cases
     ]

@@ -1,4 +1,4 @@
-"""The rows of the tables: a method, where it trains, and what it is told about benefit."""
+"""The rows of the tables: a method, its coalitions, and its benefit graph."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -23,7 +23,7 @@ Benefit = Literal["learned", "crossed", "denser", "measured", "everybody"]
 
 
 CROSSED = ", another trial's benefits"
-"""How the name of a row ends whose benefits were learned in another trial."""
+"""End of the name of a row whose benefits were learned in another repetition."""
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,22 @@ class Variant:
     Attributes
     ----------
     name : str
-        In the tables; ``+ft`` at its end for what is fine-tuned on own data.
+        The name in the tables; ends in ``+ft`` if models are fine-tuned on own data.
     method : str
         A name of `fedegoists.methods.METHODS`.
     where : str
-        Which coalitions: everybody ``alone``, the ``baseline`` ones (cliques, then strongly
-        connected components), those of the ``published`` algorithm, or the ``best`` ones.
+        The coalitions: all participants ``alone``, ``baseline`` (cliques, then strongly connected
+        components), those of the ``published`` algorithm, or the ``best`` ones.
     benefit : str
-        Which benefit graph decides the coalitions and who contributes: ``learned``, ``crossed``
-        (learned in the next trial, which divides the same samples in another way), ``denser``
-        (learned once more, with a lower threshold), ``measured``, or ``everybody`` benefits
-        everybody.
+        The benefit graph that decides about coalitions and contributors: ``learned``, ``crossed``
+        (learned in the next repetition, which divides the same samples differently), ``denser``
+        (learned with a lower threshold), ``measured``, or ``everybody`` (all benefit all others).
     rivals : bool
-        Whether competition counts; without it nobody competes.
+        Whether competition counts; without it no participants compete.
     settings : tuple of (name, value)
-        Of the method, other than its defaults.
-    passes : float
-        How many times the steps of Local it takes.
+        Settings of the method other than its defaults.
+    length : float
+        Its number of steps, in multiples of those of Local.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Variant:
     benefit: Benefit = "learned"
     rivals: bool = True
     settings: tuple[tuple[str, Any], ...] = ()
-    passes: float = 1
+    length: float = 1
 
     @property
     def tuned(self) -> bool:
@@ -72,19 +71,19 @@ class Variant:
 
     @property
     def chooser(self) -> "Variant":
-        """The row whose learning rate it has: untuned, and along benefits of one's own trial."""
+        """The row whose learning rate it uses: untuned, with benefits of its own repetition."""
         if self.benefit != "crossed":
             return self.base
         return replace(self.base, name=self.base.name.removesuffix(CROSSED), benefit="learned")
 
     def renamed(self, ending: str, **changes: Any) -> "Variant":
-        """Return it with changes, and a name that says so before ``+ft``."""
+        """Return a changed row with an ending of its name, before ``+ft``."""
         tuned = "+ft" if self.tuned else ""
         return replace(self, name=f"{self.base.name}{ending}{tuned}", **changes)
 
     @property
     def depends_on_coalitions(self) -> bool:
-        """Whether it matters who trains with whom."""
+        """Whether results depend on the coalitions."""
         return self.where != "alone"
 
 
@@ -112,18 +111,18 @@ BASELINES = _with_tuning(
 )
 EGOISTS = Variant("fedegoists", "fedegoists", "published")
 OUTER = (("outer", 0.5),)
-"""Named although it is the default, so that cells of another default have other names."""
+"""Named although it is the default: cells of another default would have other names."""
 BEST = Variant("egomix", "egomix", "published", settings=OUTER)
 
 
 def _wide(variant: Variant) -> Variant:
-    """Return the same in as much company as competition allows."""
+    """Return the same row in the widest coalitions that competition allows."""
     return variant.renamed("-wide", where="best", benefit="everybody")
 
 
 WIDE = _wide(BEST)
 YARDSTICKS = tuple(variant.name for variant in (EGOISTS, BEST, WIDE))
-"""What baselines are compared with."""
+"""The rows with which baselines are compared."""
 
 PAPER = (
     LOCAL,
@@ -133,23 +132,23 @@ PAPER = (
     *BASELINES,
     *_with_tuning(EGOISTS),
 )
-"""The ten methods of the paper, tuned ones beside them, and the best variant, once in published
-coalitions along learned benefits and once in all the company there is; for a fair comparison with
-it Local whose momentum goes on over rounds, too. No other method has the momentum of mixtures."""
+"""The ten methods of the paper, with and without tuning, and EgoMix twice: in published coalitions
+along learned benefits, and in the widest coalitions. EgoMix keeps its momentum from round to round,
+so there is a row of Local that does so, too. No other method has the momentum of mixtures."""
 
 
 HOSPITALS = (*PAPER, BEST.renamed(CROSSED, benefit="crossed"))
-"""The paper's rows, and one whose benefits were learned from other validation data than they are
-judged by: with few patients that makes a difference."""
+"""The paper's rows, and one whose benefits were learned from other validation data than those that
+judge it, which makes a difference with few patients."""
 
 LONG = 2.1
-"""As long as Local, as long as any other method, and as long as fine-tuning takes."""
+"""Steps of Local, then of any other method, then of fine-tuning, in multiples of Local."""
 PHASES = (("alone", round(1 / LONG, 4)), ("tune", round(0.1 / LONG, 4)))
 UNAWARE = (("prior", False), ("by_class", False))
 
 
 def _both(name: str, **changes: Any) -> tuple[Variant, ...]:
-    """Return FedEgoists and the best variant with something changed."""
+    """Return FedEgoists and EgoMix with a change."""
     return tuple(
         replace(variant, name=f"{variant.name}, {name}", **changes) for variant in (EGOISTS, BEST)
     )
@@ -198,14 +197,14 @@ QUESTIONS: dict[str, tuple[Variant, ...]] = {
         ),
         replace(BEST, name="egomix, mixtures at rest", settings=(("outer", 0.0),)),
         replace(
-            BEST, name="egomix, alone first, 2.1 times", settings=(*OUTER, *PHASES), passes=LONG
+            BEST, name="egomix, alone first, 2.1 times", settings=(*OUTER, *PHASES), length=LONG
         ),
     ),
 }
-"""What the paper leaves open, each with the rows that answer it."""
+"""Questions that the paper leaves open, each with the rows that answer it."""
 
 COMPANY = (LOCAL, BEST, *BASELINES, WIDE, *(_wide(variant) for variant in BASELINES))
-"""Whether company is what makes the difference, or what is done in it."""
+"""Rows that separate the effect of wide coalitions from the effect of the method."""
 ZERO = (("keep_momentum", False),)
 PLAIN = (
     *dict.fromkeys((*PAPER, *COMPANY)),
@@ -216,17 +215,18 @@ PLAIN = (
         WIDE.renamed(", at rest, from zero", settings=(("outer", 0.0), *ZERO)),
     ),
 )
-"""The paper's rows, all baselines in all company, too, and EgoMix tuned and with less momentum:
-``at rest`` without that of mixtures, ``from zero`` where the silos' starts anew in every round."""
+"""The paper's rows, all baselines in the widest coalitions as well, and EgoMix tuned and with less
+momentum: ``at rest`` without that of mixtures, ``from zero`` with silos' momentum set to zero at
+the start of every round."""
 
 
 def wide_name(name: str) -> str:
-    """Return what a row is called in all the company there is."""
+    """Return the name of a row in the widest coalitions."""
     return f"{name.removesuffix('+ft')}-wide{'+ft' if name.endswith('+ft') else ''}"
 
 
 def crossed_name(name: str) -> str:
-    """Return what a row is called along benefits that were learned in another trial."""
+    """Return the name of a row along benefits learned in another repetition."""
     return f"{name}{CROSSED}"
 
 
@@ -238,25 +238,25 @@ SIXTEEN = (
     *(_wide(variant) for variant in BASELINES if variant.method == "fedavg"),
     *(variant for variant in BASELINES if variant.method == "scaffold"),
 )
-"""What is trained longest: Local, EgoMix, the plainest average in all company, and the baseline
-that is best with four times the steps."""
+"""The rows trained longest: Local, EgoMix, FedAvg in the widest coalitions, and the baseline that
+is best with four times the steps."""
 FOUR_TIMES, SIXTEEN_TIMES = ", four times", ", sixteen times"
-"""How names of rows end that train longer."""
+"""Ends of the names of rows that train longer."""
 LONGER = (
     LOCAL,
     BEST,
     WIDE,
     *(
-        variant.renamed(FOUR_TIMES, passes=4)
+        variant.renamed(FOUR_TIMES, length=4)
         for variant in (
             *PAPER,
             replace(BEST, name="egomix, denser benefits", where="best", benefit="denser"),
             replace(BEST, name="egomix, everybody benefits", benefit="everybody"),
         )
     ),
-    *(variant.renamed(SIXTEEN_TIMES, passes=16) for variant in SIXTEEN),
+    *(variant.renamed(SIXTEEN_TIMES, length=16) for variant in SIXTEEN),
 )
-"""Whether it is done training, and what more company gives then."""
+"""Rows that show whether training has converged, and the effect of wider coalitions then."""
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant

@@ -9,9 +9,6 @@ from hypothesis.extra.numpy import arrays
 from fedegoists.benefit import BenefitEstimate
 from fedegoists.benefit.validation_halves import standard_error
 from fedegoists.errors import SettingsError
-from fedegoists.graphs import CompetitionGraph
-from reproduction.agreement import agreement, stability
-from reproduction.threshold_sweep import threshold_sweep
 
 NAMES = ("a", "b", "c")
 
@@ -117,38 +114,8 @@ def test_halves_give_the_standard_error_of_the_whole():
     assert np.mean(errors) ** 0.5 == pytest.approx(2.0 / 8, rel=0.05)
 
 
-def test_edges_fall_and_coalitions_dissolve_along_the_threshold():
-    points = threshold_sweep(estimate(WEIGHTS), [0.0, 0.15, 0.35, 0.5])
-    assert [point.edges for point in points] == [5, 3, 1, 0]
-    assert points[0].coalitions == (("a", "b", "c"),)
-    assert points[-1].together == 0
-    rivals = CompetitionGraph([("a", "b"), ("a", "c"), ("b", "c")], NAMES)
-    assert threshold_sweep(estimate(WEIGHTS), [0.0], rivals)[0].together == 0
-
-
 def test_weights_are_written_in_full():
     lines = estimate(WEIGHTS).weights_csv().decode().splitlines()
     assert lines[0] == "source,target,weight"
     assert len(lines) == 7
     assert "c,b,0.0" in lines
-
-
-def test_agreement_by_hand():
-    gains = np.array([[0, 1.0, 2.0], [3.0, 0, 4.0], [5.0, 6.0, 0]])
-    exact = agreement(gains, gains, gains > 2.5, gains > 1.5)
-    assert exact.spearman == pytest.approx(1.0)
-    assert exact.kendall == pytest.approx(1.0)
-    assert exact.precision == 1.0
-    assert exact.recall == pytest.approx(4 / 5)
-    turned = agreement(7.0 - gains - 7.0 * np.eye(3), gains, gains > 9, gains > 0)
-    assert turned.spearman == pytest.approx(-1)
-    assert np.isnan(turned.precision)
-    assert turned.recall == 0
-    assert stability([gains, gains]) == 1
-    # Equal weights have no order, by either measure; of what was not measured nothing is known.
-    flat = agreement(np.ones((3, 3)), gains, gains > 9, gains > 0)
-    assert (flat.spearman, flat.kendall) == (0, 0)
-    nothing = agreement(gains, np.full((3, 3), np.nan), gains > 0, gains > 9)
-    assert np.isnan([nothing.spearman, nothing.kendall]).all()
-    with pytest.raises(SettingsError, match="beside"):
-        agreement(gains, gains[:2, :2], gains > 0, gains > 0)

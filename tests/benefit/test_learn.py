@@ -186,7 +186,7 @@ def test_synthetic_graphs_over_ten_seeds(data, holds):
 def test_the_hypernetwork_separates_signs_from_any_start():
     """A start that holds the wrong answer for half of all ends in the same graph as a uniform one.
 
-    Ten seeds at full length take minutes: reproduction/benefit has them.
+    Ten seeds at full length take minutes: reproduction/results/estimators has them.
     """
     silos, groups = synthetic("synthetic-strong", range(1))
     graphs = []

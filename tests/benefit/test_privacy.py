@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedegoists.benefit import BenefitEstimate, LearnSettings, MeasuredBenefit, learn
+from fedegoists.benefit import LearnSettings, learn
 from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.federation import Failure
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.gradient_privacy import gaussian_noise
-from reproduction.benefit_report import report_markdown
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_learn import quick
 from tests.silos import Line
@@ -109,24 +108,3 @@ def test_a_graph_can_be_learned_from_noisy_gradients():
     estimate = learn(federation(data, Line(4)), quick("hypernetwork", clip=5.0, noise=0.5))
     weights = estimate.weights
     assert min(weights[0, 1], weights[1, 0]) > max(weights[2:, :2].max(), weights[:2, 2:].max())
-
-
-@pytest.mark.parametrize("more", [False, True])
-def test_what_the_account_leaves_out_is_said(more):
-    """Several trials may use the same samples, and measuring asks for plain gradients."""
-    runs = np.zeros((2, 1, 2, 2))
-    estimate = BenefitEstimate(("a", "b"), "hypernetwork", runs, runs, runs[0, 0])
-    truth = MeasuredBenefit(("a", "b"), np.ones((2, 2)), np.zeros((2, 2, 2)))
-    report = report_markdown(
-        "data",
-        {"hypernetwork": dict.fromkeys("01" if more else "0", estimate)},
-        {"0": truth} if more else {},
-        estimate.graph(),
-        [],
-        rule="any",
-        settings=LearnSettings(estimator="hypernetwork", clip=1.0),
-        sizes={"a": (10, 5, 5), "b": (10, 5, 5)},
-    )
-    assert "| a | inf |" in report
-    assert ("This is what one seed costs. All 2 cost more" in report) == more
-    assert ("gradients without clipping or noise" in report) == more

@@ -9,6 +9,10 @@ QUICK = ("benefit", "--data", "own", "--out", "r", "--repeats", "2")
 
 @pytest.fixture
 def own(tmp_path):
+    write_own(tmp_path)
+
+
+def write_own(tmp_path):
     """Three organisations, of which two have the same task."""
     folder = tmp_path / "own"
     folder.mkdir()
@@ -40,26 +44,27 @@ def test_benefit_feeds_form(run, tmp_path, own):
     assert "south" in out
 
 
-def test_estimators_are_compared_with_the_measured_truth(run, tmp_path, own):
-    steps = ("--learn", "steps=20", "--learn", "preference_steps=5")
-    code, _, err = run(
-        *QUICK,
-        "--estimator",
-        "transfer,hypernetwork,alignment",
-        "--measure",
-        "--measure-repeats",
-        "2",
-        "--no-leave-one-out",
-        *steps,
-    )
+def test_estimators_and_seeds_are_compared(run, tmp_path, own):
+    steps = ("--learn", "steps=20", "--learn", "preference_steps=5", "--seeds", "2")
+    code, _, err = run(*QUICK, "--estimator", "transfer,hypernetwork,alignment", *steps)
     assert (code, err) == (0, "")
     report = (tmp_path / "r/report.md").read_text()
-    assert "Agreement with the measured truth" in report
-    for name in ("transfer", "hypernetwork", "alignment"):
-        assert f"| {name}, of means |" in report
-    with (tmp_path / "r/measured.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 6
+    assert "between 2 seeds" in report
+    with (tmp_path / "r/estimates.csv").open() as file:
+        places = [(row["estimator"], row["seed"]) for row in csv.DictReader(file)]
+    names = ("transfer", "hypernetwork", "alignment")
+    assert places == [(name, seed) for name in names for seed in "01" for _ in range(6)]
+
+
+@pytest.mark.parametrize(
+    "moved", [("--measure",), ("--measure-repeats", "2"), ("--no-leave-one-out",)]
+)
+def test_measuring_the_truth_has_moved(run, tmp_path, own, moved):
+    code, _, err = run(*QUICK, *moved)
+    assert code == 2
+    assert "python -m reproduction benefit-study" in err
+    assert not (tmp_path / "r").exists()
+    assert moved[0] not in run("benefit", "--help")[1]
 
 
 def test_weights_that_are_zero_between_competitors_are_private(run, tmp_path, own):
@@ -69,16 +74,13 @@ def test_weights_that_are_zero_between_competitors_are_private(run, tmp_path, ow
 
 
 def test_the_report_keeps_competitors_apart(run, tmp_path, own):
-    """Without the file north and south would be together at a threshold of 0, and be measured."""
+    """Without the file north and south would be together at a threshold of 0."""
     (tmp_path / "rivals.csv").write_text("a,b\nnorth,south\nnorth,west\nsouth,west\n")
-    arguments = ("--competition", "rivals.csv", "--measure", "--measure-repeats", "2")
-    code, _, err = run(*QUICK, "--estimator", "alignment", *arguments)
+    code, _, err = run(*QUICK, "--estimator", "alignment", "--competition", "rivals.csv")
     assert (code, err) == (0, "")
     sweep = (tmp_path / "r/report.md").read_text().split("## Edges")[1].split("##")[0]
     assert "north, south" not in sweep
     assert "| none |" in sweep
-    with (tmp_path / "r/measured.csv").open() as file:
-        assert {row["gain"] for row in csv.DictReader(file)} == {"nan"}
 
 
 def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):

@@ -4,6 +4,7 @@ Exit codes: 0 fine, 1 a check failed, 2 bad input.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from fedegoists.cli import (
     coordinator_commands,
     demo_commands,
     deploy_commands,
+    moved_commands,
     training_commands,
 )
 from fedegoists.cli.output import errors
@@ -38,6 +40,7 @@ benefit_commands.register(app)
 demo_commands.register(app)
 deploy_commands.register(app)
 coordinator_commands.register(app)
+moved_commands.register(app)
 
 
 def _version(value: bool) -> None:
@@ -58,10 +61,10 @@ def _options(
     pass
 
 
-def main() -> None:
-    """Run the command line; an error that a user can repair is printed without a traceback."""
+def main(application: Callable[[], object] = app) -> None:
+    """Run a command line; an error that a user can repair is printed without a traceback."""
     try:
-        app()
+        application()
     except FedEgoistsError as error:
         _say(str(error))
         sys.exit(2)

@@ -1,7 +1,9 @@
-"""The command that learns who benefits whom."""
+"""The command that learns who benefits from whom."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -14,9 +16,54 @@ from fedegoists.cli.training_commands import _options as options_from
 from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
-    from reproduction.benefit_study import StudyResult
+    from fedegoists.training.benefit_learning import BenefitPlan, LearnedBenefits
 
-__all__ = ["register"]
+__all__ = ["LearningBars", "benefit_plan", "register", "show_benefits"]
+
+DataOption = Annotated[
+    str, typer.Option(help="A data set (see `fedegoists data list`), or a folder with one's own.")
+]
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")]
+EstimatorOption = Annotated[
+    str | None,
+    typer.Option(
+        help="transfer, hypernetwork, pairs or alignment; several with commas are compared, "
+        "and the first one's graph is written. Default: hypernetwork for images, else transfer."
+    ),
+]
+CompetitionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="A CSV with a,b: a model of one is never shown to the other."
+    ),
+]
+ThresholdOption = Annotated[
+    float | None, typer.Option(min=0, help="An edge where the weight is above this number.")
+]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option(help="Without a threshold: how sure an edge must be (default: 0.95)."),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Which division among silos.")]
+SeedsOption = Annotated[
+    int, typer.Option(min=1, help="Number of repetitions, from --seed on, to see how stable it is.")
+]
+RepeatsOption = Annotated[
+    int | None, typer.Option(min=1, help="Independent runs on the same data (default: 5).")
+]
+ClipOption = Annotated[
+    float | None,
+    typer.Option(help="Shorten each sample's gradient to this norm (hypernetwork only)."),
+]
+NoiseOption = Annotated[
+    float, typer.Option(min=0, help="Gaussian noise, in multiples of what a sample can change.")
+]
+LearnOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Another setting of learning, such as steps=400."),
+]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
+MOVED = ("--measure", "--leave-one-out", "--no-leave-one-out")
 
 
 def register(app: typer.Typer) -> None:
@@ -25,108 +72,100 @@ def register(app: typer.Typer) -> None:
 
 
 def benefit_command(
-    data: Annotated[
-        str,
-        typer.Option(help="A data set (see `fedegoists data list`), or a folder with one's own."),
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")],
-    estimator: Annotated[
-        str | None,
-        typer.Option(
-            help="transfer, hypernetwork, pairs or alignment; several with commas are compared, "
-            "and the first one's graph is written. Default: hypernetwork for images, else transfer."
-        ),
-    ] = None,
-    competition: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="A CSV with a,b: a model of one is never shown to the other."
-        ),
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(min=0, help="An edge where the weight is above this number.")
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        typer.Option(help="Without a threshold: how sure an edge must be (default: 0.95)."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which division among silos.")] = 0,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="So many trials, from --seed on, to see how stable it is.")
-    ] = 1,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="Independent runs on the same data (default: 5).")
-    ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Also train everybody alone and in pairs, and compare."),
-    ] = False,
-    measure_repeats: Annotated[
-        int, typer.Option(min=2, help="How often the truth is measured.")
-    ] = 3,
-    leave_one_out: Annotated[
-        bool, typer.Option(help="Whether --measure also trains all together and all but one.")
-    ] = True,
-    clip: Annotated[
-        float | None,
-        typer.Option(help="Shorten each sample's gradient to this norm (hypernetwork only)."),
-    ] = None,
-    noise: Annotated[
-        float, typer.Option(min=0, help="Gaussian noise, in multiples of what a sample can change.")
-    ] = 0.0,
-    learn: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Another setting of learning, such as steps=400."),
-    ] = None,
+    data: DataOption,
+    out: OutOption,
+    estimator: EstimatorOption = None,
+    competition: CompetitionOption = None,
+    threshold: ThresholdOption = None,
+    confidence: ConfidenceOption = None,
+    seed: SeedOption = 0,
+    seeds: SeedsOption = 1,
+    repeats: RepeatsOption = None,
+    clip: ClipOption = None,
+    noise: NoiseOption = 0.0,
+    learn: LearnOption = None,
     settings: SetOption = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
+    measure: Annotated[bool, typer.Option(*MOVED, hidden=True)] = False,
+    measure_repeats: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Learn who benefits whom, and write a benefit graph that `form` can use."""
+    if measure or measure_repeats is not None:
+        raise SettingsError(
+            "measuring the truth (--measure, --measure-repeats, --leave-one-out) is a study of the "
+            "laboratory; in a checkout of the repository, with the other options as they are: "
+            "python -m reproduction benefit-study"
+        )
     with training_extra("learning"):
-        from reproduction.benefit_study import BenefitStudy, study
+        from fedegoists.training.benefit_learning import learn_benefits, write_benefits
 
-    own: dict[str, Any] = _checked(options_from(learn, "--learn"))
-    own |= {"clip": clip, "noise": noise}
+    plan = benefit_plan(
+        data=data,
+        estimator=estimator,
+        competition=competition,
+        threshold=threshold,
+        confidence=confidence,
+        seed=seed,
+        seeds=seeds,
+        repeats=repeats,
+        clip=clip,
+        noise=noise,
+        learn=learn,
+        settings=settings,
+        device=device,
+    )
+    with LearningBars.shown() as bars:
+        learned = learn_benefits(plan, data_dir=data_dir, progress=bars)
+    write_benefits(learned, out)
+    show_benefits(learned, out)
+
+
+def benefit_plan(
+    *,
+    data: str,
+    estimator: str | None,
+    competition: str | None,
+    threshold: float | None,
+    confidence: float | None,
+    seed: int,
+    seeds: int,
+    repeats: int | None,
+    clip: float | None,
+    noise: float,
+    learn: list[str] | None,
+    settings: list[str] | None,
+    device: str,
+) -> "BenefitPlan":
+    """Return the plan that the options of the command describe."""
+    from fedegoists.training.benefit_learning import BenefitPlan
+
+    own: dict[str, object] = {**_learn_settings(learn), "clip": clip, "noise": noise}
     if repeats is not None:
         own["repeats"] = repeats
-    names: Any = tuple(name.strip() for name in (estimator or "").split(",") if name.strip())
+    names = tuple(name.strip() for name in (estimator or "").split(",") if name.strip())
     if estimator is not None and not names:
         raise SettingsError("name at least one estimator")
-    plan = BenefitStudy(
+    return BenefitPlan(
         data=data,
         estimators=names,
         seeds=tuple(range(seed, seed + seeds)),
         threshold=threshold,
         confidence=confidence,
-        measured=measure,
         options=options_from(settings),
         settings=own,
-        measure_settings={"repeats": measure_repeats, "leave_one_out": leave_one_out},
         competition=competition,
         device=device,
     )
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TextColumn("{task.fields[loss]}"),
-        TimeRemainingColumn(),
-        console=errors,
-        disable=not errors.is_terminal,
-    ) as progress:
-        result = study(plan, out, data_dir=data_dir, progress=_Bars(progress))
-    _show(next(iter(result.estimates)), str(seed), result, threshold, confidence)
-    files = "benefit.csv, weights.csv, estimates.csv, heatmap.png, thresholds.png, report.md"
-    line(f"Written to {out}: {files}")
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings of learning that exist and are not options of the command."""
+def _learn_settings(learn: list[str] | None) -> dict[str, object]:
+    """Return the settings given with --learn; refuse unknown ones and options of the command."""
     from dataclasses import fields
 
     from fedegoists.benefit import LearnSettings
 
+    given = options_from(learn, "--learn")
     options = ("noise", "repeats")
     declared = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
     known = [name for name in declared if name not in options]
@@ -138,30 +177,40 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-class _Bars:
-    """One bar for each stage, with the mean loss."""
+class LearningBars:
+    """One progress bar for each stage of learning, with the mean loss."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.bars: dict[str, TaskID] = {}
 
+    @classmethod
+    @contextmanager
+    def shown(cls) -> "Iterator[LearningBars]":
+        """Show the bars on a terminal for as long as the block runs."""
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=errors,
+            disable=not errors.is_terminal,
+        ) as progress:
+            yield cls(progress)
+
     def __call__(self, stage: str, done: int, total: int, loss: float) -> None:
+        """Show the progress of a stage."""
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage, total=total, loss="")
         shown = f"loss {loss:.4f}" if loss == loss else ""
         self.progress.update(self.bars[stage], completed=done, loss=shown)
 
 
-def _show(
-    estimator: str,
-    seed: str,
-    result: "StudyResult",
-    threshold: float | None,
-    confidence: float | None,
-) -> None:
-    estimate = result.estimates[estimator][seed]
-    graph = estimate.graph(threshold, confidence=confidence)
-    table = Table(title=f"Who benefits from whom: {estimator}", title_justify="left")
+def show_benefits(learned: "LearnedBenefits", out: Path, *further: str) -> None:
+    """Print the graph of the first estimate, its failures and the names of the written files."""
+    estimate, graph = learned.first, learned.graph
+    table = Table(title=f"Who benefits from whom: {estimate.estimator}", title_justify="left")
     table.add_column("participant")
     table.add_column("benefits from", overflow="fold")
     for i, name in enumerate(graph.participants):
@@ -175,3 +224,5 @@ def _show(
     for failure in estimate.failures:
         gone = failure.startswith(tuple(f"{name}: " for name in estimate.absent))
         line(f"{'left out' if gone else 'did not always answer'}: {failure}", "yellow")
+    files = ("benefit.csv", "weights.csv", "estimates.csv", "heatmap.png", "thresholds.png")
+    line(f"Written to {out}: {', '.join((*files, 'report.md', *further))}")

@@ -70,7 +70,7 @@ def learn_settings(data: SiloedData, estimator: str | None = None, **changes: An
     """Return how to learn the benefit graph of a data set.
 
     Without an estimator, the one that agreed best with the measured truth on data of this kind: a
-    hypernetwork for images, transfer for tables and stays (``reproduction/benefit``).
+    hypernetwork for images, transfer for tables and stays (``reproduction/results/estimators``).
     """
     inputs = data.samples.inputs[0].ndim
     steps, batch = {4: (500, 64), 3: (60, 32)}.get(inputs, (300, 64))

@@ -1,0 +1,300 @@
+"""The measured truth: i trains alone and with j, and its losses on test data are compared.
+
+Each set of participants (single ones, pairs, all but one, all) has its own model, trained with the
+gradient of its members' pooled loss. All models train at once: in every step a silo computes its
+gradients at the models of all sets it belongs to.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
+from fedegoists.benefit.local_estimators import FARTHEST
+from fedegoists.benefit.silo_queries import Asking, Cost, Groups, Pairs, groups_of
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Federation, TrainSettings
+from fedegoists.federation.batches import stream_seed
+from fedegoists.federation.silo_operations import learning_rates
+
+__all__ = ["MeasureSettings", "MeasuredBenefit", "measure", "measure_repetitions"]
+
+Matrix = npt.NDArray[np.float64]
+Progress = Callable[[str, int, int, float], None]
+
+
+@dataclass(frozen=True)
+class MeasureSettings:
+    """How the truth is measured.
+
+    Attributes
+    ----------
+    train : TrainSettings
+        How each set's model is trained: ``steps`` in total; the learning rate falls to zero.
+    evaluations : int
+        The number of evenly spread steps from which a participant's validation loss chooses.
+    repeats : int
+        Independent runs, from other initial models and with other batches.
+    split : str
+        The data on which losses are compared.
+    leave_one_out : bool
+        Whether to train also all participants together and all but one.
+    """
+
+    train: TrainSettings = field(
+        default_factory=lambda: TrainSettings(steps=600, learning_rate=0.02)
+    )
+    evaluations: int = 8
+    repeats: int = 3
+    split: str = "test"
+    leave_one_out: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1 or not 1 <= self.evaluations <= self.train.steps:
+            raise SettingsError(
+                f"{self.repeats} repeats with {self.evaluations} evaluations in "
+                f"{self.train.steps} steps; expected at least 1, and no more than one a step"
+            )
+
+
+@dataclass(frozen=True)
+class MeasuredBenefit:
+    """The measured gains of training together; ``[j, i]`` is the gain of i from j.
+
+    Attributes
+    ----------
+    alone : array of shape (repeats, n)
+        The loss of each participant after training alone.
+    gains : array of shape (repeats, n, n)
+        The relative decrease of i's loss when i trained with j; NaN where not measured.
+    losses_without : array of shape (repeats, n, n), optional
+        The relative increase of i's loss after training with all others when j was left out.
+    failures : tuple of str
+        Participants that did not always answer, or diverged; the gains they took part in are NaN.
+    """
+
+    participants: tuple[str, ...]
+    alone: Matrix = field(repr=False)
+    gains: Matrix = field(repr=False)
+    losses_without: Matrix | None = field(repr=False, default=None)
+    cost: Cost = field(default_factory=Cost)
+    failures: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> Matrix:
+        """The mean gains over repeats."""
+        mean: Matrix = self.gains.mean(0)
+        return mean
+
+    def interval(self, confidence: float = DEFAULT_CONFIDENCE) -> tuple[Matrix, Matrix]:
+        """Return a confidence interval of each gain, by Student's t over repeats."""
+        if len(self.gains) < 2:
+            raise SettingsError("one repeat has no spread: use repeats of at least 2")
+        error = self.gains.std(0, ddof=1) / math.sqrt(len(self.gains))
+        width = quantile((1 + confidence) / 2, len(self.gains) - 1) * error
+        return self.mean - width, self.mean + width
+
+    def edges(self, confidence: float = DEFAULT_CONFIDENCE) -> npt.NDArray[np.bool_]:
+        """Return where the gain is above zero with a (one-sided) confidence."""
+        low, _ = self.interval(2 * confidence - 1)
+        with np.errstate(invalid="ignore"):
+            edges: npt.NDArray[np.bool_] = low > 0
+        return edges & ~np.eye(len(self.participants), dtype=bool)
+
+
+def measure(
+    federation: Federation,
+    settings: MeasureSettings | None = None,
+    *,
+    pairs: Iterable[tuple[str, str]] | None = None,
+    apart: Pairs = (),
+    progress: Progress | None = None,
+) -> MeasuredBenefit:
+    """Train participants alone and in pairs, and compare.
+
+    Parameters
+    ----------
+    pairs : iterable of (source, target), optional
+        The pairs to measure; all if left out.
+    apart : collection of pairs of names
+        Competitors: no model is trained on the data of both, since each would see it. With any
+        competitors, sets of all and of all but one are not trained.
+    """
+    return measure_repetitions(
+        federation, None, settings, pairs=pairs, apart=apart, progress=progress
+    )[""]
+
+
+def measure_repetitions(
+    federation: Federation,
+    groups: Groups | None,
+    settings: MeasureSettings | None = None,
+    *,
+    pairs: Iterable[tuple[str, str]] | None = None,
+    apart: Pairs = (),
+    progress: Progress | None = None,
+) -> dict[str, MeasuredBenefit]:
+    """Measure several repetitions at once; `pairs` are names of the first repetition.
+
+    Competitors in one repetition are competitors in all of them.
+    """
+    settings = settings or MeasureSettings()
+    names = groups_of(federation, groups)
+    asking = Asking(federation, names)
+    sets, wanted = _sets(names[0], pairs, asking.among(apart).any(0), settings)
+    runs = [
+        _run(asking, sets, settings, repeat, progress or (lambda *_: None))
+        for repeat in range(settings.repeats)
+    ]
+    losses = torch.stack(runs)  # repeats, repetitions, participants, sets; NaN where not measured
+    labels = [""] if groups is None else list(groups)
+    return {
+        label: _result(
+            tuple(name.removeprefix(f"{label}/") for name in names[g]),
+            losses[:, g].double().numpy(),
+            sets,
+            wanted,
+            asking.cost(g),
+            tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(g)),
+        )
+        for g, label in enumerate(labels)
+    }
+
+
+def _sets(
+    names: Sequence[str],
+    pairs: Iterable[tuple[str, str]] | None,
+    rivals: Tensor,
+    settings: MeasureSettings,
+) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+    """Return the sets to train, as positions, and the pairs (source, target) asked for."""
+    n = len(names)
+    position = {name: k for k, name in enumerate(names)}
+    if pairs is None:
+        wanted = [(j, i) for j in range(n) for i in range(n) if i != j and not rivals[j, i]]
+    else:
+        wanted = []
+        for source, target in pairs:
+            if source not in position or target not in position or source == target:
+                raise SettingsError(f"({source!r}, {target!r}) is not a pair of two participants")
+            wanted.append((position[source], position[target]))
+            if rivals[wanted[-1]]:
+                raise SettingsError(f"{source!r} and {target!r} compete: they cannot be a pair")
+    sets: dict[tuple[int, ...], None] = {(k,): None for k in range(n)}
+    sets |= {tuple(sorted(pair)): None for pair in wanted}
+    if settings.leave_one_out and not rivals.any():
+        everybody = tuple(range(n))
+        sets |= {tuple(k for k in everybody if k != left): None for left in everybody}
+        sets[everybody] = None
+    return list(sets), wanted
+
+
+def _run(
+    asking: Asking,
+    sets: Sequence[tuple[int, ...]],
+    settings: MeasureSettings,
+    repeat: int,
+    progress: Progress,
+) -> Tensor:
+    """Train all models once; return (repetitions, participants, sets) losses of chosen steps."""
+    federation, (repetitions, n) = asking.federation, asking.shape
+    train = settings.train
+    rates = learning_rates(TrainSettings(**{**vars(train), "total_steps": train.steps}), 0)
+    seed = stream_seed(settings.seed, repeat, "measure")
+    start = federation.schema.drawn(seed).to(federation.device)
+    models = start.expand(repetitions, len(sets), -1).clone()
+    speeds = torch.zeros_like(models)
+    mine = [[s for s, members in enumerate(sets) if k in members] for k in range(n)]
+    width = max(map(len, mine))
+    # All silos get equally many models: one with fewer sets repeats its first, with weight 0.
+    asked = torch.tensor([own + own[:1] * (width - len(own)) for own in mine])
+    counted = torch.tensor([[k < len(own) for k in range(width)] for own in mine])
+    samples = asking.samples()
+    shares = _shares(samples, sets, asked, counted).to(models.device)
+    members = torch.tensor([[k in members for k in range(n)] for members in sets])
+    silent = samples == 0
+    diverged = torch.zeros(models.shape[:2], dtype=torch.bool, device=models.device)
+    marks = {
+        round(train.steps * (k + 1) / settings.evaluations) for k in range(settings.evaluations)
+    }
+    best = torch.full((repetitions, n, width), torch.inf)
+    chosen = torch.full((repetitions, n, width), torch.nan)
+    for step, rate in enumerate(rates):
+        gradients, _, answered = asking.gradients(
+            models[:, asked],
+            batch_size=train.batch_size,
+            step=step,
+            seed=f"{seed}/measure",
+            augment=train.augment,
+        )
+        total = torch.zeros_like(models)
+        for k in range(n):
+            total.index_add_(1, asked[k].to(models.device), shares[:, k, :, None] * gradients[:, k])
+        if train.weight_decay:
+            total += train.weight_decay * models
+        speeds.mul_(train.momentum).add_(total)
+        models -= rate * speeds
+        silent |= ~answered
+        # A diverged model must not keep a silo from answering about the others: start it again.
+        beyond = ~((models - start).norm(dim=-1) < FARTHEST * start.norm().clamp_min(1.0))
+        models[beyond], speeds[beyond] = start, 0.0
+        diverged |= beyond
+        if step + 1 in marks:
+            rows = models[:, asked]
+            validation = asking.losses(rows, split="validation")
+            judged = asking.losses(rows, split=settings.split)
+            better = validation < best
+            best = torch.where(better, validation, best)
+            chosen = torch.where(better, judged, chosen)
+            progress(f"measuring {repeat + 1}", step + 1, train.steps, chosen.nanmean().item())
+    result = torch.full((repetitions, n, len(sets)), torch.nan)
+    for k, own in enumerate(mine):
+        result[:, k, own] = chosen[:, k, : len(own)]
+    lost = (silent[:, None] & members).any(-1) | diverged.cpu()
+    return result.masked_fill(lost[:, None], torch.nan)
+
+
+def _shares(
+    samples: Tensor, sets: Sequence[tuple[int, ...]], asked: Tensor, counted: Tensor
+) -> Tensor:
+    """Return a silo's fraction of a set's pooled samples, for every model that it computes."""
+    sums = torch.stack([samples[:, list(members)].sum(1) for members in sets], 1)
+    return samples[:, :, None] / sums[:, asked].clamp_min(1.0) * counted
+
+
+def _result(
+    names: tuple[str, ...],
+    losses: Matrix,
+    sets: Sequence[tuple[int, ...]],
+    wanted: Sequence[tuple[int, int]],
+    cost: Cost,
+    failures: tuple[str, ...],
+) -> MeasuredBenefit:
+    n = len(names)
+    place = {members: s for s, members in enumerate(sets)}
+    alone = np.stack([losses[:, k, place[k,]] for k in range(n)], 1)
+    gains = np.full((len(losses), n, n), np.nan)
+    gains[:, range(n), range(n)] = 0.0
+    for j, i in wanted:
+        together = losses[:, i, place[min(i, j), max(i, j)]]
+        gains[:, j, i] = 1 - together / alone[:, i]
+    without = None
+    everybody = tuple(range(n))
+    if everybody in place and n > 2:
+        without = np.zeros((len(losses), n, n))
+        for j in range(n):
+            rest = place[tuple(k for k in everybody if k != j)]
+            for i in everybody:
+                if i != j:
+                    without[:, j, i] = losses[:, i, rest] / losses[:, i, place[everybody]] - 1
+    lost = [s for s, members in enumerate(sets) if np.isnan(losses[:, list(members), s]).any()]
+    failures += tuple(
+        f"{', '.join(names[k] for k in sets[s])}: no result in every repeat" for s in lost
+    )
+    return MeasuredBenefit(names, alone, gains, without, cost, failures)

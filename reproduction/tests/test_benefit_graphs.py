@@ -1,0 +1,73 @@
+"""The benefit graphs of repetitions."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedegoists.learning.datasets import load
+from fedegoists.methods.run import StoppedError
+from reproduction.batched_training import RunSettings
+from reproduction.benefit_graphs import Benefits, pack_graphs
+from reproduction.cells import Plan, cells_of
+from reproduction.folder_locks import claimed
+from reproduction.packed_lines import read_packed
+from reproduction.reproduced_tables import TABLES
+from reproduction.running import reproduce
+from reproduction.tests.samples import QUICK, small
+from reproduction.variants import VARIANTS, crossed_name
+
+
+def test_another_repetitions_benefits_are_those_that_the_next_repetition_learns(tmp_path):
+    table, crossed = small(TABLES["table7"], ("egomix",)), VARIANTS[crossed_name("egomix")]
+    table = replace(table, variants=(*table.variants, crossed))
+    plan = Plan(repetitions=2, steps=2, choose=False)
+    assert reproduce([table], plan, RunSettings(tmp_path)) == []
+    # The last one needs a repetition that is in no table.
+    assert len(list((tmp_path / "graphs").glob("*.json"))) == 3
+    data = {repetition: load("synthetic-strong", seed=repetition) for repetition in range(3)}
+    cells = {(c.variant.name, c.repetition): c for _, c in cells_of(table, plan)}
+    graphs = Benefits(tmp_path, steps=2).of(list(cells.values()), data)
+    weights = {place: graphs[cell].to_json() for place, cell in cells.items()}
+    assert weights[crossed.name, 0] == weights["egomix", 1]
+
+
+def test_a_graph_that_another_process_learns_is_waited_for(tmp_path, monkeypatch):
+    cell = next(c for _, c in cells_of(TABLES["table7"], QUICK) if c.variant.method == "fedavg")
+    loaded = {0: load("synthetic-strong", seed=0)}
+    asked = []
+    benefits = Benefits(tmp_path, steps=1, stop=lambda: bool(asked.append(1)) or len(asked) > 2)
+    with claimed(tmp_path, benefits._lock(cell)) as mine:
+        assert mine
+        with pytest.raises(StoppedError, match="before learned benefits were there"):
+            benefits.of([cell], loaded)
+    assert len(asked) == 3
+    graph = benefits.of([cell], loaded)[cell]
+    monkeypatch.setattr(Benefits, "_make", None)  # what is there is not learned again
+    assert benefits.of([cell], loaded)[cell].to_json() == graph.to_json()
+
+
+def test_a_lower_threshold_gives_a_denser_graph_of_the_same_preferences(tmp_path):
+    cell = next(c for _, c in cells_of(TABLES["table7"], QUICK) if c.variant.method == "fedavg")
+    denser = replace(cell, variant=replace(cell.variant, benefit="denser"))
+    graphs = Benefits(tmp_path, steps=30).of([cell, denser], {0: load("synthetic-strong", seed=0)})
+    few, more = ({(j, i): x for j, i, x in graphs[one].edges()} for one in (cell, denser))
+    assert 0 < len(few) < len(more)
+    assert few == {pair: x for pair, x in more.items() if x > 0.095}
+    assert min(more.values()) > 0.05
+
+
+def test_packed_graphs_are_not_learned_again(tmp_path, monkeypatch):
+    cell = next(c for _, c in cells_of(TABLES["table7"], QUICK) if c.variant.method == "fedavg")
+    data = {0: load("synthetic-strong", seed=0)}
+    graph = Benefits(tmp_path, steps=1).of([cell], data)[cell]
+    (path,) = pack_graphs(tmp_path)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    (record,) = read_packed(path)
+    assert (record["data"], record["repetition"], record["kind"]) == (
+        "synthetic-strong",
+        0,
+        "learned",
+    )
+    monkeypatch.setattr(Benefits, "_make", None)
+    assert Benefits(tmp_path, steps=1).of([cell], data)[cell].to_json() == graph.to_json()
+    assert pack_graphs(tmp_path / "empty") == []

@@ -1,0 +1,51 @@
+"""Budgets: steps, rounds and phases."""
+
+from dataclasses import replace
+
+from fedegoists.learning.datasets import load
+from fedegoists.methods import EgoMix
+from fedegoists.training import trials as training
+from reproduction.budgets import BUDGETS, budget
+from reproduction.cell_store import CellStore
+from reproduction.cells import Plan, cells_of
+from reproduction.rate_choice import deciding_cells
+from reproduction.reproduced_tables import TABLES
+from reproduction.variants import VARIANTS
+
+
+def test_budgets():
+    data = load("synthetic-weak")
+    own = budget("converged", data)
+    twice = budget("converged", data, length=2, factor=0.5)
+    assert (twice.rounds, twice.train.total_steps) == (2 * own.rounds, 2 * own.train.total_steps)
+    assert twice.evaluate_every == own.evaluate_every
+    assert twice.train.learning_rate == own.train.learning_rate / 2
+    for name in ("published", "converged"):
+        # As long alone as Local, as long together as any other method, then tuned as any other.
+        once, best = budget(name, data), VARIANTS["egomix, alone first, 2.1 times"]
+        method = EgoMix(budget(name, data, length=best.length).train, **dict(best.settings))
+        phases = [method.phase(k)[0] for k in range(round(best.length * once.rounds))]
+        assert phases.count("alone") == phases.count("mixing") == once.rounds
+        assert phases.count("tuning") == once.tune_rounds
+    short = budget("published", data)
+    assert (short.train.batch_size, short.rounds * short.train.steps) == (256, 1000)
+    assert short.train.augment is False
+
+
+def test_without_augmentation_images_need_fewer_steps(data):
+    images = training.load("cifar10", partition="dirichlet", beta=0.5)
+    whole = budget("converged", images, "dirichlet")
+    for partition, steps in (("pathological", 2000), ("dirichlet", 3000)):
+        plain = budget("plain", images, partition)
+        assert plain.rounds * plain.train.steps == steps
+        assert whole.train.augment
+        assert not plain.train.augment
+        assert not plain.tune.augment
+        same = replace(plain.train, augment=True, total_steps=whole.train.total_steps)
+        assert same == whole.train
+    assert budget("plain", images, "dirichlet", steps=10).rounds == 1
+    # Its table has no other budget, whichever is asked for.
+    for name in BUDGETS:
+        cells = cells_of(TABLES["plain"], Plan(budget=name))
+        assert {cell.budget for _, cell in cells} == {"plain"}
+    assert deciding_cells([TABLES["plain"]], Plan(budget="published"), CellStore(data / "none"))

@@ -1,0 +1,122 @@
+"""The committed tables and pages are what the committed cells give."""
+
+import csv
+import re
+
+import pandas
+import pytest
+
+from fedegoists.learning.datasets import load
+from reproduction import RESULTS
+from reproduction.benefit_graphs import Benefits
+from reproduction.cell_packing import GROUPS, table_holding
+from reproduction.cell_store import CellStore
+from reproduction.cells import Cell, Plan, cell_from
+from reproduction.packed_lines import ENDING, read_packed
+from reproduction.reproduced_tables import TABLES
+from reproduction.scenarios import Scenario
+from reproduction.table_writing import table_contents
+from reproduction.variants import VARIANTS
+
+COMMITTED = sorted(name for name in TABLES if (RESULTS / f"{name}.csv").exists())
+PACKED = sorted(path for path in (RESULTS / "cells").iterdir() if path.name != GROUPS + ENDING)
+
+
+@pytest.fixture(scope="module")
+def store():
+    return CellStore(RESULTS)
+
+
+def test_all_tables_are_committed():
+    assert set(COMMITTED) == set(TABLES)
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_tables_are_derived_from_the_cells(name, store):
+    files = table_contents(TABLES[name], Plan(), store)
+    assert set(files) >= {f"{name}.csv", f"{name}.md"}
+    for file, content in files.items():
+        assert content == (RESULTS / file).read_bytes(), file
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_all_of_the_papers_tables_have_both_budgets(number):
+    head, *lines = (RESULTS / f"table{number}.csv").read_text(encoding="utf-8").splitlines()
+    assert "budget" in head
+    for name in ("published", "converged"):
+        assert any(f",{name}," in line for line in lines)
+
+
+def test_every_cell_has_its_own_name_and_all_of_its_group(store):
+    names = store.digests()
+    assert len(names) == 11_078
+    assert store.unpacked() == []
+    for name in names:
+        content = store.load(name)
+        assert cell_from(content["settings"]).digest == name
+        assert set(content["about"]["pass"]) <= names
+        assert name in content["about"]["command"]
+
+
+def test_every_cell_is_stored_once_in_the_file_of_its_table(store):
+    found = {path.name.removesuffix(ENDING): read_packed(path) for path in PACKED}
+    assert sum(map(len, found.values())) == len(store.digests())
+    for name, records in found.items():
+        cells = [cell_from(store.load(record["cell"])["settings"]) for record in records]
+        assert {table_holding(cell) for cell in cells} == {name}
+
+
+@pytest.mark.parametrize("path", PACKED, ids=lambda path: path.name)
+def test_pandas_opens_a_file_of_cells(path):
+    cells = pandas.read_json(path, lines=True)
+    assert set(cells["budget"]) <= {"published", "converged", "plain"}
+    assert cells["cell"].is_unique
+    for record, test in zip(read_packed(path), cells["test"], strict=True):
+        assert test == pytest.approx(record["test"], nan_ok=True)
+
+
+def test_committed_graphs_are_found_by_their_settings():
+    """Names of graphs depend on settings of learning: another default must not lose them."""
+    benefits = Benefits(RESULTS)
+    for kind in ("weak", "strong"):
+        data = load(f"synthetic-{kind}", seed=0)
+        cell = Cell(Scenario(f"synthetic-{kind}"), 0, VARIANTS["fedegoists"], "converged")
+        graph = benefits.known(cell, data)
+        assert graph is not None
+        assert graph.participants == data.participants
+
+
+CLAIM = re.compile(
+    r"\| (?P<number>[-+][\d.]+) (?P<unit>points|error) \| (?P<low>\S+) to (?P<high>\S+) "
+    r"\| (?P<n>\d+) \| \[[^]]+\]\(results/(?P<table>[\w-]+)\.md\)(?:, (?P<key>\w+))?: "
+    r"(?P<one>.+) minus (?P<other>.+) \|$"
+)
+
+
+def test_the_claims_of_the_readme_are_those_of_the_tables():
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    first = text.split("\n## ")[0].replace("−", "-")
+    rows = [line for line in first.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 15
+    for row in rows:
+        claim = CLAIM.search(row)
+        assert claim, row
+        number = claim["number"]
+        digits = 1 if claim["unit"] == "points" else 3
+        if claim["key"] is None:
+            # The last budget of a page is the converged one, or the only one.
+            said = (RESULTS / f"{claim['table']}.md").read_text(encoding="utf-8")
+            said = said.split("### In short")[-1].split("###")[0]
+            interval = f"95 % interval {claim['low']} to {claim['high']}"
+            names = f"{claim['one']} minus {claim['other']}"
+            assert f"- {names}: {number}, {interval} ({claim['n']} repetitions)." in said
+            continue
+        with (RESULTS / f"{claim['table']}-differences.csv").open(encoding="utf-8") as file:
+            (found,) = (
+                line
+                for line in csv.DictReader(file)
+                if (line["distribution"], line["method"], line["against"])
+                == (claim["key"], claim["one"], claim["other"])
+            )
+        shown = [f"{float(found[column]):+.{digits}f}" for column in ("difference", "low", "high")]
+        assert [*shown, found["n"]] == [number, claim["low"], claim["high"], claim["n"]]
