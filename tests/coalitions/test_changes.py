@@ -162,7 +162,7 @@ def test_errors():
         what_if(changed, add=[("v1", "v0")])
     with pytest.raises(GraphError, match="unknown participant 'x'"):
         what_if(formation, add=[("v0", "x")])
-    with pytest.raises(GraphError, match="'v0' stands twice"):
+    with pytest.raises(GraphError, match="'v0' is listed twice"):
         what_if(formation, joins=[Newcomer("v0")])
     with pytest.raises(FedEgoistsError, match="unknown participant 'nobody'"):
         what_if(formation, joins=[Newcomer("x", gives={"nobody": 1.0})])
