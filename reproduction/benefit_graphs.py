@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedegoists.benefit import LearnSettings, MeasureSettings, learn_trials, measure_trials
-from fedegoists.coalitions import form
-from fedegoists.coalitions.formation import Method as FormationMethod
+from fedegoists.coalitions import FormationMethod, form
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.drawing.labels import short_labels
 from fedegoists.errors import MissingDependencyError
+from fedegoists.plotting import short_labels
 from reproduction.threshold_sweep import SweepPoint
 
 if TYPE_CHECKING:

@@ -362,7 +362,7 @@ def test_what_if_a_newcomer_joins(run, folder, certificate):
     (folder / "new.json").write_text('{"name": "X", "competes": ["North", "North"]}')
     code, _, err = run("what-if", certificate, "--joins", "new.json")
     assert code == 2
-    assert "'North' stands twice among those 'X' competes with; keep one" in err
+    assert "'North' is listed twice among the competitors of 'X'; keep one" in err
     code, _, err = run("what-if", certificate, "--add", "North")
     assert code == 2
     assert "expected two names with a comma between them" in err
