@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedegoists.benefit import LearnSettings, learn_trials
-from fedegoists.coalitions import form
-from fedegoists.coalitions.formation import Method as FormationMethod
+from fedegoists.coalitions import FormationMethod, form
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph

@@ -129,8 +129,8 @@ def test_a_misspelled_competitor_is_warned_of(run, folder):
     assert code == 0
     assert "Eats" in json.loads(out)["utilities"]
     assert err == (
-        "warning: competition.csv, line 2: 'Eats' stands in no line of benefit.csv, and is taken "
-        "as one more participant; did you mean 'East'? (with --participants such a name is an "
+        "warning: competition.csv, line 2: 'Eats' is in no line of benefit.csv, and counts "
+        "as a further participant; did you mean 'East'? (with --participants such a name is an "
         "error)\n"
     )
     (folder / "all.txt").write_text("North\nSouth\nEast\nWest\nEats\n")
@@ -170,7 +170,7 @@ BAD_BENEFITS = {
     "source,target,weight\nA,B,inf": "line 2: the benefit of 'A' to 'B' is inf",
     "source,target,weight\nA,B,x": "line 2: the weight 'x' of 'A' for 'B' is not a number",
     "source,target,weight\nA,A,1": "line 2: 'A' cannot benefit itself",
-    "source,target,weight\nA,B,1\nA,B,2": "line 3: the edge from 'A' to 'B' stands twice",
+    "source,target,weight\nA,B,1\nA,B,2": "line 3: the edge from 'A' to 'B' is listed twice",
     "source;target;weight\nA;B;1": "separate the columns by commas",
     "A,B,1": "expected the header source,target,weight",
 }
@@ -362,7 +362,7 @@ def test_what_if_a_newcomer_joins(run, folder, certificate):
     (folder / "new.json").write_text('{"name": "X", "competes": ["North", "North"]}')
     code, _, err = run("what-if", certificate, "--joins", "new.json")
     assert code == 2
-    assert "'North' stands twice among those 'X' competes with; keep one" in err
+    assert "'North' is listed twice among the competitors of 'X'; keep one" in err
     code, _, err = run("what-if", certificate, "--add", "North")
     assert code == 2
     assert "expected two names with a comma between them" in err

@@ -16,8 +16,8 @@ from fedegoists.coalitions.exact import enumeration
 from fedegoists.coalitions.exact.best_partition import (
     best_partition,
     load_searches,
-    quick_upper_bound,
 )
+from fedegoists.coalitions.upper_bound import quick_upper_bound
 from tests.instances import (
     as_positions,
     best_welfare,
@@ -384,7 +384,8 @@ def test_weights_that_vanish_beside_a_useless_one_still_count():
 def test_listing_rests_on_its_prices_however_good_the_bound(seed):
     """A start that can be improved, and a bound from elsewhere that is nearly tight."""
     from fedegoists.coalitions.exact.column_generation import Generation
-    from fedegoists.coalitions.exact.incumbent import Standing, welfare_of
+    from fedegoists.coalitions.exact.incumbent import Standing
+    from fedegoists.coalitions.welfare import welfare
 
     n = 16
     rng = np.random.default_rng(seed)
@@ -396,7 +397,7 @@ def test_listing_rests_on_its_prices_however_good_the_bound(seed):
     alone = [[i] for i in range(n)]
     best = best_partition(weights, rivals, [alone], seconds=30, deadline=deadline, seed=0)
     assert best.optimal
-    value = welfare_of(weights, best.partition)
+    value = welfare(weights, best.partition)
     standing = Standing(weights, alone, value * 1.0001)
     Generation(weights, weights > 0, rivals, standing, Effort(30, deadline), seed=0)._list(20_000)
     assert not standing.optimal or standing.value == pytest.approx(value)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form
-from fedegoists.coalitions import METHODS
+from fedegoists.coalitions import FORMATION_METHODS
 from fedegoists.errors import CertificateError, FedEgoistsError, FileError
 from tests.instances import graphs, random_graphs
 
@@ -22,7 +22,7 @@ def certificate_text() -> str:
     return form(BENEFIT, COMPETITION).certificate.to_json()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @given(graphs(max_n=6))
 @settings(max_examples=40, deadline=None)
 def test_round_trip_and_check(method, instance):

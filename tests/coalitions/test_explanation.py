@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from fedegoists import BenefitGraph, CompetitionGraph, explain, form
-from fedegoists.coalitions import METHODS, Formation
+from fedegoists.coalitions import FORMATION_METHODS, Formation
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.errors import GraphError, SettingsError
 from tests.instances import as_positions, graphs, is_valid, welfare
@@ -119,7 +119,7 @@ def test_bad_names():
         explain(formation, "a", "a")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @given(graphs(min_n=2, max_n=6))
 @settings(max_examples=60, deadline=None)
 def test_alternatives_are_what_the_definitions_say(method, instance):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.literal import literal_algorithm_1
 from fedegoists import BenefitGraph, CompetitionGraph, form
-from fedegoists.coalitions import METHODS
+from fedegoists.coalitions import FORMATION_METHODS
 from fedegoists.coalitions.exact.best_partition import best_partition
 from fedegoists.errors import GraphError, PartitionError, SettingsError
 from tests.instances import (
@@ -22,7 +22,7 @@ from tests.instances import (
     welfare,
 )
 
-MERGING = [method for method in METHODS if method != "cliques"]
+MERGING = [method for method in FORMATION_METHODS if method != "cliques"]
 
 
 def complete(n: int) -> np.ndarray:
@@ -36,7 +36,7 @@ def sets(formation) -> set[frozenset[str]]:
 # Properties ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @given(graphs())
 @settings(max_examples=150, deadline=None)
 def test_every_method_returns_a_valid_partition_in_canonical_order(method, instance):
@@ -55,7 +55,7 @@ def best_welfare_or_nothing(benefit, competition) -> float:
     return best_welfare(benefit, competition) if benefit.n <= 6 else 0.0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @given(graphs())
 @settings(max_examples=150, deadline=None)
 def test_stability_is_what_trying_all_subsets_says(method, instance):
@@ -72,11 +72,11 @@ def test_stability_is_what_trying_all_subsets_says(method, instance):
 @settings(max_examples=100, deadline=None)
 def test_best_is_never_worse(instance):
     best = form(*instance)
-    for method in METHODS:
+    for method in FORMATION_METHODS:
         assert best.welfare >= form(*instance, method).welfare
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @given(graphs(max_n=7), st.permutations(list("abcdefg")))
 @settings(max_examples=60, deadline=None)
 def test_renaming_changes_nothing_but_names(method, instance, letters):
@@ -94,7 +94,7 @@ def test_renaming_changes_nothing_but_names(method, instance, letters):
     assert renamed.welfare == original.welfare
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @pytest.mark.parametrize("n", [8, 16, 24])
 def test_same_seed_same_result(method, n):
     instance = random_graphs(n, 0.3, 0.2, seed=n)
@@ -116,7 +116,7 @@ def test_the_same_work_gives_the_same_partition_however_long_it_takes():
     assert results[0].partition != results[2].partition
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @given(graphs())
 @settings(max_examples=60, deadline=None)
 def test_the_trace_leads_from_the_start_to_the_result(method, instance):
@@ -171,7 +171,7 @@ def test_the_optimum_is_true_beside_huge_weights(huge):
         best = form(*instance)
         assert best.welfare == pytest.approx(best_welfare(*instance), rel=1e-9), seed
         assert best.optimal
-        for method in METHODS:
+        for method in FORMATION_METHODS:
             assert best.welfare >= form(*instance, method).welfare
 
 
@@ -181,7 +181,7 @@ def test_best_is_never_worse_beside_huge_weights_between_competitors(n):
     weights = np.where(competition.matrix, benefit.weights * 1e18, benefit.weights)
     instance = BenefitGraph(weights), competition
     best = form(*instance)
-    for method in METHODS:
+    for method in FORMATION_METHODS:
         assert best.welfare >= form(*instance, method).welfare * (1 - 1e-12)
 
 
@@ -198,7 +198,7 @@ def test_tiny_and_huge_weights_are_numbers_like_others(scale):
 @pytest.mark.parametrize("density", [0.03, 0.2, 1.0])
 def test_methods_agree_with_one_another_at_size(n, density):
     instance = random_graphs(n, density, 0.2, seed=5)
-    formations = {method: form(*instance, method) for method in METHODS}
+    formations = {method: form(*instance, method) for method in FORMATION_METHODS}
     best = formations["best"]
     for method, formation in formations.items():
         partition = as_positions(formation.coalitions, formation.participants)
@@ -297,7 +297,7 @@ def test_synthetic_weak_example():
     pairs = [(1, 5), (1, 6), (2, 5), (2, 6), (1, 7), (2, 8), (3, 5), (4, 6)]
     names = [f"v{i}" for i in range(1, 9)]
     competition = CompetitionGraph([(f"v{a}", f"v{b}") for a, b in pairs], names)
-    for method in METHODS:
+    for method in FORMATION_METHODS:
         formation = form(BenefitGraph(complete(8), names), competition, method)
         assert sets(formation) == named("1234", "5678"), method
 
@@ -308,7 +308,7 @@ def test_synthetic_strong_example():
     pairs = [(1, 3), (1, 4), (2, 3), (2, 4), (5, 7), (5, 8), (6, 7), (6, 8)]
     competition = CompetitionGraph([(f"v{a}", f"v{b}") for a, b in pairs], names)
     weights = np.kron(np.eye(2), np.ones((4, 4))) - np.eye(8)
-    for method in METHODS:
+    for method in FORMATION_METHODS:
         formation = form(BenefitGraph(weights, names), competition, method)
         assert sets(formation) == named("12", "34", "56", "78"), method
 
@@ -331,7 +331,7 @@ def test_cifar100_illustration():
 # Arguments -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FORMATION_METHODS)
 @pytest.mark.parametrize("n", [0, 1])
 def test_nobody_and_one_participant(method, n):
     formation = form(BenefitGraph(np.zeros((n, n))), CompetitionGraph([], n), method)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form
-from fedegoists.coalitions.proof import verification as rechecking
+from fedegoists.coalitions import certificate as certifying
 from fedegoists.coalitions.proof.exhaustive_check import (
     MOST_LISTED,
     exhaust,
@@ -151,7 +151,7 @@ def test_with_too_many_to_try_all_the_search_proves_it_again(objective):
 def test_a_derived_bound_below_what_is_reached_is_not_believed(monkeypatch):
     """Were the bound computed too low, the coalitions themselves would contradict it."""
     formation = form(*random_graphs(8, 0.6, 0.2, seed=1))
-    monkeypatch.setattr(rechecking, "quick_upper_bound", lambda *_: 0.5 * formation.welfare)
+    monkeypatch.setattr(certifying, "quick_upper_bound", lambda *_: 0.5 * formation.welfare)
     found = checked(formation.certificate, "upper bound")
     assert not found.ok
     assert "a valid partition reaches" in found.found

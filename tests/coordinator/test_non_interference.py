@@ -22,8 +22,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, form
-from fedegoists.coalitions import METHODS
-from fedegoists.coalitions.formation import OBJECTIVES
+from fedegoists.coalitions import FORMATION_METHODS, OBJECTIVES
 from fedegoists.coordinator.domain import coalition_decisions as deciding
 from fedegoists.coordinator.domain import competitor_reports as reporting
 from fedegoists.coordinator.domain.consortia import (
@@ -45,7 +44,7 @@ STABLE = deciding.Wish(method="stable")
 WISHES = [
     STABLE,
     *(deciding.Wish("best", objective) for objective in OBJECTIVES),
-    *(deciding.Wish(method) for method in METHODS if method not in ("best", "stable")),
+    *(deciding.Wish(method) for method in FORMATION_METHODS if method not in ("best", "stable")),
 ]
 EXAMPLES = int(os.environ.get("FEDEGOISTS_EXAMPLES", "40"))
 """How many pairs of worlds; more for a longer search."""

@@ -1,6 +1,7 @@
 """Hypothesis strategies for the graphs: any names a user may give, any weights, any pairs."""
 
 import unicodedata
+from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -66,3 +67,36 @@ def competition_graphs(draw: st.DrawFn) -> CompetitionGraph:
     n = len(participants)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n) if draw(st.booleans())]
     return CompetitionGraph(pairs, participants)
+
+
+BENEFIT_HEADER = "source,target,weight\n"
+COMPETITION_HEADER = "a,b\n"
+
+
+def graph_abc() -> BenefitGraph:
+    """a benefits b by 0.5 and c by 2; c benefits a by 1e-300."""
+    return BenefitGraph([[0, 0.5, 2], [0, 0, 0], [1e-300, 0, 0]], ["a", "b", "c"])
+
+
+def graph_nsew() -> CompetitionGraph:
+    """North competes with South and West; East with no one."""
+    return CompetitionGraph(
+        [("West", "North"), ("North", "South")], ["North", "South", "East", "West"]
+    )
+
+
+def _written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def read_benefit(folder: Path, content: str | bytes, participants: object = None) -> BenefitGraph:
+    path = _written(folder / "benefit.csv", content)
+    return BenefitGraph.from_csv(path, participants)  # type: ignore[arg-type]
+
+
+def read_competition(
+    folder: Path, content: str | bytes, participants: object = None
+) -> CompetitionGraph:
+    path = _written(folder / "competition.csv", content)
+    return CompetitionGraph.from_csv(path, participants)  # type: ignore[arg-type]

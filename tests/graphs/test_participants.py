@@ -1,7 +1,6 @@
 """Names: which are allowed, in which order they come, and how a list of them is read."""
 
 import enum
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedegoists.errors import FedEgoistsError, GraphError
 from fedegoists.graphs import MAX_PARTICIPANTS, read_participants
+from fedegoists.graphs import participants as participants_module
 from fedegoists.graphs.participants import (
     default_names,
     index_of,
@@ -21,6 +21,10 @@ from fedegoists.graphs.participants import (
     validated_names,
 )
 from tests.graphs.graph_strategies import AWKWARD_NAMES, names, participant_lists, quick
+
+
+def _too_slow(*_: object, **__: object) -> list[str]:
+    raise AssertionError("comparing all of them would take minutes")
 
 
 class TestOneName:
@@ -82,12 +86,12 @@ class TestSeveralNames:
 
     def test_a_name_twice(self) -> None:
         with pytest.raises(
-            GraphError, match=r"^graph: the name 'b' stands twice \(positions 1 and 3\)"
+            GraphError, match=r"^graph: the name 'b' is listed twice \(positions 1 and 3\)"
         ):
             validated_names(["a", "b", "c", "b"], "graph")
 
     def test_a_name_twice_with_its_accent_written_in_two_ways(self) -> None:
-        with pytest.raises(GraphError, match="the name 'Zürich' stands twice"):
+        with pytest.raises(GraphError, match="the name 'Zürich' is listed twice"):
             validated_names(["Z\u00fcrich", "Zu\u0308rich"])
 
     def test_the_same_letters_in_another_case_are_another_name(self) -> None:
@@ -202,11 +206,12 @@ class TestReference:
         with pytest.raises(GraphError, match=r"did you mean 'Bank .', 'Bank .', 'Bank .'\?$"):
             index_of("Bank X", ["Bank A", "Bank B", "Bank C", "Bank D"], "pair 4")
 
-    def test_the_hint_never_takes_long(self) -> None:
+    def test_long_names_are_not_compared_with_thousands_of_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(participants_module.difflib, "get_close_matches", _too_slow)
         alike = ["x" * 150 + f"{i:04}" * 12 for i in range(5000)]
-        start = time.perf_counter()
         error = unknown_name("x" * 150 + "00q0" * 12, alike, "pair 4")
-        assert time.perf_counter() - start < 3
         assert str(error).startswith("pair 4: unknown participant 'xxx")
 
     def test_a_huge_name_is_cut(self) -> None:
@@ -297,13 +302,13 @@ class TestReadParticipants:
 
     @pytest.mark.parametrize("content", ["", "\n \r\n", "\ufeff"])
     def test_empty(self, tmp_path: Path, content: str) -> None:
-        with pytest.raises(GraphError, match=r"p\.txt: the file is empty; write one name a line$"):
+        with pytest.raises(
+            GraphError, match=r"p\.txt: the file is empty; write one name per line$"
+        ):
             self.read(tmp_path, content)
 
     def test_a_name_twice_with_both_lines(self, tmp_path: Path) -> None:
-        with pytest.raises(
-            GraphError, match=r"p\.txt, line 5: the name 'b' stands on line 3 already"
-        ):
+        with pytest.raises(GraphError, match=r"p\.txt, line 5: the name 'b' is already on line 3"):
             self.read(tmp_path, "participant\na\nb\n\nb\n")
 
     @pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])

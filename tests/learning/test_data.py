@@ -158,7 +158,7 @@ class TestSiloedData:
             data(*(silo(*given) for given in silos))
 
     def test_two_silos_of_one_name(self) -> None:
-        with pytest.raises(GraphError, match=r"silos of tiny: the name 'a' stands twice"):
+        with pytest.raises(GraphError, match=r"silos of tiny: the name 'a' is listed twice"):
             data(silo("a", [0]), silo("a", [1]))
 
     @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ from fedegoists.cli.output import (
 from fedegoists.coalitions import (
     Certificate,
     CertificateCheck,
+    CheckedClaim,
     Formation,
-    Method,
+    FormationMethod,
     Newcomer,
     Objective,
     audit_core,
@@ -36,7 +37,6 @@ from fedegoists.coalitions import (
 from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
-from fedegoists.coalitions.proof.certificate import CheckedClaim
 from fedegoists.errors import CertificateError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import read_graphs
@@ -86,7 +86,7 @@ def form_command(
         typer.Option(metavar="FILE", help="One name a line; other names are then an error."),
     ] = None,
     method: Annotated[
-        Method, typer.Option(help="How to form; best is never worse than the others.")
+        FormationMethod, typer.Option(help="How to form; best is never worse than the others.")
     ] = "best",
     objective: Annotated[
         Objective,

@@ -4,7 +4,8 @@ import csv
 import io
 import os
 
-from fedegoists.coalitions.formation import Coalition, Formation
+from fedegoists.coalitions.formation import Formation
+from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.usage import usage_graph
 from fedegoists.errors import PartitionError
 from fedegoists.files import read_text

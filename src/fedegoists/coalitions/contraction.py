@@ -1,8 +1,8 @@
-"""Coalitions contracted to nodes, as bitsets: what every search for merges works on.
+"""Coalitions contracted to nodes, as bitsets: the data structure of every search for mergers.
 
-A set of nodes is a Python integer; bit k stands for the coalition whose smallest member is
-participant k. Unions, intersections and "is there any" are then single operations on a few
-machine words, which is what makes formation a matter of milliseconds.
+A set of nodes is a Python integer; bit k means the coalition whose smallest member is participant
+k. Unions, intersections and tests for emptiness are then single operations on a few machine words,
+which makes formation a matter of milliseconds.
 """
 
 import math
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def bits(bitset: int) -> Iterator[int]:
-    """Iterate over the positions of the ones, smallest first.
+    """Iterate over the positions of the bits that are set, smallest first.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def bits(bitset: int) -> Iterator[int]:
 
 
 def lowest(bitset: int) -> int:
-    """Return the position of the lowest one of a non-empty bitset."""
+    """Return the position of the lowest bit of a non-empty bitset."""
     return (bitset & -bitset).bit_length() - 1
 
 
@@ -51,7 +51,7 @@ def rows_as_bitsets(matrix: npt.NDArray[np.bool_]) -> list[int]:
 
 
 class BudgetSpentError(Exception):
-    """The search used up its steps; what it looked for is neither found nor excluded."""
+    """The search used up its steps; its target is neither found nor excluded."""
 
 
 class OutOfTimeError(Exception):
@@ -59,9 +59,9 @@ class OutOfTimeError(Exception):
 
 
 class Budget:
-    """A number of search steps, counted down; the same on every machine, unlike a clock.
+    """A budget of search steps; the same on every machine, unlike a clock.
 
-    A deadline, by `time.perf_counter`, abandons the whole computation.
+    After the deadline, by `time.perf_counter`, the whole computation is abandoned.
     """
 
     __slots__ = ("deadline", "left")
@@ -90,13 +90,13 @@ class Contraction:
     Attributes
     ----------
     nodes : int
-        The nodes there are; node k is the coalition whose smallest member is k.
+        All nodes; node k is the coalition whose smallest member is k.
     big : int
-        The nodes with two or more members; the others are single.
+        The nodes with two or more members; the others are singles.
     successors, predecessors : list of int
-        By node: whom it benefits, and who benefits it.
+        By node: its successors and predecessors in `Zb`, the nodes it benefits and is benefited by.
     rivals : list of int
-        By node: with whom it competes.
+        By node: its neighbours in `Zc`, the nodes it competes with.
     members : list of int
         By node: its participants.
     """
@@ -112,11 +112,11 @@ class Contraction:
         self.nodes = (1 << benefit.n) - 1
         self.big = 0
 
-    def with_rivals(self, rivals: Sequence[int]) -> "Contraction":
-        """Return a copy with other competition, to be merged by itself."""
+    def copy(self) -> "Contraction":
+        """Return a copy that can be merged by itself."""
         copy = Contraction.__new__(Contraction)
         copy.successors, copy.predecessors = list(self.successors), list(self.predecessors)
-        copy.rivals, copy.members = list(rivals), list(self.members)
+        copy.rivals, copy.members = list(self.rivals), list(self.members)
         copy.nodes, copy.big = self.nodes, self.big
         return copy
 
@@ -133,7 +133,7 @@ class Contraction:
             table[keep] = union & ~group
         for k in bits(gone):
             self.members[keep] |= self.members[k]
-        # Whoever pointed to one of the group now points to the node that is kept.
+        # Edges that pointed to a node of the group now point to the node that is kept.
         for table, back in (
             (self.successors, self.predecessors),
             (self.predecessors, self.successors),

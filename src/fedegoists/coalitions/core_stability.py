@@ -1,8 +1,8 @@
-"""Stability beyond merging: whether a group could leave and all of it be better off.
+"""Core stability: whether a group of participants would gain by leaving together.
 
 A *blocking group* is a set of participants, from any coalitions, that could form a coalition of
-their own which satisfies both principles, and in which every one of them receives strictly more
-than now. A partition without blocking groups is *core-stable*. Such a partition need not exist.
+their own which satisfies both principles, and in which each of them receives strictly more than
+now. A partition without blocking groups is *core-stable*. Such a partition need not exist.
 """
 
 import math
@@ -10,27 +10,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fedegoists.coalitions.principles import check_partition
+from fedegoists.coalitions.array_types import Bools, Floats
+from fedegoists.coalitions.formation import positions
+from fedegoists.coalitions.principles import Coalition, check_partition
+from fedegoists.coalitions.welfare import utilities
 from fedegoists.errors import GraphError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 __all__ = ["BLOCKING_BUDGET", "BlockingGroup", "CoreAudit", "audit_core"]
 
 BLOCKING_BUDGET = 20_000
-"""How many sets of participants the audit looks at before it says "not proven"."""
+"""Sets of participants that the audit looks at before it says "not proven"."""
 
 ROUNDING = 1e-12
-"""Gains of a smaller part than this are not counted: 0.1 + 0.2 is no more than 0.3."""
-
-Coalition = tuple[str, ...]
-Bools = npt.NDArray[np.bool_]
+"""Gains below this fraction do not count: 0.1 + 0.2 is no more than 0.3."""
 
 
 @dataclass(frozen=True)
 class BlockingGroup:
-    """Participants who would all gain by leaving together; `gains` is by how much, in order."""
+    """Participants that would all gain by leaving together; `gains` are in their order."""
 
     members: Coalition
     gains: tuple[float, ...]
@@ -44,12 +43,12 @@ class BlockingGroup:
 
 @dataclass(frozen=True)
 class CoreAudit:
-    """What the audit found.
+    """The result of the audit.
 
     Attributes
     ----------
     blocking : BlockingGroup or None
-        A group that would rather be on its own, if one is known.
+        A group that would gain by leaving together, if one is known.
     complete : bool
         Whether a blocking group was found or excluded; False if the budget ended before.
     """
@@ -79,10 +78,11 @@ def audit_core(
 ) -> CoreAudit:
     """Look for a blocking group of a partition; exact unless the budget ends.
 
-    Start from everybody. Whoever could not get more than now from what is left of its independents,
-    or would benefit nobody, is in no blocking group and is left out, again and again. If the rest
-    are all independent, they are a blocking group. Otherwise take one who competes in the rest: a
-    blocking group does without it, or without all its competitors; look at both cases.
+    Start from all participants. A participant that could not receive more than now from the
+    independent ones that are left, or would benefit none of them, is in no blocking group; leave
+    it out, and repeat. If the rest are all independent, they are a blocking group. Otherwise take
+    one that competes in the rest: a blocking group is without it, or without all its competitors;
+    look at both cases.
 
     Parameters
     ----------
@@ -107,12 +107,7 @@ def audit_core(
         raise GraphError("the benefit and the competition graph are over different participants")
     names = benefit.participants
     partition = check_partition(coalitions, names)
-    position = {name: k for k, name in enumerate(names)}
-    now = np.zeros(len(names))
-    for group in partition:
-        rows = [position[name] for name in group]
-        for i in rows:
-            now[i] = math.fsum(benefit.weights[rows, i].tolist())
+    now = utilities(benefit.weights, positions(partition, names))
     members, complete = _blocking(benefit.weights, competition.matrix, now, budget)
     if members is None:
         return CoreAudit(None, complete)
@@ -121,15 +116,12 @@ def audit_core(
 
 
 def _blocking(
-    weights: npt.NDArray[np.float64],
-    rivals: Bools,
-    now: npt.NDArray[np.float64],
-    budget: int | None,
+    weights: Floats, rivals: Bools, now: Floats, budget: int | None
 ) -> tuple[list[int] | None, bool]:
     """Return the members of a blocking group, if any, and whether that is certain."""
     usable = np.where(rivals, 0.0, weights)
     gives = usable > 0
-    # A bound is compared, not a sum that decides: let rounding err on the side of looking closer.
+    # These sums only exclude participants, so rounding errs on the side of keeping them.
     enough, more = now * (1 - ROUNDING), now * (1 + ROUNDING)
     cases = [np.ones(len(now), dtype=np.bool_)]
     looked_at = 0

@@ -3,14 +3,14 @@
 An explanation is for the manager: it names competitors. Nothing here is for a participant's eyes.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedegoists.coalitions.formation import Coalition, Formation
-from fedegoists.coalitions.principles import conflicts, free_riders
+from fedegoists.coalitions.formation import Formation, positions
+from fedegoists.coalitions.principles import Coalition, conflicts, free_riders
+from fedegoists.coalitions.welfare import welfare, welfare_change
 from fedegoists.errors import SettingsError
 
 __all__ = ["Alternative", "Explanation", "explain"]
@@ -210,15 +210,11 @@ def _relations(
 def _change(
     formation: Formation, after: tuple[Coalition, ...], before: tuple[Coalition, ...]
 ) -> float:
-    place = _order(formation)
-    terms: list[float] = []
-    for sign, groups in ((1.0, after), (-1.0, before)):
-        for group in groups:
-            rows = [place(name) for name in group]
-            terms += (sign * formation.benefit.weights[np.ix_(rows, rows)]).ravel().tolist()
-    change = math.fsum(terms)
+    weights = formation.benefit.weights
+    old, new = (positions(groups, formation.participants) for groups in (before, after))
+    change = welfare_change(weights, old, new)
     # Weights such as 0.1 are not exact: what is left of 0.1 + 0.4 − 0.3 − 0.2 is no difference.
-    return 0.0 if abs(change) <= 1e-12 * math.fsum(map(abs, terms)) else change
+    return 0.0 if abs(change) <= 1e-12 * (welfare(weights, old) + welfare(weights, new)) else change
 
 
 def _order(formation: Formation) -> Callable[[str], int]:

@@ -1,62 +1,37 @@
-"""What forming coalitions gives: a partition, how good it is, and how it came about."""
+"""The result of forming coalitions: a partition, how good it is, and how it was reached."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedegoists.coalitions.contraction import bits
-from fedegoists.coalitions.exact.best_partition import quick_upper_bound
-from fedegoists.coalitions.exact.incumbent import welfare_of
+from fedegoists.coalitions.formation_options import FormationMethod, Objective
+from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.welfare import utilities
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of
 
 if TYPE_CHECKING:
-    from fedegoists.coalitions.proof.certificate import Certificate
+    from fedegoists.coalitions.certificate import Certificate
 
-__all__ = [
-    "METHODS",
-    "OBJECTIVES",
-    "Coalition",
-    "Formation",
-    "Merge",
-    "Method",
-    "Objective",
-    "Progress",
-    "make_formation",
-    "positions",
-]
-
-Method = Literal["best", "stable", "published", "cliques"]
-METHODS: tuple[Method, ...] = get_args(Method)
-
-Objective = Literal["welfare", "fair", "participation"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-
-Progress = Callable[[float, float], None]
-"""Called now and then with the welfare reached and the upper bound so far."""
-
-Coalition = tuple[str, ...]
+__all__ = ["Formation", "Merge", "positions"]
 
 
 @dataclass(frozen=True)
 class Merge:
-    """One step of a formation: coalitions that were united, why, and what that gained.
+    """One step of a formation: the coalitions that were united, the rule, and the gain.
 
     Attributes
     ----------
     sets : tuple of coalitions
-        What was united.
+        The coalitions that were united.
     rule : str
         ``cycle``, ``path`` and ``neighbors`` are the rules of Algorithm 1; ``search`` is a set
-        found by the search for mergers; ``optimum`` and ``best found`` stand for a coalition of
-        the best partition, whose members are united in one step.
+        found by the search for mergers; ``optimum`` and ``best found`` mark a coalition of the
+        best partition, whose members are united in one step.
     gain : float
-        By how much the union's utility exceeds that of its parts together.
+        By how much the utility of the union exceeds the utilities of its parts.
     """
 
     sets: tuple[Coalition, ...]
@@ -70,7 +45,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Formation:
-    """Coalitions, how good they are, and how they came about.
+    """Coalitions, how good they are, and how they were reached; made by `form`.
 
     Attributes
     ----------
@@ -87,18 +62,18 @@ class Formation:
     trace : tuple of Merge
         Every merge, in order; see `start`.
     start : tuple of coalitions
-        The partition the first merge of the trace applies to.
+        The partition to which the first merge of the trace applies.
     objective : {"welfare", "fair", "participation"}
-        What was to be best.
+        The objective of method ``best``.
     best_by_objective : bool
-        For another objective than welfare, whether it is proven to be at its best; see `proven`.
+        For another objective than welfare, whether no partition is better by it; see `proven`.
     notes : tuple of str
-        What was not reached within the budget, in words.
+        What was not reached within the budget, as sentences.
     """
 
     benefit: BenefitGraph = field(repr=False)
     competition: CompetitionGraph = field(repr=False)
-    method: Method
+    method: FormationMethod
     coalitions: tuple[Coalition, ...]
     welfare: float
     upper_bound: float
@@ -112,7 +87,7 @@ class Formation:
 
     @property
     def participants(self) -> tuple[str, ...]:
-        """Everybody, in order."""
+        """All participants, in order."""
         return self.benefit.participants
 
     @property
@@ -127,18 +102,15 @@ class Formation:
 
     @property
     def gap(self) -> float:
-        """By which part of the upper bound the welfare may be improvable; 0 if it is optimal."""
+        """The relative distance from the welfare to the upper bound; 0 if optimal."""
         return 0.0 if self.optimal else 1 - self.welfare / self.upper_bound
 
     @cached_property
     def utilities(self) -> Mapping[str, float]:
-        """What each participant receives inside its coalition."""
-        received: dict[str, float] = {}
-        for group in self.coalitions:
-            rows = [self._place[name] for name in group]
-            inside = self.benefit.weights[np.ix_(rows, rows)]
-            received |= {name: math.fsum(inside[:, k].tolist()) for k, name in enumerate(group)}
-        return MappingProxyType({name: received[name] for name in self.participants})
+        """The utility u_i(S) of each participant: the benefit it receives in its coalition."""
+        groups = positions(self.coalitions, self._place)
+        received = utilities(self.benefit.weights, groups).tolist()
+        return MappingProxyType(dict(zip(self.participants, received, strict=True)))
 
     @cached_property
     def _home(self) -> dict[str, Coalition]:
@@ -149,12 +121,8 @@ class Formation:
         return self._home[self.name_of(participant)]
 
     def name_of(self, participant: str | int) -> str:
-        """Return a participant's name as the graphs have it; an unknown one is an error."""
-        return self.participants[self.position_of(participant)]
-
-    def position_of(self, participant: str | int, where: str = "formation") -> int:
-        """Return a participant's position; an error about an unknown one says where it stands."""
-        return index_of(participant, self.participants, where, self._place)
+        """Return a participant's name; an unknown name or position is an error."""
+        return self.participants[index_of(participant, self.participants, "formation", self._place)]
 
     @cached_property
     def _place(self) -> dict[str, int]:
@@ -162,66 +130,16 @@ class Formation:
 
     @cached_property
     def certificate(self) -> "Certificate":
-        """The result for a third party to re-check, as derived by the independent checker."""
-        from fedegoists.coalitions.proof.certificate import Certificate
+        """The result for a third party to re-check, with claims by the independent checker."""
+        from fedegoists.coalitions.certificate import Certificate
 
         return Certificate.of(self)
 
 
-def positions(coalitions: Iterable[Coalition], participants: Coalition) -> list[list[int]]:
-    """Return coalitions by their members' positions among the participants."""
-    place = {name: k for k, name in enumerate(participants)}
-    return [[place[name] for name in group] for group in coalitions]
-
-
-def make_formation(
-    benefit: BenefitGraph,
-    competition: CompetitionGraph,
-    method: Method,
-    partition: list[list[int]],
-    *,
-    stable: bool | None,
-    start: list[list[int]],
-    merges: list[tuple[str, list[int]]],
-    notes: tuple[str, ...],
-    upper_bound: float | None = None,
-    seed: int = 0,
-    objective: Objective = "welfare",
-    best_by_objective: bool = False,
-) -> Formation:
-    """Return the formation that a partition of positions is, with its merges as sets of bits."""
-    weights = benefit.weights
-    welfare = welfare_of(weights, partition)
-    if upper_bound is None:
-        upper_bound = quick_upper_bound(weights, competition.matrix)
-    names = benefit.participants
-
-    def named(group: Iterable[int]) -> Coalition:
-        return tuple(names[k] for k in group)
-
-    trace = []
-    for rule, sets in merges:
-        groups = [list(bits(members)) for members in sets]
-        everyone = [k for group in groups for k in group]
-        gain = math.fsum(
-            [
-                *weights[np.ix_(everyone, everyone)].ravel().tolist(),
-                *(-w for g in groups if len(g) > 1 for w in weights[np.ix_(g, g)].ravel().tolist()),
-            ]
-        )
-        trace.append(Merge(tuple(named(group) for group in groups), rule, gain))
-    return Formation(
-        benefit=benefit,
-        competition=competition,
-        method=method,
-        coalitions=tuple(named(group) for group in partition),
-        welfare=welfare,
-        upper_bound=max(upper_bound, welfare),
-        stable=stable,
-        start=tuple(named(group) for group in start),
-        trace=tuple(trace),
-        seed=seed,
-        notes=notes,
-        objective=objective,
-        best_by_objective=best_by_objective and objective != "welfare",
-    )
+def positions(
+    coalitions: Iterable[Coalition], participants: Iterable[str] | Mapping[str, int]
+) -> list[list[int]]:
+    """Return coalitions by the positions of their members among the participants."""
+    if not isinstance(participants, Mapping):
+        participants = {name: k for k, name in enumerate(participants)}
+    return [[participants[name] for name in group] for group in coalitions]

@@ -1,4 +1,4 @@
-"""Who uses whose data once the coalitions stand."""
+"""The data-usage graph: who uses whose data inside the coalitions."""
 
 from typing import TYPE_CHECKING
 
@@ -11,15 +11,15 @@ __all__ = ["usage_graph"]
 
 
 def usage_graph(formation: Formation) -> "nx.DiGraph[str]":
-    """Return the data-usage graph of the paper: the benefit edges inside the coalitions.
+    """Return the paper's data-usage graph G_u: the benefit edges inside the coalitions.
 
     Returns
     -------
     networkx.DiGraph
         Edges carry ``weight``. Nodes carry ``coalition`` (its number), ``utility`` (the sum of
-        incoming weights), ``contributors`` (who is used), ``beneficiaries`` (by whom it is used)
-        and ``alliance``: everybody whose data reaches it, directly or through others, itself
-        included (the paper's supporter alliance).
+        incoming weights), ``contributors`` (whose data it uses), ``beneficiaries`` (who use its
+        data) and ``alliance``, the paper's supporter alliance A_i: all participants whose data
+        reaches it, directly or through others, itself included.
 
     Examples
     --------

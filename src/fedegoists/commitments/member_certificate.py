@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedegoists.coalitions.proof.certificate import CertificateCheck, CheckedClaim
+from fedegoists.coalitions import CertificateCheck, CheckedClaim
 from fedegoists.commitments import leaves
 from fedegoists.commitments.merkle import DIGEST_BYTES, leaf_hash, root_from
 from fedegoists.errors import CertificateError, GraphError

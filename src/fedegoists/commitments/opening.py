@@ -4,8 +4,7 @@ import json
 import os
 from dataclasses import dataclass, field
 
-from fedegoists.coalitions import Certificate, CertificateCheck
-from fedegoists.coalitions.proof.certificate import CheckedClaim
+from fedegoists.coalitions import Certificate, CertificateCheck, CheckedClaim
 from fedegoists.commitments import leaves
 from fedegoists.commitments.merkle import DIGEST_BYTES, tree
 from fedegoists.errors import CertificateError, GraphError

@@ -1,4 +1,4 @@
-"""Who benefits whom, and who competes with whom: immutable, validated values."""
+"""The benefit graph and the competition graph: immutable, validated values."""
 
 from fedegoists.graphs.benefit_graph import BenefitGraph
 from fedegoists.graphs.competition_graph import CompetitionGraph

@@ -1,4 +1,4 @@
-"""Participants: an ordered list of distinct names, and how a user refers to one of them."""
+"""Participants: an ordered list of distinct names, and references to them by name or position."""
 
 import difflib
 import io
@@ -34,7 +34,7 @@ Reference = str | int
 
 
 def shown(value: object, length: int = 60) -> str:
-    """Return a value as it would be typed, cut to a readable length, for error messages.
+    """Return the representation of a value, cut to a readable length, for error messages.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def shown(value: object, length: int = 60) -> str:
 
 
 def default_names(n: int) -> tuple[str, ...]:
-    """Return the names participants have when nobody named them, ``v0`` and so on.
+    """Return the default names of n participants: ``v0``, ``v1``, ….
 
     Examples
     --------
@@ -60,7 +60,7 @@ def default_names(n: int) -> tuple[str, ...]:
 
 
 def validated_name(name: object, where: str = "participants") -> str:
-    """Return a participant's name in Unicode normal form, or say what is wrong with it.
+    """Return a participant's name in Unicode normal form; a name that is not valid is an error.
 
     Names are shown in terminals, reports and web pages, so control characters are refused.
     """
@@ -84,7 +84,7 @@ def validated_name(name: object, where: str = "participants") -> str:
 
 
 def validated_names(names: Iterable[object], where: str = "participants") -> tuple[str, ...]:
-    """Return distinct names in the given order, or say which one is wrong."""
+    """Return distinct, valid names in the given order."""
     if isinstance(names, str):
         raise GraphError(f"{where}: expected a list of names, not the single string {shown(names)}")
     if isinstance(names, set | frozenset):
@@ -98,7 +98,7 @@ def validated_names(names: Iterable[object], where: str = "participants") -> tup
         name = validated_name(given, where)
         if name in positions:
             raise GraphError(
-                f"{where}: the name {name!r} stands twice (positions {positions[name]} and "
+                f"{where}: the name {name!r} is listed twice (positions {positions[name]} and "
                 f"{position}); names must differ"
             )
         positions[name] = position
@@ -122,7 +122,7 @@ def index_of(
 ) -> int:
     """Return the position of a participant given by name or position.
 
-    `positions`, where at hand, makes looking up many names fast.
+    `positions` maps names to positions; it makes looking up many names fast.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def index_of(
 
 
 def close_names(name: str, participants: Sequence[str]) -> list[str]:
-    """Return up to three of the names that look like this one, closest first.
+    """Return up to three names that are similar to this one, closest first.
 
     Examples
     --------
@@ -162,13 +162,13 @@ def close_names(name: str, participants: Sequence[str]) -> list[str]:
     same = [known for known in participants if known.casefold() == name.casefold()]
     if same:
         return same[:3]
-    # Comparing long names with thousands of others would take longer than anybody waits.
+    # Comparing a long name with thousands of others would take minutes.
     affordable = len(name) ** 2 * len(participants) <= 10_000_000
     return difflib.get_close_matches(name, participants, n=3) if affordable else []
 
 
 def unknown_name(name: str, participants: Sequence[str], where: str) -> GraphError:
-    """Return the error for a name that is not in the list, with the closest names there are."""
+    """Return the error for a name that is not in the list, with the closest names as a hint."""
     close = close_names(name, participants)
     hint = (
         f"did you mean {', '.join(map(repr, close))}?"
@@ -182,7 +182,7 @@ def unknown_name(name: str, participants: Sequence[str], where: str) -> GraphErr
 
 
 def natural_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Sort names as people do, numbers by their value and before letters.
+    """Sort names in natural order: numbers by value, and before letters.
 
     Examples
     --------
@@ -204,14 +204,14 @@ def natural_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_participants(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Read a list of participants: one name a line; a first line ``participant`` is a header.
+    """Read a list of participants, one name per line; a first line ``participant`` is a header.
 
-    The order of the lines is the order of the participants. Empty lines are passed over. A file
-    with the header alone has no participants; a file with nothing at all is an error.
+    The order of the lines is the order of the participants. Empty lines are skipped. A file
+    with the header alone has no participants; an empty file is an error.
     """
     text = io.StringIO(read_text(path), newline=None)
     written = ((k, name) for k, line in enumerate(text, start=1) if (name := line.strip()))
-    lines: dict[str, int] = {}  # of each name
+    lines: dict[str, int] = {}  # the line of each name
     is_empty = True
     for k, line in written:
         is_header = is_empty and line.casefold() in {"participant", "participants"}
@@ -221,11 +221,11 @@ def read_participants(path: str | os.PathLike[str]) -> tuple[str, ...]:
         name = validated_name(line, f"{path}, line {k}")
         if name in lines:
             raise GraphError(
-                f"{path}, line {k}: the name {name!r} stands on line {lines[name]} already; "
+                f"{path}, line {k}: the name {name!r} is already on line {lines[name]}; "
                 "names must differ"
             )
         lines[name] = k
         check_count(len(lines), f"{path}, line {k}")
     if is_empty:
-        raise GraphError(f"{path}: the file is empty; write one name a line")
+        raise GraphError(f"{path}: the file is empty; write one name per line")
     return tuple(lines)

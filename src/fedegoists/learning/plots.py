@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedegoists.coalitions.drawing.labels import short_labels
 from fedegoists.files import write_bytes
 from fedegoists.learning.data import Indices, SiloedData, Split
-from fedegoists.plotting import QUIET_COLOR, TEXT_COLOR, format_of, plotting, saved
+from fedegoists.plotting import QUIET_COLOR, TEXT_COLOR, format_of, plotting, saved, short_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.drawing.labels import short_labels
-from fedegoists.plotting import TEXT_COLOR, plotting, saved
+from fedegoists.plotting import TEXT_COLOR, plotting, saved, short_labels
 from fedegoists.training.threshold_sweep import SweepPoint
 
 if TYPE_CHECKING:

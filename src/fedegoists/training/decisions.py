@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedegoists.benefit import learn_trials
-from fedegoists.coalitions import form
+from fedegoists.coalitions import FORMATION_METHODS, form
 from fedegoists.coalitions.coalition_files import read_coalitions
-from fedegoists.coalitions.formation import METHODS as FORMATION_METHODS
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation

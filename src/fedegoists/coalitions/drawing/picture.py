@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.drawing.labels import in_two_lines, short_labels, text_size
 from fedegoists.coalitions.drawing.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
 from fedegoists.coalitions.formation import Formation
+from fedegoists.coalitions.welfare import welfare
 from fedegoists.errors import SettingsError
 from fedegoists.files import write_bytes
 from fedegoists.plotting import (
@@ -19,8 +19,11 @@ from fedegoists.plotting import (
     TEXT_COLOR,
     PictureFormat,
     format_of,
+    in_two_lines,
     plotting,
     saved,
+    short_labels,
+    text_size,
 )
 
 if TYPE_CHECKING:
@@ -163,8 +166,7 @@ def _draw_regions(axes: "Axes", layout: Layout, formation: Formation) -> "list[L
 
     for k, region in enumerate(layout.regions):
         if region.together:
-            members = np.ix_(region.members, region.members)
-            caption = f"welfare {formation.benefit.weights[members].sum():.4g}"
+            caption = f"welfare {welfare(formation.benefit.weights, [region.members]):.4g}"
             look = {"fc": _fill(k), "ec": _tint(_color(k), 0.55), "lw": 1.0}
         else:
             caption = _own(len(region.members))

@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats, Ints
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.moves import FOE, GIVER, TAKER, anneal, repair, shift
 from fedegoists.coalitions.exact.search_arrays import Tables
 
 __all__ = ["Annealing"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_COALITIONS = 400
 """How many coalitions of two or more the tables have room for."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.enumeration import (
     Enumeration,
@@ -25,21 +25,19 @@ from fedegoists.coalitions.exact.enumeration import (
     is_small,
     valid_coalitions,
 )
-from fedegoists.coalitions.exact.incumbent import TOLERANCE, Standing, together, welfare_of
-from fedegoists.coalitions.exact.reduction import competing_groups, components, restricted
+from fedegoists.coalitions.exact.incumbent import TOLERANCE, Standing, together
+from fedegoists.coalitions.exact.reduction import components, restricted
 from fedegoists.coalitions.exact.solvers import load_solver
+from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.welfare import welfare
 
 __all__ = [
     "Optimum",
     "best_partition",
     "load_searches",
     "prepare",
-    "quick_upper_bound",
-    "welfare_of",
 ]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +197,7 @@ class _Part:
         self._stand(best)
 
     def _start_value(self, weights: Floats, start: list[list[int]]) -> tuple[int, float]:
-        return together(start) if self._participation else 0, welfare_of(weights, start)
+        return together(start) if self._participation else 0, welfare(weights, start)
 
     def _list_coalitions(self) -> None:
         edges = (self._given > 0) & ~self._competition
@@ -298,25 +296,3 @@ class _Part:
     def optimal(self) -> bool:
         """Whether the two meet."""
         return self._standing.optimal and self._lost <= TOLERANCE * self.value
-
-
-def quick_upper_bound(weights: Floats, competition: Bools) -> float:
-    """Return a number that no valid partition's welfare exceeds, in a millisecond.
-
-    Participants are grouped so that all in a group compete. Whatever coalition i is in, it holds at
-    most one of each group, so i receives at most the largest benefit from each group, and gives at
-    most the largest to each. The same holds for what i gives and receives together, which counts
-    every pair twice.
-    """
-    n = len(weights)
-    usable = np.where(competition, 0.0, weights)
-    received = np.zeros(n)
-    given = np.zeros(n)
-    both = np.zeros(n)
-    mutual = usable + usable.T
-    for group in competing_groups(competition):
-        received += usable[group, :].max(axis=0)
-        given += usable[:, group].max(axis=1)
-        both += mutual[group, :].max(axis=0)
-    bounds = (math.fsum(received), math.fsum(given), math.fsum(both) / 2)
-    return min(bounds) * (1 + 1e-12)

@@ -13,20 +13,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.annealing import Annealing
 from fedegoists.coalitions.exact.incumbent import Standing
 from fedegoists.coalitions.exact.pricing import SECONDS_PER_STEP, Pricing
-from fedegoists.coalitions.exact.reduction import competing_groups
 from fedegoists.coalitions.exact.restricted_master import Master
 from fedegoists.coalitions.exact.set_partitioning import choose
+from fedegoists.coalitions.upper_bound import competing_groups
 
 __all__ = ["Generation"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 FIRST_LOOK = 300_000
 """Search steps for each root when coalitions are still easily found."""

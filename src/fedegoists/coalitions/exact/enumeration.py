@@ -8,8 +8,8 @@ a smaller set.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats, Ints
 from fedegoists.coalitions.contraction import rows_as_bitsets
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.incumbent import Standing
@@ -17,9 +17,6 @@ from fedegoists.coalitions.exact.set_partitioning import choose
 
 __all__ = ["Enumeration", "as_columns", "is_small", "valid_coalitions"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 SMALL = 14
 """With more participants than this column generation is faster; each one triples the work."""

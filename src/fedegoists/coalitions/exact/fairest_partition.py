@@ -14,18 +14,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.enumeration import as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.exact.reduction import components, restricted
 from fedegoists.coalitions.exact.set_partitioning import solve_until
 from fedegoists.coalitions.exact.solvers import load_solver
+from fedegoists.coalitions.welfare import utilities
 
-__all__ = ["fairer", "fairest_partition", "utilities"]
+__all__ = ["fairer", "fairest_partition"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_LISTED = 4000
 """With more valid coalitions than this the fairest choice is not proven."""
@@ -38,15 +37,6 @@ SECONDS_PER_COALITION = 2e-5
 
 SAME = 1e-9
 """Utilities that differ by no more than this part of them are taken as equal."""
-
-
-def utilities(weights: Floats, partition: Sequence[Sequence[int]]) -> Floats:
-    """Return what everybody gets."""
-    got = np.zeros(len(weights))
-    for group in partition:
-        rows = list(group)
-        got[rows] = weights[np.ix_(rows, rows)].sum(axis=0)
-    return got
 
 
 def fairer(one: Floats, other: Floats) -> bool:

@@ -1,27 +1,15 @@
 """The best partition found so far and the lowest upper bound, which searches improve."""
 
-import math
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
+from fedegoists.coalitions.array_types import Floats
+from fedegoists.coalitions.welfare import welfare
 
-__all__ = ["TOLERANCE", "Standing", "together", "welfare_of"]
+__all__ = ["TOLERANCE", "Standing", "together"]
 
-Floats = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-9
 """A value counts as the highest if the bound exceeds it by no more than this part."""
-
-
-def welfare_of(weights: Floats, partition: Sequence[Sequence[int]]) -> float:
-    """Return the sum of the benefits inside the coalitions, rounded once."""
-    return math.fsum(
-        weight
-        for group in partition
-        if len(group) > 1
-        for weight in weights[np.ix_(group, group)].ravel().tolist()
-    )
 
 
 def together(partition: Sequence[Sequence[int]]) -> int:
@@ -46,11 +34,11 @@ class Standing:
     def _take(self, partition: list[list[int]]) -> None:
         self.partition = partition
         self.value = self.valued(partition)
-        self._welfare = welfare_of(self._weights, partition)
+        self._welfare = welfare(self._weights, partition)
 
     def valued(self, partition: Sequence[Sequence[int]]) -> float:
         """Return the value of a partition."""
-        return welfare_of(self._weights, partition) + self._bonus * together(partition)
+        return welfare(self._weights, partition) + self._bonus * together(partition)
 
     @property
     def optimal(self) -> bool:

@@ -13,13 +13,12 @@ benefit can be built one member after the other; only partitions without free ri
 import numpy as np
 import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Ints
 from fedegoists.coalitions.exact.compiled import compiled
 from fedegoists.coalitions.exact.search_arrays import Tables
 
 __all__ = ["FOE", "GIVER", "TAKER", "anneal", "repair", "shift", "uniform"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MOST_PUSHED = 3
 """How many competitors a newcomer may push out of a coalition."""

@@ -13,18 +13,14 @@ only the best partner of each group counts.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.compiled import compiled
 from fedegoists.coalitions.exact.search_arrays import Search
 
 __all__ = ["Pricing"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Words = npt.NDArray[np.uint64]
 
 ROOM = 1024
 """How many coalitions are kept until they are fetched."""

@@ -3,14 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from fedegoists.coalitions.contraction import bits, rows_as_bitsets
+from fedegoists.coalitions.array_types import Bools, Floats
 
-__all__ = ["competing_groups", "components", "restricted"]
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+__all__ = ["components", "restricted"]
 
 
 def restricted(partition: Sequence[Sequence[int]], component: Sequence[int]) -> list[list[int]]:
@@ -46,17 +42,3 @@ def components(weights: Floats, competition: Bools) -> list[list[int]]:
             frontier += sorted(new)
         found.append(sorted(frontier))
     return sorted(found, key=lambda component: (len(component), component))
-
-
-def competing_groups(competition: Bools) -> list[list[int]]:
-    """Group participants so that all in a group compete; a coalition has one of each at most."""
-    rivals = rows_as_bitsets(competition)
-    groups: list[int] = []
-    for i in np.argsort(-competition.sum(axis=1), kind="stable").tolist():
-        for number, members in enumerate(groups):
-            if not members & ~rivals[i]:
-                groups[number] |= 1 << i
-                break
-        else:
-            groups.append(1 << i)
-    return [list(bits(members)) for members in groups]

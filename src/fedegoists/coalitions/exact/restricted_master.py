@@ -9,14 +9,12 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.exact.solvers import load_linear_solver
 
 __all__ = ["Master"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_COLUMNS = 4000
 """With more coalitions than this, those far from paying are forgotten."""

@@ -5,12 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Search", "Tables"]
+from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Words = npt.NDArray[np.uint64]
+__all__ = ["Search", "Tables"]
 
 
 class Tables(NamedTuple):

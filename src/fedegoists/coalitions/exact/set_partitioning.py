@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.exact.solvers import load_solver
 
 __all__ = ["Choice", "choose", "solve_until"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 SCALE_BITS = 50
 """Values become integers, the largest total about 2**50; what rounding loses goes to the bound."""

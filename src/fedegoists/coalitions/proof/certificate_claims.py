@@ -1,13 +1,11 @@
-"""What a certificate claims about coalitions."""
+"""The claims of a certificate: what it states about the coalitions."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fedegoists.coalitions.formation import Formation
 from fedegoists.coalitions.principles import Verification
-from fedegoists.coalitions.proof.exhaustive_check import objective_value
 
-__all__ = ["CLAIMS", "Claim", "ClaimName", "Status", "objective_claims", "principle_claims"]
+__all__ = ["CLAIMS", "Claim", "ClaimName", "Status", "principle_claims"]
 
 Status = Literal["proven", "refuted", "not proven"]
 
@@ -17,7 +15,7 @@ ClaimName = Literal[
 CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
 """In this order; the last only for another objective than welfare.
 
-Its value is how many are alone for ``participation`` and the least that anybody receives for
+Its value is the number of participants alone for ``participation``, and the lowest utility for
 ``fair``; "proven" says that no valid partition is better by the objective.
 """
 
@@ -33,29 +31,14 @@ class Claim:
 
 
 def principle_claims(checked: Verification) -> tuple[Claim, ...]:
-    """Return what the independent checker found about the three requirements."""
-    stable: Status = (
-        "proven" if checked.stable else "not proven" if checked.stable is None else "refuted"
+    """Return the findings of the independent checker about the three requirements."""
+    found: tuple[tuple[ClaimName, bool | None, tuple[object, ...]], ...] = (
+        ("no free riders", not checked.free_riders, checked.free_riders),
+        ("no conflicts", not checked.conflicts, checked.conflicts),
+        ("merge-stable", checked.stable, checked.mergers),
     )
-    return (
-        Claim(
-            "no free riders",
-            "refuted" if checked.free_riders else "proven",
-            witnesses=tuple(map(str, checked.free_riders)),
-        ),
-        Claim(
-            "no conflicts",
-            "refuted" if checked.conflicts else "proven",
-            witnesses=tuple(map(str, checked.conflicts)),
-        ),
-        Claim("merge-stable", stable, witnesses=tuple(map(str, checked.mergers))),
+    status: dict[bool | None, Status] = {True: "proven", False: "refuted", None: "not proven"}
+    return tuple(
+        Claim(name, status[holds], witnesses=tuple(map(str, witnesses)))
+        for name, holds, witnesses in found
     )
-
-
-def objective_claims(formation: Formation) -> tuple[Claim, ...]:
-    """Return what is claimed about another objective than welfare."""
-    if formation.objective == "welfare":
-        return ()
-    value = objective_value(formation.benefit, formation.coalitions, formation.objective)
-    status: Status = "proven" if formation.best_by_objective else "not proven"
-    return (Claim("objective", status, value),)

@@ -1,6 +1,6 @@
 """Whether any partition is better by an objective, found out by trying all of them.
 
-Like `principles`, this decides whether to believe the rest of the package, so it uses none of it:
+Like `principles`, this module judges the results of the searches, so it uses none of their code:
 it works on sets and the two graphs, for a few participants at a time, and is meant to be read.
 """
 
@@ -8,39 +8,42 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.welfare import utilities
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 __all__ = ["MOST_LISTED", "Exhausted", "exhaust", "is_better", "objective_value"]
 
 MOST_LISTED = 12
-"""So many participants that belong together can have all their partitions tried."""
+"""All partitions are tried for up to this many participants that belong together."""
 
 SAME = 1e-9
-"""Benefits that differ by no more than this part of them are taken as equal."""
+"""Utilities that differ by no more than this fraction count as equal."""
 
-Key = tuple[float, ...]
+Score = tuple[float, ...]
+"""What an objective compares; a larger one is better."""
 
 
 @dataclass(frozen=True)
 class Exhausted:
-    """What trying all partitions gave.
+    """The result of trying all partitions.
 
     Attributes
     ----------
     better : tuple of coalitions or None
         A partition that is better by the objective, if there is one.
     complete : bool
-        False if too many belong together to try all.
+        False if too many participants belong together to try all.
     """
 
-    better: tuple[tuple[str, ...], ...] | None
+    better: tuple[Coalition, ...] | None
     complete: bool
 
 
 def objective_value(
     benefit: BenefitGraph, coalitions: Iterable[Sequence[str]], objective: str
 ) -> float:
-    """Return the number a partition is first judged by: the least received, or how many are alone.
+    """Return the first criterion of an objective: the lowest utility, or the number alone.
 
     Examples
     --------
@@ -64,8 +67,8 @@ def exhaust(
 ) -> Exhausted:
     """Look for a partition that is better by ``fair`` or ``participation`` than this one.
 
-    Whoever neither benefits nor is benefited across two sets of participants can be looked at apart
-    from the other set: a coalition across both could be split between them, and nobody would lose.
+    Two sets of participants without benefits between them can be judged apart: a coalition across
+    both could be split between them, and no utility would fall.
 
     Examples
     --------
@@ -75,17 +78,15 @@ def exhaust(
     >>> exhaust(benefit, CompetitionGraph([], ["a", "b"]), [("a",), ("b",)], "fair").better
     (('a', 'b'),)
     """
-    key, _ = _JUDGEMENTS[objective]
     for part in _parts(benefit, competition):
         if len(part) > MOST_LISTED:
             return Exhausted(None, False)
         inside = set(part)
         mine = [tuple(name for name in group if name in inside) for group in coalitions]
-        mine = [group for group in mine if group]
-        best = _best(benefit, competition, part, key)
-        if is_better(benefit, best, mine, objective):
+        best = _best(benefit, competition, part, _JUDGEMENTS[objective])
+        if is_better(benefit, best, filter(None, mine), objective):
             others = [tuple(n for n in group if n not in inside) for group in coalitions]
-            return Exhausted((*best, *(group for group in others if group)), True)
+            return Exhausted((*best, *filter(None, others)), True)
     return Exhausted(None, True)
 
 
@@ -96,62 +97,67 @@ def is_better(
     objective: str,
 ) -> bool:
     """Whether the first of two partitions is better by the objective, by more than rounding."""
-    key, better = _JUDGEMENTS[objective]
-    return better(_united(benefit, one, key), _united(benefit, other, key))
+    judgement = _JUDGEMENTS[objective]
+
+    def total(coalitions: Iterable[Sequence[str]]) -> Score:
+        score = judgement.nothing
+        for group in coalitions:
+            score = judgement.add(score, judgement.of(_received(benefit, group)))
+        return score
+
+    return judgement.better(total(one), total(other))
 
 
 def _received(benefit: BenefitGraph, group: Sequence[str]) -> list[float]:
-    """Return what each member of a coalition receives from the others."""
-    place = benefit.participants.index
-    rows = [place(name) for name in group]
-    return [math.fsum(float(benefit.weights[j, i]) for j in rows if j != i) for i in rows]
+    """Return the utilities of a coalition's members."""
+    rows = [benefit.participants.index(name) for name in group]
+    received: list[float] = utilities(benefit.weights, [rows])[rows].tolist()
+    return received
 
 
-# What a partition is judged by, larger is better -----------------------------------------------
+# How objectives compare partitions ---------------------------------------------------------------
 
 
-def _participation_key(received: Sequence[float]) -> Key:
-    """Return how many are together, and their benefits, for one coalition."""
-    return (float(len(received) if len(received) > 1 else 0), math.fsum(received))
+@dataclass(frozen=True)
+class _Judgement:
+    """The score of a coalition from its members' utilities, their sum, and their comparison."""
+
+    nothing: Score
+    of: Callable[[Sequence[float]], Score]
+    add: Callable[[Score, Score], Score]
+    better: Callable[[Score, Score], bool]
 
 
-def _fair_key(received: Sequence[float]) -> Key:
-    """Return what everybody receives, least first, to ten digits: equal sums shall be equal."""
-    return tuple(sorted(float(f"{value:.9e}") for value in received))
-
-
-def _add(one: Key, other: Key, key: Callable[[Sequence[float]], Key]) -> Key:
-    if key is _participation_key:
-        return tuple(a + b for a, b in zip(one, other, strict=True))
-    return tuple(sorted(one + other))
-
-
-def _united(
-    benefit: BenefitGraph,
-    coalitions: Iterable[Sequence[str]],
-    key: Callable[[Sequence[float]], Key],
-) -> Key:
-    total: Key = (0.0, 0.0) if key is _participation_key else ()
-    for group in coalitions:
-        total = _add(total, key(_received(benefit, group)), key)
-    return total
-
-
-def _more_participation(one: Key, other: Key) -> bool:
+def _more_participation(one: Score, other: Score) -> bool:
     return one[0] > other[0] or (one[0] == other[0] and one[1] > other[1] * (1 + SAME))
 
 
-def _fairer(one: Key, other: Key) -> bool:
-    """Whether the first amounts that differ by more than rounding are in favour of the first."""
+def _fairer(one: Score, other: Score) -> bool:
+    """Whether the first utilities that differ by more than rounding are higher in the first."""
     for a, b in zip(one, other, strict=True):
         if abs(a - b) > 2 * SAME * max(a, b):
             return a > b
     return False
 
 
-_JUDGEMENTS: Mapping[str, tuple[Callable[[Sequence[float]], Key], Callable[[Key, Key], bool]]] = {
-    "participation": (_participation_key, _more_participation),
-    "fair": (_fair_key, _fairer),
+_JUDGEMENTS: Mapping[str, _Judgement] = {
+    # The number of participants that are not alone, then the welfare.
+    "participation": _Judgement(
+        nothing=(0.0, 0.0),
+        of=lambda received: (
+            float(len(received) if len(received) > 1 else 0),
+            math.fsum(received),
+        ),
+        add=lambda one, other: tuple(a + b for a, b in zip(one, other, strict=True)),
+        better=_more_participation,
+    ),
+    # All utilities, lowest first, to ten digits: equal sums shall be equal.
+    "fair": _Judgement(
+        nothing=(),
+        of=lambda received: tuple(sorted(float(f"{value:.9e}") for value in received)),
+        add=lambda one, other: tuple(sorted(one + other)),
+        better=_fairer,
+    ),
 }
 
 
@@ -181,13 +187,14 @@ def _best(
     benefit: BenefitGraph,
     competition: CompetitionGraph,
     part: Sequence[str],
-    key: Callable[[Sequence[float]], Key],
-) -> list[tuple[str, ...]]:
+    judgement: _Judgement,
+) -> list[Coalition]:
     """Return a best partition, from best partitions of all smaller sets of participants."""
     rows = [benefit.participants.index(name) for name in part]
     weights, rivals = benefit.weights, competition.matrix
 
     def valid(members: Sequence[int]) -> bool:
+        """Both principles, for one coalition."""
         return len(members) == 1 or all(
             any(weights[i, j] > 0 for j in members if j != i)
             and any(weights[j, i] > 0 for j in members if j != i)
@@ -195,20 +202,23 @@ def _best(
             for i in members
         )
 
-    by_first: list[list[tuple[int, Key]]] = [[] for _ in part]
+    # All valid coalitions, as bitmasks with their scores, by their first member.
+    by_first: list[list[tuple[int, Score]]] = [[] for _ in part]
     names = {}
     for mask in range(1, 1 << len(part)):
         inside = [k for k in range(len(part)) if mask >> k & 1]
         if valid([rows[k] for k in inside]):
             names[mask] = tuple(part[k] for k in inside)
-            by_first[inside[0]].append((mask, key(_received(benefit, names[mask]))))
-    empty: Key = (0.0, 0.0) if key is _participation_key else ()
-    best: list[tuple[Key, int]] = [(empty, 0)]
+            score = judgement.of(_received(benefit, names[mask]))
+            by_first[inside[0]].append((mask, score))
+    # The best score of every set: its first member is in one of these coalitions, and the rest of
+    # the set is a smaller set.
+    best: list[tuple[Score, int]] = [(judgement.nothing, 0)]
     for mask in range(1, 1 << len(part)):
         first = (mask & -mask).bit_length() - 1
         best.append(
             max(
-                (_add(own, best[mask ^ group][0], key), group)
+                (judgement.add(own, best[mask ^ group][0]), group)
                 for group, own in by_first[first]
                 if not group & ~mask
             )

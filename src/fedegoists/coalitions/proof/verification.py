@@ -1,31 +1,35 @@
-"""Re-deriving what a certificate claims, with the independent checker where that is possible."""
+"""Checking the claims of a certificate again, one function per claim.
+
+Nothing here searches. Where a claim needs a search to be derived again, the caller passes it in,
+so that the checks share no code with the search whose results they judge.
+"""
 
 import math
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from fedegoists.coalitions.exact.best_partition import best_partition, prepare, quick_upper_bound
-from fedegoists.coalitions.exact.incumbent import welfare_of
-from fedegoists.coalitions.formation import positions
-from fedegoists.coalitions.forming import form_best
-from fedegoists.coalitions.principles import verify
-from fedegoists.coalitions.proof.certificate_claims import Claim, principle_claims
+from fedegoists.coalitions.principles import Coalition, Verification
+from fedegoists.coalitions.proof.certificate_claims import Claim, ClaimName, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, objective_value
 from fedegoists.errors import MissingDependencyError
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-if TYPE_CHECKING:
-    from fedegoists.coalitions.proof.certificate import Certificate
-
-__all__ = ["CertificateCheck", "CheckedClaim", "recheck"]
+__all__ = [
+    "CertificateCheck",
+    "CheckedClaim",
+    "check_objective",
+    "check_principles",
+    "check_upper_bound",
+    "check_welfare",
+]
 
 TOLERANCE = 1e-9
+"""Numbers that differ by no more than this fraction agree."""
 
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """What a certificate says, what came out on re-checking, and whether the two agree."""
+    """What a certificate states, what the check found, and whether the two agree."""
 
     claim: str
     stated: str
@@ -35,103 +39,98 @@ class CheckedClaim:
 
 @dataclass(frozen=True)
 class CertificateCheck:
-    """The result of re-deriving a certificate."""
+    """The result of checking all claims of a certificate again."""
 
     claims: tuple[CheckedClaim, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether the file is unchanged, everything it claims holds, and all checks pass."""
+        """Whether the file is unchanged, all its claims hold, and all checks pass."""
         return all(claim.ok for claim in self.claims)
 
 
-def recheck(
-    certificate: "Certificate", *, budget: int | None, time_limit: float
-) -> CertificateCheck:
-    """Re-derive everything a certificate claims; see `Certificate.check`."""
-    verification = verify(
-        certificate.benefit, certificate.competition, certificate.coalitions, budget=budget
-    )
-    results = [
+def check_principles(
+    stated: Mapping[ClaimName, Claim], verification: Verification
+) -> tuple[CheckedClaim, ...]:
+    """Compare the claims about the principles and stability with the independent checker's."""
+    return tuple(
         CheckedClaim(
-            "unchanged",
-            "yes",
-            "; ".join(certificate.changed) or "yes",
-            not certificate.changed,
+            found.claim,
+            stated[found.claim].status,
+            "; ".join((found.status, *found.witnesses)),
+            stated[found.claim].status == found.status == "proven",
         )
-    ]
-    stated = {claim.claim: claim for claim in certificate.claims}
-    for found in principle_claims(verification):
-        detail = found.status + "".join(f"; {w}" for w in found.witnesses)
-        claim = stated[found.claim]
-        results.append(
-            CheckedClaim(
-                found.claim,
-                claim.status,
-                detail,
-                claim.status == found.status == "proven",
-            )
-        )
-    results.append(_check_welfare(certificate, stated["welfare"]))
-    results.append(_check_bound(certificate, stated["upper bound"], time_limit))
-    if "objective" in stated:
-        results.append(_check_objective(certificate, stated["objective"], time_limit))
-    return CertificateCheck(tuple(results))
+        for found in principle_claims(verification)
+    )
 
 
-def _check_welfare(certificate: "Certificate", claim: Claim) -> CheckedClaim:
-    partition = positions(certificate.coalitions, certificate.benefit.participants)
-    welfare = welfare_of(certificate.benefit.weights, partition)
+def check_welfare(claim: Claim, welfare: float) -> CheckedClaim:
+    """Compare the stated welfare with that of the coalitions."""
     assert claim.value is not None
     ok = math.isclose(claim.value, welfare, rel_tol=TOLERANCE)
     return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
 
 
-def _check_bound(certificate: "Certificate", claim: Claim, time_limit: float) -> CheckedClaim:
-    """Derive an upper bound that is as low as the stated one, or a partition above it."""
+def check_upper_bound(
+    claim: Claim,
+    reached: float,
+    bound: float,
+    search: Callable[[], tuple[float, float]],
+    time_limit: float,
+) -> CheckedClaim:
+    """Derive an upper bound that is as low as the stated one, or a welfare above it.
+
+    Parameters
+    ----------
+    reached : float
+        The welfare of a valid partition.
+    bound : float
+        An upper bound that is quickly derived; the search is needed only where it is too high.
+    search : callable
+        Returns the welfare of a valid partition and an upper bound, within the time limit.
+    """
     assert claim.value is not None
-    weights, competition = certificate.benefit.weights, certificate.competition.matrix
     highest = claim.value * (1 + TOLERANCE)
-    stated = f"{claim.value:.9g}"
-    bound = quick_upper_bound(weights, competition)
-    partition = positions(certificate.coalitions, certificate.benefit.participants)
-    valid = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
-    if valid.free_riders or valid.conflicts:
-        partition = [[i] for i in range(certificate.benefit.n)]
-    reached = welfare_of(weights, partition)
-    if highest >= bound >= reached * (1 - TOLERANCE):
-        return CheckedClaim("upper bound", stated, f"at most {bound:.9g}", True)
-    if bound > highest >= reached:
-        try:
-            prepare(weights, competition)
-            optimum = best_partition(
-                weights,
-                competition,
-                [partition],
-                seconds=time_limit,
-                deadline=time.perf_counter() + time_limit,
-                seed=certificate.seed,
+    problem = ""
+    if not highest >= bound >= reached * (1 - TOLERANCE):
+        if bound > highest >= reached:
+            try:
+                better, lower = search()
+            except MissingDependencyError as error:
+                found = f"not derived: {error}"
+                return CheckedClaim("upper bound", f"{claim.value:.9g}", found, False)
+            reached, bound = max(reached, better), min(bound, lower)
+        if reached > highest:
+            problem = f"refuted; a valid partition reaches {reached:.9g}"
+        elif bound < reached * (1 - TOLERANCE):
+            problem = (
+                f"not derived: at most {bound:.9g}, but a valid partition reaches {reached:.9g}"
             )
-        except MissingDependencyError as error:
-            return CheckedClaim("upper bound", stated, f"not derived: {error}", False)
-        reached = max(reached, welfare_of(weights, optimum.partition))
-        bound = min(bound, optimum.upper_bound)
-    if reached > highest:
-        found = f"refuted; a valid partition reaches {reached:.9g}"
-        return CheckedClaim("upper bound", stated, found, False)
-    if bound < reached * (1 - TOLERANCE):
-        found = f"not derived: at most {bound:.9g}, but a valid partition reaches {reached:.9g}"
-        return CheckedClaim("upper bound", stated, found, False)
-    if bound > highest:
-        found = f"not derived in {time_limit:g} s; at most {bound:.9g} is sure"
-        return CheckedClaim("upper bound", stated, found, False)
-    return CheckedClaim("upper bound", stated, f"at most {bound:.9g}", True)
+        elif bound > highest:
+            problem = f"not derived in {time_limit:g} s; at most {bound:.9g} is sure"
+    found = problem or f"at most {bound:.9g}"
+    return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem)
 
 
-def _check_objective(certificate: "Certificate", claim: Claim, time_limit: float) -> CheckedClaim:
-    """Judge the coalitions anew, and look for a better partition if none is claimed to be."""
-    value = objective_value(certificate.benefit, certificate.coalitions, certificate.objective)
-    unit = "alone" if certificate.objective == "participation" else "the least received"
+def check_objective(
+    claim: Claim,
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    coalitions: Sequence[Coalition],
+    objective: str,
+    search: Callable[[], tuple[Sequence[Coalition], bool]],
+    time_limit: float,
+) -> CheckedClaim:
+    """Judge the coalitions by the objective, and look for a better partition if none is claimed.
+
+    Parameters
+    ----------
+    search : callable
+        Returns the best partition found within the time limit, and whether it is proven to be;
+        needed only where too many participants belong together to try all partitions.
+    """
+    value = objective_value(benefit, coalitions, objective)
+    unit = "alone" if objective == "participation" else "the least received"
     assert claim.value is not None
     stated = f"{claim.value:.9g} {unit}, {claim.status}"
     found = f"{value:.9g} {unit}"
@@ -139,40 +138,20 @@ def _check_objective(certificate: "Certificate", claim: Claim, time_limit: float
         return CheckedClaim("objective", stated, found, False)
     if claim.status != "proven":
         return CheckedClaim("objective", stated, f"{found}, not proven", True)
-    tried = exhaust(
-        certificate.benefit, certificate.competition, certificate.coalitions, certificate.objective
-    )
-    if tried.better is not None:
-        return _refuted(stated, tried.better)
-    if tried.complete:
-        return CheckedClaim("objective", stated, f"{found}, all partitions tried", True)
-    return _search_objective(certificate, stated, found, time_limit)
-
-
-def _search_objective(
-    certificate: "Certificate", stated: str, found: str, time_limit: float
-) -> CheckedClaim:
-    """Let the search prove the objective again, for a partition that is as good."""
-    try:
-        again = form_best(
-            certificate.benefit,
-            certificate.competition,
-            certificate.seed,
-            time_limit,
-            objective=certificate.objective,
-        )
-    except MissingDependencyError as error:
-        return CheckedClaim("objective", stated, f"{found}; not derived: {error}", False)
-    if is_better(
-        certificate.benefit, again.coalitions, certificate.coalitions, certificate.objective
-    ):
-        return _refuted(stated, again.coalitions)
-    if not again.best_by_objective:
-        found = f"{found}; not derived in {time_limit:g} s that none is better"
-        return CheckedClaim("objective", stated, found, False)
-    return CheckedClaim("objective", stated, f"{found}, proven by searching again", True)
-
-
-def _refuted(stated: str, better: Iterable[Sequence[str]]) -> CheckedClaim:
-    groups = " ".join(f"{{{', '.join(group)}}}" for group in better)
-    return CheckedClaim("objective", stated, f"refuted; better is {groups}", False)
+    tried = exhaust(benefit, competition, coalitions, objective)
+    better, how = tried.better, "all partitions tried"
+    if not tried.complete:
+        try:
+            again, proven = search()
+        except MissingDependencyError as error:
+            return CheckedClaim("objective", stated, f"{found}; not derived: {error}", False)
+        better, how = None, "proven by searching again"
+        if is_better(benefit, again, coalitions, objective):
+            better = tuple(again)
+        elif not proven:
+            found = f"{found}; not derived in {time_limit:g} s that none is better"
+            return CheckedClaim("objective", stated, found, False)
+    if better is not None:
+        groups = " ".join(f"{{{', '.join(group)}}}" for group in better)
+        return CheckedClaim("objective", stated, f"refuted; better is {groups}", False)
+    return CheckedClaim("objective", stated, f"{found}, {how}", True)

@@ -5,8 +5,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedegoists.coalitions.drawing.labels import short_labels
 from fedegoists.consortium.report.wording import decimals_for, fixed, weight
+from fedegoists.plotting import short_labels
 
 if TYPE_CHECKING:
     from fedegoists.consortium.pipeline import ConsortiumRun

@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 from fedegoists.coalitions import (
     Certificate,
     Formation,
-    Method,
+    FormationMethod,
     Objective,
+    WhatIf,
     form,
     what_if,
 )
-from fedegoists.coalitions.trial import Trial, Trialled
 from fedegoists.commitments import Commitment
 from fedegoists.commitments.commitment import new_secret
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
@@ -65,7 +65,7 @@ IN_THREAD = 14
 class Wish:
     """How to form coalitions."""
 
-    method: Method = "best"
+    method: FormationMethod = "best"
     objective: Objective = "welfare"
     time_limit: float = 1.0
     seed: int = 0
@@ -218,7 +218,7 @@ class Decider:
             }
             append(self.store, session, by, Action.COALITIONS_FORMED, details)
         with _ONE_BY_ONE:
-            _keep_trial(record.certificate_digest, Trial(formation))  # the manager asks what if
+            _keep_trial(record.certificate_digest, _trial(formation))  # the manager asks what if
         return record
 
     def _inputs(self, session: Session, consortium_id: int) -> _Inputs:
@@ -323,8 +323,8 @@ def _commitment(context: str, digest: str, text: str, secret: str) -> Commitment
     return Commitment(context, _certificate(digest, text)[0], bytes.fromhex(secret))
 
 
-def trial_of(session: Session, consortium: ConsortiumRecord, number: int) -> Trial:
-    """Return a decision for trying out changes; the same one for as long as it is kept."""
+def trial_of(session: Session, consortium: ConsortiumRecord, number: int) -> Formation:
+    """Return a decision for what-if questions; the same one for as long as it is kept."""
     digest = session.scalar(
         select(FormationRecord.certificate_digest).where(
             FormationRecord.consortium_id == consortium.id, FormationRecord.number == number
@@ -337,18 +337,23 @@ def trial_of(session: Session, consortium: ConsortiumRecord, number: int) -> Tri
     with _ONE_BY_ONE:  # whoever else asked for it meanwhile finds it there
         found = _TRIALS.get(record.certificate_digest)
         if found is None:
-            found = Trial(formation_of(record))
+            found = _trial(formation_of(record))
             _keep_trial(record.certificate_digest, found)
     return found
 
 
-def _keep_trial(digest: str, trial: Trial) -> None:
+def _trial(formation: Formation) -> Formation:
+    """Return a decision as if it were made by method ``stable``, which answers in milliseconds."""
+    return replace(formation, method="stable", objective="welfare")
+
+
+def _keep_trial(digest: str, trial: Formation) -> None:
     _TRIALS[digest] = trial
     while len(_TRIALS) > KEPT_TRIALS:
         _TRIALS.pop(next(iter(_TRIALS)), None)
 
 
-_TRIALS: dict[str, Trial] = {}
+_TRIALS: dict[str, Formation] = {}
 """By the hash of their certificate, so that its text, which may be megabytes, is read once."""
 
 KEPT_TRIALS = 16
@@ -358,22 +363,17 @@ _ONE_BY_ONE = Lock()
 
 
 def quick_what_if(
-    trial: Trial,
+    trial: Formation,
     add: Sequence[tuple[str, str]] = (),
     remove: Sequence[tuple[str, str]] = (),
     leaves: Sequence[str] = (),
-) -> Trialled:
+) -> WhatIf:
     """Return what a change would bring, in milliseconds.
 
     The coalitions are taken apart as far as the change demands and merged until nobody gains by
     merging; a search for the best partition, as a formation itself makes it, may move more.
     """
     with _ONE_BY_ONE:
-        if not leaves:
-            return trial.changed(add, remove)
-        stable = replace(trial.formation, method="stable")
-        found = what_if(stable, add=add, remove=remove, leaves=leaves)
-    after = found.after
-    return Trialled(
-        after.coalitions, after.welfare, found.welfare_change, found.moved, found.utility_changes
-    )
+        answer = what_if(trial, add=add, remove=remove, leaves=leaves)
+        _ = answer.moved, answer.utility_changes  # computed here, while no other answer is
+    return answer

@@ -253,7 +253,7 @@ def what_if(
     with service.store.read() as session:
         found = consortia.consortium_with(session, consortium_id)
         trial = deciding.trial_of(session, found, number)
-        current = is_current(session, found, number, trial.formation)
+        current = is_current(session, found, number, trial)
     result = deciding.quick_what_if(trial, body.add, body.remove, body.leaves)
     return WhatIfAnswer(
         current=current,

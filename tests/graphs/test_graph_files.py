@@ -49,7 +49,7 @@ class TestTwoCsvFiles:
         rivals = written(tmp_path / "c.csv", "a,b\nv2,v10\nbank a,v2\nv10,Somebody else\n")
         told: list[str] = []
         read_graphs(benefit, rivals, tell=told.append)
-        strangers = f"stands in no line of {benefit}, and is taken as one more participant"
+        strangers = f"is in no line of {benefit}, and counts as a further participant"
         assert told == [
             f"{rivals}, line 3: 'bank a' {strangers}; did you mean 'Bank A'?",
             f"{rivals}, line 4: 'Somebody else' {strangers}",
@@ -62,7 +62,7 @@ class TestTwoCsvFiles:
         told: list[str] = []
         read_graphs(benefit, written(tmp_path / "c.csv", f"a,b\n{pairs}"), tell=told.append)
         assert len(told) == 6
-        assert told[-1] == f"3 more competitors stand in no line of {benefit}"
+        assert told[-1] == f"3 more competitors are in no line of {benefit}"
 
     def test_a_weight_of_zero_makes_a_name_known(self, tmp_path: Path, competition: Path) -> None:
         benefit = written(tmp_path / "b.csv", "source,target,weight\nv3,v2,0\n")
@@ -156,7 +156,7 @@ class TestListOfParticipants:
     def test_an_error_in_the_list_itself(
         self, tmp_path: Path, benefit: Path, competition: Path
     ) -> None:
-        with pytest.raises(GraphError, match=r"p\.txt, line 2: the name 'a' stands on line 1 alre"):
+        with pytest.raises(GraphError, match=r"p\.txt, line 2: the name 'a' is already on line 1"):
             read_graphs(benefit, competition, written(tmp_path / "p.txt", "a\na\n"))
         with pytest.raises(GraphError, match=r"p\.txt: the file is empty"):
             read_graphs(benefit, competition, written(tmp_path / "p.txt", ""))
@@ -198,7 +198,7 @@ class TestJson:
         gives = written(tmp_path / "b.json", self.GIVES.to_json())
         rivals = written(tmp_path / "c.json", self.RIVALS.to_json())
         with pytest.raises(
-            GraphError, match=r"b\.json: its participants are not those of .*p\.txt: they stand in"
+            GraphError, match=r"b\.json: its participants are not those of .*p\.txt: their order is"
         ):
             read_graphs(gives, rivals, written(tmp_path / "p.txt", "v2\nv3\nlonely\n"))
 

@@ -1,0 +1,284 @@
+"""Certificates: a formation with all that a third party needs to check it without trusting us.
+
+A certificate is one JSON file. It holds both graphs and their SHA-256 in a canonical form, the
+coalitions, and every claim with its status. Its last entry, ``sha256``, is taken over the file
+itself with the 64 digits of that entry set to zeros, so that any changed byte shows.
+
+The checks are in `proof`, which shares no code with the search. This module is above both: it
+passes the search to the checks that need one.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+from fedegoists.coalitions.exact.best_partition import best_partition, prepare
+from fedegoists.coalitions.formation import Formation, positions
+from fedegoists.coalitions.formation_options import FormationMethod, Objective
+from fedegoists.coalitions.partition_search import search_best
+from fedegoists.coalitions.principles import DEFAULT_BUDGET, Coalition, check_partition, verify
+from fedegoists.coalitions.proof.certificate_claims import Claim, Status, principle_claims
+from fedegoists.coalitions.proof.exhaustive_check import objective_value
+from fedegoists.coalitions.proof.verification import (
+    CertificateCheck,
+    CheckedClaim,
+    check_objective,
+    check_principles,
+    check_upper_bound,
+    check_welfare,
+)
+from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.welfare import welfare
+from fedegoists.errors import CertificateError, FedEgoistsError
+from fedegoists.files import read_text, write_bytes
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.version import __version__
+
+__all__ = ["Certificate"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The claims of a formation, with all that is needed to derive them again.
+
+    Make one with `Formation.certificate`, write it with `save`, and check it with `check`, or on
+    the command line with ``fedegoists verify certificate.json``.
+    """
+
+    benefit: BenefitGraph
+    competition: CompetitionGraph
+    method: FormationMethod
+    seed: int
+    coalitions: tuple[Coalition, ...]
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...]
+    software: Mapping[str, str]
+    objective: Objective = "welfare"
+    changed: tuple[str, ...] = ()
+    """What was found to be altered when the file was read; empty for an intact certificate."""
+
+    # Making --------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, formation: Formation, *, budget: int | None = DEFAULT_BUDGET) -> "Certificate":
+        """Certify a formation; principles and stability are derived by the independent checker."""
+        benefit, coalitions = formation.benefit, formation.coalitions
+        checked = verify(benefit, formation.competition, coalitions, budget=budget)
+        claims = [
+            *principle_claims(checked),
+            Claim("welfare", "proven", formation.welfare),
+            Claim("upper bound", "proven", formation.upper_bound),
+        ]
+        if formation.objective != "welfare":
+            value = objective_value(benefit, coalitions, formation.objective)
+            status: Status = "proven" if formation.best_by_objective else "not proven"
+            claims.append(Claim("objective", status, value))
+        return cls(
+            benefit=benefit,
+            competition=formation.competition,
+            method=formation.method,
+            seed=formation.seed,
+            coalitions=coalitions,
+            claims=tuple(claims),
+            notes=formation.notes,
+            software=_software(),
+            objective=formation.objective,
+        )
+
+    # Files ---------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON text, digest included."""
+        value = {
+            "format": "fedegoists certificate",
+            "version": 1,
+            "method": self.method,
+            "objective": self.objective,
+            "seed": self.seed,
+            "coalitions": self.coalitions,
+            "claims": [
+                {key: item for key, item in vars(claim).items() if item not in (None, ())}
+                for claim in self.claims
+            ],
+            "notes": self.notes,
+            "benefit": {**self.benefit.to_dict(), "sha256": self.benefit.sha256},
+            "competition": {**self.competition.to_dict(), "sha256": self.competition.sha256},
+            "software": dict(self.software),
+            "sha256": "0" * 64,
+        }
+        blank = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+        return blank.replace(f'"sha256": "{"0" * 64}"\n}}', f'"sha256": "{_digest(blank)}"\n}}')
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file that only its owner can read: it names competitors."""
+        write_bytes(path, self.to_json().encode(), private=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Certificate":
+        """Read a certificate from a file; see `from_json`."""
+        text = read_text(path)
+        certificate = cls.from_json(text, str(path))
+        if Path(path).stat().st_size != len(text.encode()):
+            marked = "a byte-order mark was put in front"
+            return replace(certificate, changed=(*certificate.changed, marked))
+        return certificate
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "certificate") -> "Certificate":
+        """Read a certificate; alterations that leave it readable are kept for `check`.
+
+        Raises
+        ------
+        CertificateError
+            If the text is no certificate, or is damaged so that nothing can be checked.
+        """
+        from fedegoists.coalitions.proof.certificate_format import read_document  # needs pydantic
+
+        document = read_document(text, where)
+        changed = []
+        if _digest(text) != document.sha256:
+            changed.append("the file's SHA-256 is not the one it states")
+        try:
+            benefit = BenefitGraph.from_dict(document.benefit.content, f"{where}, benefit graph")
+            competition = CompetitionGraph.from_dict(
+                document.competition.content, f"{where}, competition graph"
+            )
+            if benefit.sha256 != document.benefit.sha256:
+                changed.append("the SHA-256 of the benefit graph is not the one stated")
+            if competition.sha256 != document.competition.sha256:
+                changed.append("the SHA-256 of the competition graph is not the one stated")
+            if benefit.participants != competition.participants:
+                raise CertificateError("its two graphs are over different participants")
+            coalitions = check_partition(document.coalitions, benefit.participants)
+        except FedEgoistsError as error:
+            altered = f" ({changed[0]})" if changed else ""
+            raise CertificateError(f"{where}: {error}{altered}") from None
+        return cls(
+            benefit=benefit,
+            competition=competition,
+            method=document.method,
+            objective=document.objective,
+            seed=document.seed,
+            coalitions=coalitions,
+            claims=tuple(
+                Claim(item.claim, item.status, item.value, tuple(item.witnesses))
+                for item in document.claims
+            ),
+            notes=tuple(document.notes),
+            software=document.software,
+            changed=tuple(changed),
+        )
+
+    # Checking ------------------------------------------------------------------------------
+
+    def check(
+        self, *, budget: int | None = DEFAULT_BUDGET, time_limit: float = 10.0
+    ) -> CertificateCheck:
+        """Derive all claims of the certificate again.
+
+        Parameters
+        ----------
+        budget : int or None
+            For merge-stability: how many sets of coalitions to look at; None means all.
+        time_limit : float
+            Seconds for deriving the upper bound again, where the quick bound is too high, and the
+            same for an objective where there are too many participants to try all partitions.
+        """
+        verification = verify(self.benefit, self.competition, self.coalitions, budget=budget)
+        stated = {claim.claim: claim for claim in self.claims}
+        weights, competition = self.benefit.weights, self.competition.matrix
+        groups = positions(self.coalitions, self.benefit.participants)
+        altered = "; ".join(self.changed) or "yes"
+        checked = [
+            CheckedClaim("unchanged", "yes", altered, not self.changed),
+            *check_principles(stated, verification),
+            check_welfare(stated["welfare"], welfare(weights, groups)),
+        ]
+        if verification.free_riders or verification.conflicts:
+            groups = [[i] for i in range(self.benefit.n)]  # everybody alone is always valid
+
+        def search_bound() -> tuple[float, float]:
+            prepare(weights, competition)
+            deadline = time.perf_counter() + time_limit
+            optimum = best_partition(
+                weights,
+                competition,
+                [groups],
+                seconds=time_limit,
+                deadline=deadline,
+                seed=self.seed,
+            )
+            return welfare(weights, optimum.partition), optimum.upper_bound
+
+        def search_objective() -> tuple[list[Coalition], bool]:
+            found = search_best(
+                self.benefit,
+                self.competition,
+                seed=self.seed,
+                time_limit=time_limit,
+                objective=self.objective,
+            )
+            names = self.benefit.participants
+            coalitions = [tuple(names[k] for k in group) for group in found.partition]
+            return coalitions, found.best_by_objective
+
+        bound = quick_upper_bound(weights, competition)
+        reached = welfare(weights, groups)
+        claim = stated["upper bound"]
+        checked.append(check_upper_bound(claim, reached, bound, search_bound, time_limit))
+        if "objective" in stated:
+            checked.append(
+                check_objective(
+                    stated["objective"],
+                    self.benefit,
+                    self.competition,
+                    self.coalitions,
+                    self.objective,
+                    search_objective,
+                    time_limit,
+                )
+            )
+        return CertificateCheck(tuple(checked))
+
+    def formation(self) -> Formation:
+        """Return the certified formation, without its trace; claims are taken as stated."""
+        stated = {claim.claim: claim for claim in self.claims}
+        groups = positions(self.coalitions, self.benefit.participants)
+        reached = welfare(self.benefit.weights, groups)
+        status = stated["merge-stable"].status
+        return Formation(
+            benefit=self.benefit,
+            competition=self.competition,
+            method=self.method,
+            coalitions=self.coalitions,
+            welfare=reached,
+            upper_bound=max(stated["upper bound"].value or 0.0, reached),
+            stable={"proven": True, "refuted": False}.get(status),
+            seed=self.seed,
+            notes=self.notes,
+            objective=self.objective,
+            best_by_objective="objective" in stated and stated["objective"].status == "proven",
+        )
+
+
+def _software() -> dict[str, str]:
+    versions = {"fedegoists": __version__, "python": platform.python_version()}
+    for package in ("numpy", "ortools"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _digest(text: str) -> str:
+    """Return the SHA-256 of a certificate with the digits of its last entry set to zeros."""
+    blank = re.sub(r'("sha256":\s*")[0-9a-f]{64}("\s*\}\s*)\Z', rf"\g<1>{'0' * 64}\g<2>", text)
+    return hashlib.sha256(blank.encode()).hexdigest()

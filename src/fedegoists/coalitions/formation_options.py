@@ -1,0 +1,11 @@
+"""The choices a user has: how coalitions are formed, and which objective is best."""
+
+from typing import Literal, get_args
+
+__all__ = ["FORMATION_METHODS", "OBJECTIVES", "FormationMethod", "Objective"]
+
+FormationMethod = Literal["best", "stable", "published", "cliques"]
+FORMATION_METHODS: tuple[FormationMethod, ...] = get_args(FormationMethod)
+
+Objective = Literal["welfare", "fair", "participation"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)

@@ -1,0 +1,106 @@
+"""The JSON format of certificates; reading one checks its shape, not yet its claims."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedegoists.coalitions.formation_options import FormationMethod, Objective
+from fedegoists.coalitions.proof.certificate_claims import CLAIMS, ClaimName, Status
+from fedegoists.errors import CertificateError
+from fedegoists.graphs.interchange import json_value
+from fedegoists.graphs.participants import shown
+
+__all__ = ["CertificateDocument", "read_document"]
+
+VERSION = 1
+
+
+class _Sealed(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _SealedGraph(_Sealed):
+    participants: list[str]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    @property
+    def content(self) -> dict[str, object]:
+        """The graph as `from_dict` takes it; the graphs check their content themselves."""
+        return self.model_dump(exclude={"sha256"})
+
+
+class _SealedBenefit(_SealedGraph):
+    edges: list[list[str | float | int]]
+
+
+class _SealedCompetition(_SealedGraph):
+    pairs: list[list[str]]
+
+
+class _SealedClaim(_Sealed):
+    claim: ClaimName
+    status: Status
+    value: float | None = None
+    witnesses: list[str] = Field(default_factory=list)
+
+
+class CertificateDocument(_Sealed):
+    """The content of a certificate file."""
+
+    format: Literal["fedegoists certificate"]
+    version: Literal[1]
+    method: FormationMethod
+    objective: Objective = "welfare"
+    seed: int = Field(ge=0)
+    coalitions: list[list[str]]
+    claims: list[_SealedClaim]
+    notes: list[str]
+    benefit: _SealedBenefit
+    competition: _SealedCompetition
+    software: dict[str, str]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+def read_document(text: str, where: str) -> CertificateDocument:
+    """Parse a certificate.
+
+    Raises
+    ------
+    CertificateError
+        If the text is no certificate, is of another version, or has claims that contradict
+        themselves.
+    """
+    data = json_value(text, where, CertificateError)
+    if (
+        isinstance(data, dict)
+        and data.get("format") == "fedegoists certificate"
+        and data.get("version") != VERSION
+    ):
+        raise CertificateError(
+            f"{where}: certificate version {data.get('version')!r}; this software reads version "
+            f"{VERSION}. Use the version of fedegoists that wrote it"
+        )
+    try:
+        document = CertificateDocument.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = " → ".join(shown(part) for part in first["loc"]) or "the file"
+        raise CertificateError(f"{where}: not a certificate: {place}: {first['msg']}") from None
+    expected = CLAIMS if document.objective != "welfare" else CLAIMS[:-1]
+    if [claim.claim for claim in document.claims] != list(expected):
+        raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
+    for claim in document.claims[:3]:
+        given = claim.model_fields_set
+        if "value" in given or ("witnesses" in given) != (claim.status == "refuted"):
+            raise CertificateError(
+                f"{where}: the claim {claim.claim!r} has witnesses only if refuted, and no value"
+            )
+    for claim in document.claims[3:]:
+        if claim.value is None or claim.value < 0:
+            raise CertificateError(f"{where}: the claim {claim.claim!r} has no valid value")
+        provable = claim.status == "proven" or (
+            claim.claim == "objective" and claim.status == "not proven"
+        )
+        if not provable or "witnesses" in claim.model_fields_set:
+            raise CertificateError(f"{where}: the claim {claim.claim!r} can only be proven")
+    return document

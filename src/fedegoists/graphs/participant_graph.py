@@ -1,0 +1,243 @@
+"""What the benefit graph and the competition graph share.
+
+Both are immutable values over the same named participants: a read-only square matrix with one row
+and one column per participant. This base class holds the participants, restriction to some of
+them, the way to and from JSON and CSV, and identity (equality, hash, SHA-256).
+"""
+
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fedegoists.errors import GraphError
+from fedegoists.files import write_bytes
+from fedegoists.graphs.interchange import (
+    Links,
+    Node,
+    csv_bytes,
+    graph_object,
+    json_value,
+    links_from,
+    networkx_names,
+    read_links,
+)
+from fedegoists.graphs.participants import (
+    Reference,
+    check_count,
+    default_names,
+    index_of,
+    natural_order,
+    validated_names,
+)
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["ParticipantGraph", "names_for", "square_matrix"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class ParticipantGraph(ABC, Generic[Scalar]):
+    """An immutable graph over named participants, as a read-only square matrix."""
+
+    __slots__ = ("_hash", "_matrix", "_participants", "_positions")
+
+    KIND: ClassVar[str]
+    """What the links mean: ``benefit`` or ``competition``."""
+    LINKS: ClassVar[str]
+    """What a list of links is called in JSON: ``edges`` or ``pairs``."""
+    COLUMNS: ClassVar[tuple[str, ...]]
+    """The columns of the CSV file: two participants, and the weight where there is one."""
+
+    _matrix: npt.NDArray[Scalar]
+    _participants: tuple[str, ...]
+    _positions: Mapping[str, int]
+    _hash: int | None
+
+    def _fill(self, matrix: npt.NDArray[Scalar], participants: tuple[str, ...]) -> None:
+        """Set the content; `matrix` is valid and belongs to this graph alone."""
+        matrix.flags.writeable = False
+        self._matrix = matrix
+        self._participants = participants
+        self._positions = {name: position for position, name in enumerate(participants)}
+        self._hash = None
+
+    @classmethod
+    def _of(cls, matrix: npt.NDArray[Scalar], participants: tuple[str, ...]) -> Self:
+        """Make a graph from values that are known to be valid."""
+        graph = cls.__new__(cls)
+        graph._fill(matrix, participants)
+        return graph
+
+    @classmethod
+    @abstractmethod
+    def from_links(cls, links: Links, participants: tuple[str, ...]) -> Self:
+        """Make a graph from links; an error names the place the link came from."""
+
+    @abstractmethod
+    def _linked(self) -> npt.NDArray[np.intp]:
+        """Return the positions of linked participants, one row per link, in ascending order."""
+
+    @abstractmethod
+    def _rows(self) -> Iterable[tuple[str | float, ...]]:
+        """Return the links as they are written to CSV and JSON."""
+
+    @abstractmethod
+    def _canonical_links(self) -> list[list[int | str]]:
+        """Return the links as they are hashed."""
+
+    # Participants --------------------------------------------------------------------------
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """The participants' names in the order of rows and columns."""
+        return self._participants
+
+    @property
+    def n(self) -> int:
+        """The number of participants."""
+        return len(self._participants)
+
+    def _position(self, reference: Reference, where: str | None = None) -> int:
+        return index_of(reference, self._participants, where or self.KIND, self._positions)
+
+    def restricted_to(self, participants: Sequence[str]) -> Self:
+        """Return the graph among some of the participants, in the order given."""
+        keep = [self._position(name, "restriction") for name in participants]
+        names = validated_names((self._participants[k] for k in keep), f"{self.KIND} graph")
+        return self._of(self._matrix[np.ix_(keep, keep)], names)
+
+    def to_numpy(self) -> npt.NDArray[Scalar]:
+        """Return a copy of the matrix that may be changed."""
+        return self._matrix.copy()
+
+    @classmethod
+    def _of_networkx(cls, graph: "nx.Graph[Node]", edges: Iterable[Sequence[object]]) -> Self:
+        """Make a graph from NetworkX edges: two nodes each, and maybe a weight."""
+        where = f"{cls.KIND} graph"
+        names, name_of = networkx_names(graph, where)
+        rows = ((name_of[a], name_of[b], *weight) for a, b, *weight in edges)
+        what = f"{cls.KIND} {cls.LINKS[:-1]}"
+        return cls.from_links(links_from(rows, len(cls.COLUMNS), names, what), names)
+
+    # JSON ----------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the graph as plain values for JSON: participants and links."""
+        rows = [list(row) for row in self._rows()]
+        return {"participants": list(self._participants), self.LINKS: rows}
+
+    def to_json(self) -> str:
+        """Return the graph as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, data: object, where: str = "") -> Self:
+        """Make a graph from the mapping that `to_dict` returns; errors start with `where`."""
+        where = where or f"{cls.KIND} graph"
+        width = len(cls.COLUMNS)
+        names, rows = graph_object(data, cls.LINKS, width, where)
+        return cls.from_links(links_from(rows, width, names, f"{where}, {cls.LINKS[:-1]}"), names)
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "") -> Self:
+        """Make a graph from the JSON text that `to_json` returns; errors start with `where`."""
+        return cls.from_dict(json_value(text, where or f"{cls.KIND} graph"), where)
+
+    # CSV -----------------------------------------------------------------------------------
+
+    def csv_bytes(self) -> bytes:
+        """Return the content of the CSV file that `to_csv` writes; weights read back exactly."""
+        return csv_bytes(self.COLUMNS, self._rows())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the links to a CSV file; participants without any link are not in the file."""
+        write_bytes(path, self.csv_bytes())
+
+    @classmethod
+    def from_csv(
+        cls, path: str | os.PathLike[str], participants: Iterable[str] | None = None
+    ) -> Self:
+        """Read the CSV file that `to_csv` writes.
+
+        Without `participants` they are the names in the file, in natural order (``v2`` before
+        ``v10``). With `participants`, any other name is an error.
+        """
+        links = read_links(path, cls.COLUMNS)
+        names = (
+            natural_order(links.names) if participants is None else validated_names(participants)
+        )
+        return cls.from_links(links, names)
+
+    # Identity ------------------------------------------------------------------------------
+
+    def canonical_bytes(self) -> bytes:
+        """Return the canonical form of this graph, over which `sha256` is taken.
+
+        UTF-8 JSON without spaces and with sorted keys. Links are lists of positions in ascending
+        order: ``[i, j]`` with i < j for competing pairs; ``[j, i, w]`` for benefit edges, with the
+        weight as the 16 hexadecimal digits of its big-endian IEEE 754 double, so that no two
+        programs can disagree on how a number is written.
+        """
+        value = {
+            self.LINKS: self._canonical_links(),
+            "kind": self.KIND,
+            "participants": self._participants,
+        }
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of `canonical_bytes`, in hexadecimal."""
+        return hashlib.sha256(self.canonical_bytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self._participants == other._participants and np.array_equal(
+            self._matrix, other._matrix
+        )
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self._participants, self._matrix.tobytes()))
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return type(self)._of, (self._matrix, self._participants)
+
+    def __repr__(self) -> str:
+        count = len(self._linked())
+        return f"<{type(self).__name__}: {self.n} participants, {count} {self.LINKS}>"
+
+
+def square_matrix(given: npt.ArrayLike, where: str, entries: str) -> npt.NDArray[np.generic]:
+    """Return a square array of numbers of any type; `entries` names them in error messages."""
+    expected = f"{where}: expected a square matrix of {entries}"
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError):
+        raise GraphError(f"{expected}, got rows of different lengths") from None
+    if array.dtype.kind not in "biuf":
+        raise GraphError(f"{expected}, got values of type {array.dtype}")
+    if array.shape == (0,):  # of an empty list
+        array = array.reshape(0, 0)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise GraphError(f"{expected}, got shape {array.shape}")
+    check_count(len(array), where)
+    return array
+
+
+def names_for(rows: int, participants: Iterable[str] | None, where: str) -> tuple[str, ...]:
+    """Return the names of a matrix's rows: those given, or ``v0``, ``v1``, …."""
+    names = default_names(rows) if participants is None else validated_names(participants, where)
+    if len(names) != rows:
+        raise GraphError(f"{where}: {rows} rows for {len(names)} participants")
+    return names
