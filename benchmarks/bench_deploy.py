@@ -30,6 +30,7 @@ import torch
 
 from benchmarks.measure import report
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
+from fedegoists.consortium.engine import SiloAccess
 from fedegoists.deploy.flare_engine import FlareEngine
 from fedegoists.deploy.local_kits import LocalDeployment, free_port
 from fedegoists.federation import Failure, TrainSettings
@@ -180,7 +181,7 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False, look: bool = 
                 port = str(settings.deploy.port)
                 path.write_text(path.read_text().replace(f":{port}", f":{counting.port}"))
         with deployment:
-            engine = FlareEngine(settings, deployment.kit)
+            engine = FlareEngine(settings, SiloAccess("run", deployment.kit))
             try:
                 federation = engine.federation("mlp")
                 start = federation.schema.drawn(0)

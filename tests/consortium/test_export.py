@@ -12,6 +12,7 @@ import torch
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.example_files import init
 from fedegoists.consortium.export import PreparedModel, export, read_model
+from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.learning.models import build_model
 
@@ -38,8 +39,9 @@ def raw_rows(run, participant):
     return torch.tensor([[float(cell or "nan") for cell in row] for row in rows])
 
 
-def given(data, participant):
+def given(run, participant):
     """Return what the run gave to models, in the order of the file's rows."""
+    data = SimulatedEngine(run.settings).samples
     positions = np.sort(data.silo(participant).all)
     return torch.from_numpy(data.samples.inputs[0][positions])
 
@@ -50,7 +52,7 @@ def test_raw_values_give_what_the_run_saw(run):
         raw = raw_rows(run, participant)
         assert raw.isnan().sum() == (participant == "Cedar")
         with torch.no_grad():
-            expected = model(given(run.data, participant)).sigmoid()
+            expected = model(given(run, participant)).sigmoid()
             found = PreparedModel(model, about)(raw)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
         assert about["classes"] == ["no", "yes"]
@@ -85,7 +87,7 @@ def test_onnx_says_the_same(run, tmp_path):
     (found,) = session.run(["probability"], {"features": raw.numpy()})
     model, _ = read_model(tmp_path / "Cedar.safetensors")
     with torch.no_grad():
-        expected = model(given(run.data, "Cedar")).sigmoid()
+        expected = model(given(run, "Cedar")).sigmoid()
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
     about = json.loads(session.get_modelmeta().custom_metadata_map["fedegoists"])
     assert about["participant"] == "Cedar"

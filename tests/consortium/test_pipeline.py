@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedegoists import files as files_module
@@ -21,11 +20,11 @@ from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium import pipeline as pipeline_module
 from fedegoists.consortium.consortium_settings import read_settings
-from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.example_banks import BANKS
 from fedegoists.consortium.example_files import EXAMPLES, init
 from fedegoists.consortium.pipeline import STAGES
 from fedegoists.consortium.run_list import read_run
+from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.errors import FedEgoistsError, FileError, SettingsError
 from fedegoists.learning.models import build_model
 
@@ -362,15 +361,14 @@ def test_the_consortium_is_at_the_top_without_loading_torch_for_others():
 class Elsewhere:
     """Silos that are not in this process, as far as a consortium can tell."""
 
+    local = False
     absent = ()
 
     def __init__(self, settings, images):
         inner = SimulatedEngine(settings)
-        self.data, self.digest, self.federation = inner.data, inner.digest, inner.federation
+        self.data, self.federation = inner.data, inner.federation
         if images:
-            pixels = np.zeros((len(self.data.samples.targets), 32, 32, 3), np.uint8)
-            samples = replace(self.data.samples, inputs=(pixels,))
-            self.data = replace(self.data, samples=samples, preparation=())
+            self.data = replace(self.data, shapes=((32, 32, 3),), kinds=("u1",), preparation=())
             self.federation = lambda model: None
 
 

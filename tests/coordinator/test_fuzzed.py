@@ -13,8 +13,8 @@ from fedegoists.coordinator.domain import access
 from fedegoists.coordinator.domain import coalition_decisions as deciding
 from fedegoists.coordinator.domain.consortia import close_reports, consortium_with, reopen_reports
 from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.engines import FILES
 from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_task import FILES
 from fedegoists.coordinator.service.identity import COOKIE, TLS_EXTENSION
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log

@@ -18,17 +18,17 @@ import pytest
 from pydantic import ValidationError
 
 from fedegoists.benefit.learn_settings import ESTIMATORS, SHOWN_TO_ALL
-from fedegoists.consortium.consortium_settings import DataSection
+from fedegoists.consortium.progress import SILENT
 from fedegoists.coordinator import server
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.domain import coalition_decisions as deciding
 from fedegoists.coordinator.domain import consortia
 from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
+from fedegoists.coordinator.runs import decided_pipeline
 from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.decided_pipeline import learn_over, settings_of
-from fedegoists.coordinator.runs.engines import Reach, Task, engine_named
 from fedegoists.coordinator.runs.preflight import Beginning
 from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_task import Reach, RunTask
 from fedegoists.coordinator.runs.run_worker import work_on
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.replay import check_log
@@ -418,11 +418,12 @@ def test_methods_are_checked_over_flare_too(tmp_path):
     def task(method):
         competition = CompetitionGraph([], names)
         plan = RunPlan(methods=(method,))
-        return Task(plan, names, competition, None, tmp_path, "run-1", tmp_path / "silos")
+        folders = (tmp_path, "run-1", tmp_path / "silos")
+        return RunTask(plan, "flare", names, competition, None, *folders)
 
-    engine_named("flare").check(task("fedavg"))
+    decided_pipeline.check(task("fedavg"))
     with pytest.raises(SettingsError, match="unknown method 'foo'"):
-        engine_named("flare").check(task("foo"))
+        decided_pipeline.check(task("foo"))
 
 
 def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
@@ -434,16 +435,17 @@ def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
 def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
     names = tuple(BANKS[:2])
     competition = CompetitionGraph([], names)
-    task = Task(None, names, competition, None, tmp_path, "run-1", tmp_path / "silos")
+    folders = (tmp_path, "run-1", tmp_path / "silos")
+    task = RunTask(None, "simulation", names, competition, None, *folders)
     beginning = Beginning()
     with pytest.raises(ConflictError, match="unexpected: AttributeError; see the log"):
-        beginning.check("simulation", task)
+        beginning.check(task)
     assert "a run could not begin" in caplog.text
     with beginning._lock, pytest.raises(ConflictError, match="another run is being tried out"):
-        beginning.check("simulation", task)
+        beginning.check(task)
     beginning.close()
     with pytest.raises(ConflictError, match="the coordinator stops"):
-        beginning.check("simulation", task)
+        beginning.check(task)
 
 
 @pytest.mark.parametrize("competing", [False, True])
@@ -473,13 +475,12 @@ def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_st
     def task(estimator, pairs):
         plan = RunPlan(source="banks", estimator=estimator)
         competition = CompetitionGraph(pairs, names)
-        return Task(plan, names, competition, None, tmp_path, "run-1", tmp_path / "silos")
+        folders = (tmp_path, "run-1", tmp_path / "silos")
+        return RunTask(plan, "flare", names, competition, None, *folders)
 
     for pairs in ([], [names[:2]]):
-        settings = settings_of(task("auto", pairs), DataSection(source="members"))
+        settings = decided_pipeline.settings_of(task("auto", pairs))
         assert settings.benefit.estimator == "transfer"
     for estimator in SHOWN_TO_ALL:
-        wrong = task(estimator, [names[:2]])
-        settings = settings_of(wrong, DataSection(source="members"))
         with pytest.raises(ConflictError, match="also to competitors"):
-            learn_over(None, wrong, settings, lambda *_, **__: None)
+            decided_pipeline.learn(task(estimator, [names[:2]]), SILENT)

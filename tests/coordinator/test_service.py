@@ -1,6 +1,7 @@
 """Roles, limits and protection of the service, on both databases."""
 
 import asyncio
+import itertools
 import json
 import logging
 import threading
@@ -17,9 +18,9 @@ from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.coordinator_errors import FullStoreError
 from fedegoists.coordinator.runs import run_records as records
 from fedegoists.coordinator.runs import run_worker as worker
-from fedegoists.coordinator.runs.engines import Reach
 from fedegoists.coordinator.runs.preflight import Beginning
 from fedegoists.coordinator.runs.run_queue import RunQueue
+from fedegoists.coordinator.runs.run_task import Reach
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import COOKIE
 from fedegoists.coordinator.service.state import Limits, Service
@@ -700,16 +701,22 @@ def test_a_remark_without_progress_is_noted_at_once(sqlite_store, tmp_path, monk
         client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
     noted = []
 
-    class Engine:
-        def train(self, _, progress):
-            for done, remark in [(1, "loss 3"), (2, "loss 2"), (2, "loss 2"), (2, "East is away")]:
-                progress("trains", done, 9, remark)
+    def note(*told, waiting):
+        noted.append((*told[2:], waiting))
+        return True
 
-    monkeypatch.setattr(worker, "SECONDS_BETWEEN_NOTES", 600.0)
-    monkeypatch.setattr(worker, "engine_named", lambda _: Engine())
-    monkeypatch.setattr(records, "note_progress", lambda *told, **_: noted.append(told[2:]) or True)
-    worker.work_on(sqlite_store, 1, tmp_path)
-    assert noted[1:] == [("trains", 1, 9, "loss 3"), ("trains", 2, 9, "East is away")]
+    monkeypatch.setattr(records, "note_progress", note)
+    now = itertools.count(step=0.1)
+    progress = worker.RunProgress(sqlite_store, 1, lambda: next(now))
+    for done, loss in [(1, 3), (2, 2), (2, 2)]:
+        progress("training", "fedavg", done, 9, f"loss {loss}")
+    progress.message("East is away")
+    progress.message("waiting for the server", waiting=True)
+    assert noted == [
+        ("training: fedavg", 1, 9, "loss 3", False),
+        ("training: fedavg", 2, 9, "East is away", False),
+        ("waiting", 2, 9, "waiting for the server", True),
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

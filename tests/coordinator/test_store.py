@@ -403,7 +403,10 @@ def test_a_run_that_waited_is_checked_again_before_it_goes_on(
         run.started = run.created if begun else None
         consortium.state = "collecting"
     report(sqlite_store, consortium_id, "South", "East")
-    monkeypatch.setattr(worker, "engine_named", lambda _: pytest.fail("an engine was loaded"))
+    for work in ("learn", "train"):
+        monkeypatch.setattr(
+            worker.decided_pipeline, work, lambda *_: pytest.fail("an engine was loaded")
+        )
     worker.work_on(sqlite_store, run.id, tmp_path)
     with sqlite_store.read() as session:
         failed = session.get(RunRecord, run.id)

@@ -6,6 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.consortium.engine import SiloAccess
+from fedegoists.consortium.pipeline import Consortium
+from fedegoists.consortium.progress import SILENT
+from fedegoists.deploy.flare_engine import over_silos
 from fedegoists.deploy.local_kits import LocalDeployment, free_port
 
 SCHEMA = """\
@@ -72,3 +76,16 @@ class Loopback(LocalDeployment):
         while not condition():
             assert time.monotonic() < deadline, "waited in vain"
             time.sleep(0.2)
+
+
+def run_deployed(settings, kit, name=None, *, progress=SILENT, record=None):
+    """Run a consortium over its silos."""
+    access = SiloAccess(name or settings.name, kit, progress=progress)
+    return over_silos(
+        settings,
+        access,
+        lambda engine, again: Consortium(settings, engine).run(
+            name, resume=again, progress=progress
+        ),
+        record=record,
+    )

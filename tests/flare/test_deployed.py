@@ -20,17 +20,16 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from fedegoists.cli import app
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.consortium_settings import read_settings
-from fedegoists.consortium.engine import SimulatedEngine
 from fedegoists.consortium.export import export, read_model
+from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
-from fedegoists.deploy.flare_engine import run_deployed
 from fedegoists.errors import FileError
 from fedegoists.federation.flare.job_operator import DeclinedError, Operator, write_job
 from fedegoists.federation.flare.kits import make_kits
 from fedegoists.federation.flare.messages import unpack_replies, unpack_request
 from fedegoists.files import write_bytes
 from fedegoists.methods import METHODS
-from tests.flare.loopback import NOTE, PLANTED, write_tables
+from tests.flare.loopback import NOTE, PLANTED, run_deployed, write_tables
 
 NAMES = ("North Bank", "South", "East")
 ALL = json.dumps(list(METHODS))
@@ -116,9 +115,11 @@ def sent(messages):
 class Recording:
     """A simulated engine that records what it sends, in the same way."""
 
+    local = False  # so that it draws decoys from the secret of the run over silos
+
     def __init__(self, settings):
         self.inner = SimulatedEngine(settings)
-        self.data, self.digest, self.absent = self.inner.data, self.inner.digest, ()
+        self.data, self.absent = self.inner.data, ()
         self.sent = {}
 
     def federation(self, model, trials=None):
@@ -298,7 +299,7 @@ def needles():
 
 def standardised(deployment):
     """Return the planted records as the silos' networks see them."""
-    data = SimulatedEngine(read_settings(deployment.file)).data
+    data = SimulatedEngine(read_settings(deployment.file)).samples
     first = [data.samples.inputs[0][silo.all.min()] for silo in data.silos]
     assert all(np.argmax(record) == np.argmax(PLANTED) for record in first)
     return [struct.pack("<3f", *record.tolist()) for record in first]

@@ -18,14 +18,29 @@ from typer.testing import CliRunner
 from fedegoists.cli import app
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.consortium_settings import read_settings
-from fedegoists.deploy.flare_engine import FlareEngine, run_deployed
+from fedegoists.consortium.engine import SiloAccess
+from fedegoists.deploy.flare_engine import FlareEngine
 from fedegoists.deploy.processes import KitProcess
 from fedegoists.federation import Failure
 from fedegoists.federation.flare.job_operator import Operator
 from fedegoists.federation.flare.messages import unpack_replies
+from tests.flare.loopback import run_deployed
 from tests.flare.test_deployed import NAMES, assert_same_model, assert_same_table
 
 pytestmark = pytest.mark.slow
+
+
+class Heard:
+    """Keeps messages, and passes progress on."""
+
+    def __init__(self, told, progress=lambda *_: None):
+        self.told, self.progress = told, progress
+
+    def __call__(self, *what):
+        self.progress(*what)
+
+    def message(self, text, *, waiting=False):
+        self.told.append(text)
 
 
 def family(process: KitProcess):
@@ -52,7 +67,8 @@ def start(federation):
 
 def test_silos_that_are_slow_or_killed_are_left_out_and_come_back(deployment):
     told = []
-    engine = FlareEngine(deployment.settings, deployment.kit, tell=told.append)
+    access = SiloAccess("run", deployment.kit, progress=Heard(told))
+    engine = FlareEngine(deployment.settings, access)
     try:
         federation = engine.federation("mlp")
         payloads = start(federation)
@@ -101,7 +117,7 @@ def test_a_run_goes_on_after_its_server_and_a_silo_were_killed(deployment):
     settings = read_settings(deployment.file, [*changes, 'output.folder="over-flare"'])
     told, old, rounds = [], [], []
 
-    def progress(stage, what, done, total, remark):
+    def killing(stage, what, done, total, remark):
         if stage == "training" and what == "fedegoists":
             rounds.append(done)
         if len(rounds) == 4 and not old:
@@ -111,7 +127,7 @@ def test_a_run_goes_on_after_its_server_and_a_silo_were_killed(deployment):
             kill(deployment.processes[""])
             kill(deployment.processes["East"])
 
-    run = run_deployed(settings, deployment.kit, "killed", progress=progress, tell=told.append)
+    run = run_deployed(settings, deployment.kit, "killed", progress=Heard(told, killing))
     assert any("going on from the last checkpoint" in text for text in told)
     assert json.loads((run.folder / "run.json").read_text())["state"] == "finished"
     settings = read_settings(deployment.file, [*changes, 'output.folder="simulated"'])
@@ -182,7 +198,7 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
     operator = Operator(deployment.kit)
     restart_south(deployment, operator, "curious", tmp_path, monkeypatch)
     operator.close()
-    engine = FlareEngine(deployment.settings, deployment.kit)
+    engine = FlareEngine(deployment.settings, SiloAccess("run", deployment.kit))
     try:
         federation = engine.federation("mlp")
         replies = federation.call("evaluate", start(federation), timeout=60.0)
@@ -206,8 +222,7 @@ def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypa
     sent = []
     engine = FlareEngine(
         deployment.settings,
-        deployment.kit,
-        participants=["East", "North Bank"],
+        SiloAccess("run", deployment.kit, ("East", "North Bank")),
         record=lambda way, site, message: sent.append((way, site, message)),
     )
     log = deployment.silo("East") / "silo.log"

@@ -12,6 +12,7 @@ from rich.text import Text
 from fedegoists.cli.deploy_commands import COORDINATOR_KIT
 from fedegoists.cli.live_progress import LiveView
 from fedegoists.cli.output import errors, line, print_json, screen, show_formation, training_extra
+from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess, engine_named
 from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def run_command(
         bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="simulated, here; or flare, over silos that started their kits.")
-    ] = "simulated",
+        str, typer.Option(help="; ".join(f"{one.name}: {one.where}" for one in ENGINES.values()))
+    ] = "simulation",
     kit: Annotated[Path, typer.Option(help="The coordinator's kit, for --engine flare.")] = (
         COORDINATOR_KIT
     ),
@@ -79,41 +80,36 @@ def run_consortium(
     name: str | None = None,
     *,
     resume: bool = False,
-    engine: str = "simulated",
+    engine: str = "simulation",
     kit: Path = COORDINATOR_KIT,
 ) -> None:
     """Run a consortium.toml with a live view, then print the decision and what it brought."""
     with training_extra("a run"):
         import torch
 
-        from fedegoists.consortium import Consortium
         from fedegoists.consortium.consortium_settings import read_settings
-        from fedegoists.consortium.pipeline import STAGES
+        from fedegoists.consortium.pipeline import STAGES, Consortium
 
-    if engine not in ("simulated", "flare"):
-        raise SettingsError(f"--engine {engine!r}; engines are simulated and flare")
+    kind = engine_named(engine)
     settings = read_settings(file, changes)
-    consortium = Consortium(settings) if engine == "simulated" else None
-    if consortium is not None and consortium.data.samples.inputs[0].ndim == 2:
-        # Networks for tables are so small that a second thread would only wait for the first.
-        torch.set_num_threads(1)
+
+    def work(reached: Engine, again: bool) -> "ConsortiumRun":
+        if reached.local and len(reached.data.shapes[0]) == 1:
+            # Networks for tables are so small that a second thread would only wait for the first.
+            torch.set_num_threads(1)
+        return Consortium(settings, reached).run(name, resume=again, progress=view)
+
     try:
         with LiveView(STAGES, errors) as view:
-            if consortium is not None:
-                result = consortium.run(name, resume=resume, progress=view)
-            else:
-                from fedegoists.deploy.flare_engine import run_deployed
-
-                result = run_deployed(
-                    settings, kit, name, resume=resume, progress=view, tell=errors.print
-                )
+            access = SiloAccess(name or settings.name, kit, progress=view)
+            result = kind.over_silos(settings, access, work, resume=resume)
     except KeyboardInterrupt:
         again = ["fedegoists", "run", str(file)]
         for change in changes:
             again += ["--set", change]
         if name is not None:
             again += ["--name", name]
-        if engine != "simulated":
+        if not kind.local:
             again += ["--engine", engine, "--kit", str(kit)]
         line(f"Stopped. Go on with: {shlex.join([*again, '--resume'])}", "yellow", whole=True)
         raise typer.Exit(130) from None

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: its stages, and how far each has come."""
+"""Live view of a run on a terminal: its stages and the progress of each."""
 
 import time
 from collections.abc import Sequence
@@ -12,10 +12,9 @@ __all__ = ["LiveView"]
 
 
 class LiveView:
-    """A line for each stage: what is being done, rounds, the metric and the time left.
+    """A line for each stage with its part, rounds, metric and time left; a `Progress`.
 
-    It is called with the stage, what is being done, how much is done, how much there is, and a
-    remark; with nothing being done when a stage begins. On what is no terminal it shows nothing.
+    It appears with the first stage, and only on a terminal. Messages are printed anywhere.
     """
 
     def __init__(self, stages: Sequence[str], console: Console) -> None:
@@ -39,7 +38,6 @@ class LiveView:
         self._part = _Part("", 0, 0, 0.0)
 
     def __enter__(self) -> "LiveView":
-        self._progress.start()
         return self
 
     def __exit__(
@@ -52,13 +50,13 @@ class LiveView:
         self._progress.stop()
 
     def __call__(self, stage: str, what: str, done: int, total: int, remark: str) -> None:
-        """Show how far a stage has come."""
+        """Show the progress of a stage."""
         now = time.monotonic()
         if stage != self._stage:
             self._begin_stage(stage, now)
         if not what:
             return
-        # What is left is judged by what this part of the stage has taken so far.
+        # The time left is estimated from the time this part of the stage has taken so far.
         part = self._part
         if total != part.total or done < part.first or not part.what:
             part = self._part = _Part(what, done, total, now)
@@ -71,7 +69,12 @@ class LiveView:
             left=part.left(done, now),
         )
 
+    def message(self, text: str, *, waiting: bool = False) -> None:  # noqa: ARG002
+        """Print a message above the stages."""
+        self._progress.console.print(text)
+
     def _begin_stage(self, stage: str, now: float) -> None:
+        self._progress.start()
         self._end_stage("✓", "")
         self._stage, self._stage_began, self._part = stage, now, _Part("", 0, 0, now)
         task = self._tasks[stage]
@@ -98,7 +101,7 @@ class LiveView:
 
 @dataclass(frozen=True)
 class _Part:
-    """Something that is counted within a stage: what, from where on, up to what, since when."""
+    """A counted part of a stage, with its first count, its total and its start."""
 
     what: str
     first: int

@@ -1,70 +1,175 @@
-"""Where a consortium's silos are: in this process, or at their organisations."""
+"""Engines: ways to reach a consortium's silos, registered by name.
 
-from collections.abc import Sequence
-from typing import Protocol
+An engine is loaded only when it is used, so that listing or choosing one needs neither PyTorch nor
+NVIDIA FLARE.
+"""
 
-from fedegoists.consortium.consortium_settings import ConsortiumSettings
-from fedegoists.errors import SettingsError
-from fedegoists.federation import Federation, SimulatedFederation
-from fedegoists.learning.data import SiloedData
-from fedegoists.learning.models import build_model, model_options
-from fedegoists.training.trials import data_digest, load_trainable
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-__all__ = ["Engine", "SimulatedEngine"]
+from fedegoists.consortium.progress import SILENT, Progress
+from fedegoists.errors import MissingDependencyError, SettingsError
+
+if TYPE_CHECKING:
+    from fedegoists.consortium.consortium_settings import ConsortiumSettings
+    from fedegoists.federation import Federation
+    from fedegoists.learning.data_description import DataDescription
+
+__all__ = ["ENGINES", "Engine", "EngineKind", "SiloAccess", "Work", "engine_named"]
+
+Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """What a run needs to know of its silos, and how it reaches them."""
+    """Connected silos of a consortium: in this process, or at their organisations."""
+
+    local: bool
+    """Whether all silos are in this process. Otherwise the run keeps secrets from them."""
 
     @property
-    def data(self) -> SiloedData:
-        """Who takes part with how much of what; samples themselves need not be here."""
-
-    @property
-    def digest(self) -> str:
-        """A hash that changes whenever anybody's data does."""
+    def data(self) -> "DataDescription":
+        """Description of the participants' data."""
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Participants of the consortium that are not there and are left out."""
+        """Participants of the consortium that cannot be reached and are left out."""
 
-    def federation(self, model: str, trials: int | None = None) -> Federation:
+    def federation(self, model: str, trials: int | None = None) -> "Federation":
         """Return the silos that train a network; in several trials they are called ``0/name``."""
 
 
-class SimulatedEngine:
-    """All silos in this process.
+Work = Callable[[Engine, bool], Result]
+"""Work over connected silos; called with True if it resumes work that was interrupted."""
 
-    Parameters
+
+@dataclass(frozen=True)
+class SiloAccess:
+    """Which silos a run reaches, and how.
+
+    Attributes
     ----------
-    participants : sequence of str, optional
-        Who takes part, if not everybody whose data is there.
+    run : str
+        Name of the run in the silos' logs.
+    kit : Path, optional
+        The coordinator's kit, for engines that need one.
+    participants : tuple of str, optional
+        The participants to reach; by default all that there are.
+    required : bool
+        Whether all participants must answer. Otherwise absent ones are left out.
+    memory : Path, optional
+        File that keeps the silos' descriptions, to resume a run while a silo is away.
+    progress : Progress
+        Is told what happens to the connection.
     """
 
-    absent: tuple[str, ...] = ()
+    run: str
+    kit: Path | None = None
+    participants: tuple[str, ...] | None = None
+    required: bool = False
+    memory: Path | None = None
+    progress: Progress = SILENT
 
-    def __init__(
-        self, settings: ConsortiumSettings, participants: Sequence[str] | None = None
-    ) -> None:
-        self.data = load_trainable(
-            settings.data.source,
-            data_dir=settings.data.folder,
-            seed=settings.data.seed,
-            **settings.data.options,
-        )
-        if participants is not None:
-            there = self.data.participants
-            missing = [name for name in participants if name not in there]
-            if missing:
-                raise SettingsError(
-                    f"{self.data.name} has no data of {missing[0]!r}; it has {', '.join(there[:8])}"
-                )
-            self.data = self.data.restricted_to(participants)
-        self.digest = data_digest(self.data)
-        self._device = settings.training.device
 
-    def federation(self, model: str, trials: int | None = None) -> Federation:
-        """Return the silos, looped or stacked on one device."""
-        data = self.data if trials is None else {str(trial): self.data for trial in range(trials)}
-        network = build_model(model, 0, **model_options(self.data))
-        return SimulatedFederation(data, network, device=self._device)
+class _OverSilos(Protocol):
+    def __call__(
+        self,
+        settings: "ConsortiumSettings",
+        access: SiloAccess,
+        work: Work[Result],
+        *,
+        resume: bool = False,
+    ) -> Result: ...
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """A registered engine.
+
+    Attributes
+    ----------
+    name : str
+        Name on the command line and in the coordinator's database.
+    where : str
+        Where the silos are, for help texts.
+    module : str
+        Module with a function ``over_silos``, see `over_silos`.
+    extras : str
+        The extras of this package that it needs.
+    local : bool
+        Whether silos are in this process. Other engines need the coordinator's kit.
+    """
+
+    name: str
+    where: str
+    module: str
+    extras: str
+    local: bool
+
+    def over_silos(
+        self,
+        settings: "ConsortiumSettings",
+        access: SiloAccess,
+        work: Work[Result],
+        *,
+        resume: bool = False,
+    ) -> Result:
+        """Connect to the silos, do some work over them, disconnect, and return its result.
+
+        An engine that loses its connection may connect again and call `work` a second time, to
+        resume from the last checkpoint.
+
+        Raises
+        ------
+        MissingDependencyError
+            If a package of the extras is not installed.
+        """
+        try:
+            loaded: _OverSilos = import_module(self.module).over_silos
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"the engine {self.name!r} needs {error.name}: "
+                f"pip install 'fedegoists[{self.extras}]'"
+            ) from None
+        return loaded(settings, access, work, resume=resume)
+
+
+ENGINES = {
+    kind.name: kind
+    for kind in (
+        EngineKind(
+            "simulation",
+            "all silos on this machine",
+            "fedegoists.consortium.simulated_engine",
+            "train",
+            local=True,
+        ),
+        EngineKind(
+            "flare",
+            "silos at their organisations, over NVIDIA FLARE",
+            "fedegoists.deploy.flare_engine",
+            "train,flare",
+            local=False,
+        ),
+    )
+}
+"""All engines by name."""
+
+OTHER_NAMES = {"simulated": "simulation"}
+"""Earlier names that the command line still takes."""
+
+
+def engine_named(name: str) -> EngineKind:
+    """Return a registered engine.
+
+    Examples
+    --------
+    >>> engine_named("simulation").local
+    True
+    """
+    found = ENGINES.get(OTHER_NAMES.get(name, name))
+    if found is None:
+        raise SettingsError(f"unknown engine {name!r}; engines are {', '.join(ENGINES)}")
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedegoists.consortium.file_names import file_names
 from fedegoists.federation import Failure, Federation, Payload
 from fedegoists.files import write_all
-from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.model_files import model_about, model_bytes
 from fedegoists.methods import Outcome
 from fedegoists.training.trials import Trials
@@ -62,7 +62,7 @@ def preferred(
 
 
 def chosen_models(
-    data: SiloedData,
+    data: DataFacts,
     outcomes: Mapping[str, Outcome],
     personal: Mapping[str, tuple[str, ...]],
     trials: Trials,
@@ -71,8 +71,8 @@ def chosen_models(
 
     Parameters
     ----------
-    data : SiloedData
-        What they were trained on: a model needs its inputs as it had them then.
+    data : DataFacts
+        The data they were trained on: a model needs its inputs prepared in the same way.
     personal : mapping of str to tuple of str
         Which parameters each method kept in the silos.
     """

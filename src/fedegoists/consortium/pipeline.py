@@ -16,16 +16,12 @@ from fedegoists.consortium.consortium_settings import (
     checked_name,
     read_settings,
 )
-from fedegoists.consortium.engine import Engine, SimulatedEngine
+from fedegoists.consortium.engine import Engine
 from fedegoists.consortium.gains import Gain, gains_over_local
 from fedegoists.consortium.participant_models import chosen_models, delivered, write_models
-from fedegoists.consortium.run_folder import (
-    Clock,
-    Progress,
-    interrupted,
-    remove_results,
-    state,
-)
+from fedegoists.consortium.progress import SILENT, Progress
+from fedegoists.consortium.run_folder import Clock, interrupted, remove_results, state
+from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
 from fedegoists.errors import FileError, SettingsError
@@ -33,7 +29,7 @@ from fedegoists.federation.pool import checked_device
 from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
-from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import DataDescription, published_competition
 from fedegoists.learning.model_files import MODELS
 from fedegoists.methods import Outcome
 from fedegoists.training.decisions import Decisions
@@ -46,7 +42,7 @@ from fedegoists.training.trials import (
     train_methods,
 )
 
-__all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
+__all__ = ["STAGES", "Consortium", "ConsortiumRun"]
 
 STAGES = ("data", "benefit", "formation", "training", "report")
 
@@ -96,7 +92,7 @@ class ConsortiumRun:
 
     folder: Path
     settings: ConsortiumSettings
-    data: SiloedData
+    data: DataDescription
     benefit: LearnedBenefit
     formation: Formation
     gains: list[Gain]
@@ -110,6 +106,15 @@ class ConsortiumRun:
 class Consortium:
     """A consortium described in a file: learn who benefits whom, decide, train, report.
 
+    Parameters
+    ----------
+    engine : Engine, optional
+        Connected silos; by default all are in this process.
+    competition : CompetitionGraph, optional
+        The competition graph; by default as the settings say.
+    decision : Formation, optional
+        A decision made before. Benefits are then not learned, nor coalitions formed.
+
     Examples
     --------
     >>> from fedegoists.consortium.consortium_settings import ConsortiumSettings
@@ -118,7 +123,14 @@ class Consortium:
     ('v1', 'v2')
     """
 
-    def __init__(self, settings: ConsortiumSettings, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        settings: ConsortiumSettings,
+        engine: Engine | None = None,
+        *,
+        competition: CompetitionGraph | None = None,
+        decision: Formation | None = None,
+    ) -> None:
         self.settings = settings
         self.engine = SimulatedEngine(settings) if engine is None else engine
         training = settings.training
@@ -128,9 +140,9 @@ class Consortium:
             raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.data = self.engine.data
-        self.competition = self._competition()
+        self.competition = self._competition() if competition is None else competition
+        self.decision = decision
         self.store = StageStore(Path(settings.output.folder))
-        self._digest = self.engine.digest
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
@@ -143,16 +155,18 @@ class Consortium:
         if section.file is not None:
             whole = CompetitionGraph.from_csv(section.file, everybody)
         else:
-            pairs = self.data.published_competition() if section.published else section.pairs
+            pairs = published_competition(self.data) if section.published else section.pairs
             whole = CompetitionGraph(pairs, everybody)
         return whole.restricted_to(names)
 
     def _of_the_data(self) -> list[Any]:
         """Return what every stage depends on: the same numbers may be another task."""
-        return [self._digest, self.data.task, model_options(self.data)]
+        return [self.data.digest, self.data.task, model_options(self.data)]
 
-    def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
+    def learn_benefit(self, progress: Progress = SILENT) -> LearnedBenefit:
         """Learn who benefits whom, read it, or take everybody to benefit everybody."""
+        if self.decision is not None:
+            return LearnedBenefit(self.decision.benefit)
         section, names = self.settings.benefit, self.data.participants
         if section.estimator == "everybody":
             return LearnedBenefit(BenefitGraph(1.0 - np.eye(len(names)), names))
@@ -163,9 +177,8 @@ class Consortium:
         defaults = defaults_for(self.data)
         given = section.model_dump(include={"repeats", "steps", "clip", "noise"})
         chosen = {name: value for name, value in given.items() if value is not None}
-        here = isinstance(self.engine, SimulatedEngine)
-        # Silos at their organisations are kept from competitors, unless it is asked for otherwise.
-        automatic = None if here else "transfer"
+        # Only "transfer" keeps models from competitors: the default where silos are elsewhere.
+        automatic = None if self.engine.local else "transfer"
         estimator = automatic if section.estimator == "auto" else section.estimator
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
@@ -175,13 +188,12 @@ class Consortium:
         known = self.store.read("benefit", key)
         if known is None:
             federation = self.engine.federation(defaults.model)
-            report = progress or (lambda *_: None)
             estimate = learn(
                 federation,
                 settings,
                 apart=apart,
-                secret="" if here else self.store.secret(),
-                progress=lambda what, done, total, loss: report(
+                secret="" if self.engine.local else self.store.secret(),
+                progress=lambda what, done, total, loss: progress(
                     "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
                 ),
             )
@@ -204,6 +216,8 @@ class Consortium:
 
     def form(self, benefit: LearnedBenefit) -> Formation:
         """Decide who trains with whom."""
+        if self.decision is not None:
+            return self.decision
         section = self.settings.formation
         return form(
             benefit.graph,
@@ -214,7 +228,7 @@ class Consortium:
         )
 
     def train(
-        self, formation: Formation, progress: Progress | None = None
+        self, formation: Formation, progress: Progress = SILENT
     ) -> tuple[Trials, dict[str, Outcome], Decisions]:
         """Train with all methods in the coalitions; each is kept by what it depends on."""
         training = self.settings.training
@@ -251,7 +265,6 @@ class Consortium:
                 "training", self.store.key("training", inputs), f"{name}.safetensors"
             )
 
-        report = progress or (lambda *_: None)
         before, rounds = 0, {}
         for name in self.wanted.with_bases:
             rounds[name] = before
@@ -260,7 +273,7 @@ class Consortium:
 
         def observe(name: str, done: int, total: int, outcome: Outcome) -> None:
             remark = f"round {done} of {total}  {_remark(outcome)}"
-            report("training", name, rounds[name] + done, before, remark)
+            progress("training", name, rounds[name] + done, before, remark)
 
         outcomes = train_methods(self.wanted, trials, decisions, checkpoint, (observe,))
         return trials, outcomes, decisions
@@ -270,7 +283,7 @@ class Consortium:
         name: str | None = None,
         *,
         resume: bool = False,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ) -> ConsortiumRun:
         """Go through all stages and write a run's folder.
 
@@ -296,7 +309,7 @@ class Consortium:
         # It says who competes with whom, which is nobody else's business.
         write_bytes(folder / "config.toml", config_toml(settings).encode(), private=True)
         remove_results(folder)
-        clock = Clock(folder, marker, progress or (lambda *_: None))
+        clock = Clock(folder, marker, progress)
         with clock.stage("data"):
             clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
             for absent in self.engine.absent:

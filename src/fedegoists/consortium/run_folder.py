@@ -2,14 +2,15 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from fedegoists.consortium.progress import Progress
 from fedegoists.errors import FileError
 from fedegoists.files import read_text, write_bytes
 
-__all__ = ["Clock", "Progress", "interrupted", "remove_results", "state"]
+__all__ = ["Clock", "interrupted", "remove_results", "state"]
 
 RESULTS = (
     "benefit.csv",
@@ -23,12 +24,6 @@ RESULTS = (
     "members/*.html",
 )
 """What a run leaves, other than how it was made."""
-
-Progress = Callable[[str, str, int, int, str], None]
-"""Called with the stage, what is being done, how much is done, how much there is, and a remark.
-
-When a stage begins, nothing is being done yet: the last four are empty or zero.
-"""
 
 
 class Clock:
@@ -49,7 +44,7 @@ class Clock:
             raise FileError(f"{self._path}: cannot be written ({error.strerror})") from None
 
     def stage(self, name: str) -> "_Stage":
-        """Return what to be in as long as a stage goes on."""
+        """Return a context manager that times a stage."""
         return _Stage(self, name)
 
 

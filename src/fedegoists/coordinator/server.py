@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedegoists.coordinator.domain.access import first_manager
-from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
+from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
 from fedegoists.coordinator.service.app import create_app
 from fedegoists.coordinator.service.identity import TLS_EXTENSION
 from fedegoists.coordinator.service.state import Limits, Service
@@ -180,7 +180,7 @@ def serve(
 def _reach(kit: Path | None) -> Reach:
     """Return which silos there are; what is missing for runs over FLARE is said now."""
     if kit is None:
-        return HERE_ONLY
+        return LOCAL_ONLY
     for package in ("torch", "nvflare"):
         if find_spec(package) is None:
             raise MissingDependencyError(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fedegoists.consortium.consortium_settings import read_settings
-from fedegoists.consortium.pipeline import ConsortiumRun
-from fedegoists.deploy.flare_engine import run_deployed
+from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess
+from fedegoists.consortium.pipeline import Consortium, ConsortiumRun
 from fedegoists.deploy.local_kits import LocalDeployment, free_port
 from fedegoists.deploy.processes import end_children
 from fedegoists.files import write_all
@@ -74,27 +74,40 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
     at("a server and three silos start, each a process with its own certificate and data")
     with deployment:
         at("all silos are connected with mutual TLS; the run begins")
-        averaged: list[int] = []
+        progress = _KillASilo(deployment, at)
 
-        def progress(stage: str, what: str, done: int, total: int, remark: str) -> None:
-            if total and done == total:
-                at(f"{stage}: {what} done {remark}")
-            if what != "fedavg":
-                return
-            averaged.append(done)
-            if len(averaged) == SWITCHED_OFF_AFTER:
-                at("Meadow's machine is switched off and on again: the others go on")
-                pid = deployment.processes["Meadow"].pid
-                if pid is not None:
-                    end_children(pid, itself=True)
+        def work(reached: Engine, again: bool) -> ConsortiumRun:
+            return Consortium(settings, reached).run(resume=again, progress=progress)
 
-        run = run_deployed(settings, deployment.kit, progress=progress, tell=at)
+        access = SiloAccess(settings.name, deployment.kit, progress=progress)
+        run = ENGINES["flare"].over_silos(settings, access, work)
         at("the run is finished; all processes end")
     return run
 
 
 SWITCHED_OFF_AFTER = 5
 """Rounds of FedAvg."""
+
+
+class _KillASilo:
+    """Tells the progress, and kills one of the silos on the way."""
+
+    def __init__(self, deployment: LocalDeployment, tell: Callable[[str], None]) -> None:
+        self._deployment, self._tell = deployment, tell
+        self._averaged = 0
+
+    def __call__(self, stage: str, what: str, done: int, total: int, remark: str) -> None:
+        if total and done == total:
+            self._tell(f"{stage}: {what} done {remark}")
+        self._averaged += what == "fedavg"
+        if what == "fedavg" and self._averaged == SWITCHED_OFF_AFTER:
+            self._tell("Meadow's machine is switched off and on again: the others go on")
+            pid = self._deployment.processes["Meadow"].pid
+            if pid is not None:
+                end_children(pid, itself=True)
+
+    def message(self, text: str, *, waiting: bool = False) -> None:  # noqa: ARG002
+        self._tell(text)
 
 
 def _table(number: int) -> bytes:

@@ -1,86 +1,103 @@
-"""The engine ``flare``: a consortium's run over silos at their organisations."""
+"""The engine ``flare``: silos at their organisations, reached over NVIDIA FLARE."""
 
 import hashlib
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
+from pydantic import TypeAdapter
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
-from fedegoists.consortium.pipeline import Consortium, ConsortiumRun, Progress
-from fedegoists.errors import SettingsError
+from fedegoists.consortium.engine import SiloAccess, Work
+from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare.flare_federation import FlareFederation, ask_about
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError
 from fedegoists.federation.flare.messages import About
 from fedegoists.federation.flare.relay_connection import Link, Recorder
-from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.files import read_text, write_bytes
+from fedegoists.learning.data import SplitSizes
+from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.models import model_options
 
-__all__ = ["FlareEngine", "over_silos", "run_deployed"]
+__all__ = ["FlareEngine", "over_silos"]
 
-Tell = Callable[[str], None]
 Result = TypeVar("Result")
+
+ABOUT_ALL = TypeAdapter(dict[str, About])
 
 
 class FlareEngine:
-    """Silos that have started their kits.
+    """Connected silos that have started their kits.
 
     Parameters
     ----------
     settings : ConsortiumSettings
-        Whose section ``deploy`` says how long to wait.
-    kit : Path
-        The coordinator's kit.
+        Its section ``deploy`` says how long to wait.
+    access : SiloAccess
+        The coordinator's kit and the participants. Silos that are away but described in its
+        ``memory``, or in `known`, still take part.
     known : mapping of str to About, optional
-        What silos said of themselves earlier in the same run: who is away now still takes part.
-    participants : sequence of str, optional
-        Who takes part, if not everybody who has a kit: no other silo is reached.
+        The silos' descriptions of themselves, from earlier in the same run.
+    record : callable, optional
+        Called with every message that is sent or received.
     """
+
+    local = False
 
     def __init__(
         self,
         settings: ConsortiumSettings,
-        kit: Path,
-        *,
-        run: str = "run",
+        access: SiloAccess,
         known: Mapping[str, About] | None = None,
-        participants: Sequence[str] | None = None,
         record: Recorder | None = None,
-        tell: Tell = lambda _: None,
     ) -> None:
         if settings.competition.published:
             raise SettingsError(
                 "competition.published needs the data set here; name the pairs instead"
             )
-        self.operator = Operator(kit)
-        sites = _sites_of(self.operator.deployment.sites, participants)
+        if access.kit is None:
+            raise SettingsError("the engine flare needs the coordinator's kit; give its folder")
+        self.operator = Operator(access.kit)
+        sites = _sites(self.operator.deployment.sites, access.participants)
         self.link = Link(
             self.operator,
             tuple(sites.values()),
-            run=run,
+            run=access.run,
             deadline=settings.deploy.deadline,
             wait=settings.deploy.wait,
             record=record,
-            tell=tell,
+            tell=access.progress.message,
         )
         try:
             self.link.open()
-            answered = {**(known or {}), **ask_about(self.link, sites)}
+            answered = {
+                **_remembered(access.memory),
+                **(known or {}),
+                **ask_about(self.link, sites),
+            }
             self.about = {name: answered[name] for name in sites if name in answered}
             self.sites = {name: sites[name] for name in self.about}
             self.absent = tuple(name for name in sites if name not in self.about)
+            if self.absent and access.required:
+                raise SettingsError(
+                    f"the silo of {self.absent[0]!r} does not answer; have it start its kit, or "
+                    "expel it and form coalitions again"
+                )
             self.data = described(settings.data.source, self.about)
         except BaseException:
             self.close()
             raise
-        parts = "\n".join(f"{name}\0{one.digest}" for name, one in self.about.items())
-        self.digest = hashlib.sha256(parts.encode()).hexdigest()
+        if access.memory is not None:
+            content = json.dumps(
+                {name: one.model_dump(mode="json") for name, one in self.about.items()},
+                ensure_ascii=False,
+            )
+            write_bytes(access.memory, content.encode(), private=True)
 
     def federation(self, model: str, trials: int | None = None) -> FlareFederation:
-        """Return the silos over the one link."""
+        """Return the silos with a network."""
         return FlareFederation(
             self.link,
             self.sites,
@@ -96,15 +113,13 @@ class FlareEngine:
         self.operator.close()
 
 
-def described(source: str, about: Mapping[str, About]) -> SiloedData:
-    """Return the consortium's data as far as the coordinator knows it: sizes and shapes.
-
-    Where samples would be there are zeros; nobody trains on them here.
+def described(source: str, about: Mapping[str, About]) -> DataDescription:
+    """Return the description of a consortium's data from the silos' descriptions of theirs.
 
     Raises
     ------
     SettingsError
-        If silos do not have data of one kind.
+        If the silos' data differ in kind, or there are too few silos.
     """
     if len(about) < 2:
         raise SettingsError(f"{len(about)} silos answered; a consortium needs at least two")
@@ -116,89 +131,54 @@ def described(source: str, about: Mapping[str, About]) -> SiloedData:
                     f"{name} and {first_name} differ in {what}: {getattr(one, what)} and "
                     f"{getattr(first, what)}; all silos need the same schema"
                 )
-    total = sum(sum(one.sizes) for one in about.values())
-    inputs = tuple(
-        np.broadcast_to(np.zeros(shape, np.dtype(kind)), (total, *shape))
-        for shape, kind in zip(first.shapes, first.kinds, strict=True)
-    )
-    targets = np.zeros(total, np.float32 if first.task == "regression" else np.int64)
-    silos, start = [], 0
-    for name, one in about.items():
-        bounds = np.cumsum([start, *one.sizes])
-        parts = [np.arange(low, high) for low, high in pairwise(bounds.tolist())]
-        silos.append(SiloIndices(name, *parts))
-        start = int(bounds[-1])
-    return SiloedData(
-        Path(source).name,
-        first.task,
-        Samples(inputs, targets),
-        tuple(silos),
-        first.classes,
-        "Samples are at their organisations.",
-        (),
+    parts = "\n".join(f"{name}\0{one.digest}" for name, one in about.items())
+    return DataDescription(
+        name=Path(source).name,
+        task=first.task,
+        classes=first.classes,
+        sizes={name: SplitSizes(*one.sizes) for name, one in about.items()},
+        shapes=tuple(tuple(shape) for shape in first.shapes),
+        kinds=tuple(first.kinds),
+        digest=hashlib.sha256(parts.encode()).hexdigest(),
+        description="Samples are at their organisations.",
     )
 
 
-def _sites_of(sites: Mapping[str, str], participants: Sequence[str] | None) -> Mapping[str, str]:
+def _sites(known: Mapping[str, str], participants: tuple[str, ...] | None) -> Mapping[str, str]:
     if participants is None:
-        return sites
-    missing = [name for name in participants if name not in sites]
+        return known
+    missing = [name for name in participants if name not in known]
     if missing:
-        raise SettingsError(f"{missing[0]!r} has no kit; those of {', '.join(sites)} were made")
-    return {name: sites[name] for name in participants}
+        raise SettingsError(f"{missing[0]!r} has no kit; those of {', '.join(known)} were made")
+    return {name: known[name] for name in participants}
 
 
-def run_deployed(
-    settings: ConsortiumSettings,
-    kit: Path,
-    name: str | None = None,
-    *,
-    resume: bool = False,
-    progress: Progress | None = None,
-    record: Recorder | None = None,
-    tell: Tell = lambda _: None,
-    patience: float = 600.0,
-) -> ConsortiumRun:
-    """Run a consortium over its silos, to the same folder as the simulation.
-
-    If the server is lost, wait for it and go on from the last checkpoint.
-
-    Parameters
-    ----------
-    patience : float
-        Seconds to wait for a lost server.
-    """
-
-    def opened(known: Mapping[str, About]) -> FlareEngine:
-        run = name or settings.name
-        return FlareEngine(settings, kit, run=run, known=known, record=record, tell=tell)
-
-    def work(engine: FlareEngine, again: bool) -> ConsortiumRun:
-        return Consortium(settings, engine).run(name, resume=again, progress=progress)
-
-    return over_silos(opened, work, resume=resume, waits=tell, patience=patience)
+def _remembered(path: Path | None) -> dict[str, About]:
+    if path is None or not path.is_file():
+        return {}
+    try:
+        return ABOUT_ALL.validate_json(read_text(path))
+    except ValueError as error:
+        raise FileError(f"{path}: cannot be read ({type(error).__name__}); remove it") from None
 
 
 def over_silos(
-    opened: Callable[[Mapping[str, About]], FlareEngine],
-    work: Callable[[FlareEngine, bool], Result],
+    settings: ConsortiumSettings,
+    access: SiloAccess,
+    work: Work[Result],
     *,
     resume: bool = False,
-    waits: Tell = lambda _: None,
+    record: Recorder | None = None,
     patience: float = 600.0,
 ) -> Result:
-    """Do something over silos; if the server is lost, wait for it and go on.
+    """Connect to the silos and do some work over them, see `EngineKind.over_silos`.
+
+    If the server is lost, wait for it and resume the work from its last checkpoint.
 
     Parameters
     ----------
-    opened : callable
-        Returns an engine; called with what silos said of themselves before the server was lost.
-    work : callable
-        Called with the engine, and whether it goes on with what was begun before.
-    resume : bool
-        Whether it was begun before already.
-    waits : callable
-        Told why one waits for the server.
+    record : callable, optional
+        Called with every message that is sent or received.
     patience : float
         Seconds to wait for a lost server.
     """
@@ -207,7 +187,8 @@ def over_silos(
     while True:
         engine = None
         try:
-            engine = opened(known)
+            access.progress.message("waiting for the silos", waiting=True)
+            engine = FlareEngine(settings, access, known, record)
             lost, known = 0.0, engine.about
             return work(engine, resume)
         except UnreachableError as error:
@@ -217,7 +198,10 @@ def over_silos(
             lost = lost or now
             if now - lost > patience:
                 raise
-            waits(f"{error}; waiting for the server, then going on from the last checkpoint")
+            access.progress.message(
+                f"{error}; waiting for the server, then going on from the last checkpoint",
+                waiting=True,
+            )
             resume = True
             time.sleep(2.0)
         finally:

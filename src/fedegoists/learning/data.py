@@ -226,21 +226,6 @@ class SiloedData:
         self._check_ownership()
         self._check_names()
 
-    def published_competition(self) -> tuple[tuple[str, str], ...]:
-        """Return who competes as published.
-
-        Raises
-        ------
-        DataError
-            If nothing was: to take nobody to compete then could show a rival what it must not see.
-        """
-        if not self.competition_pairs:
-            raise DataError(
-                f"{self.name} comes with no published competition; say who competes, as pairs or "
-                "in a file"
-            )
-        return self.competition_pairs
-
     def _check_targets(self) -> None:
         targets = self.samples.targets
         if self.task not in get_args(TaskName):
@@ -330,6 +315,11 @@ class SiloedData:
     def participants(self) -> tuple[str, ...]:
         """The names of the silos."""
         return tuple(silo.name for silo in self.silos)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of one sample, for each input array."""
+        return tuple(array.shape[1:] for array in self.samples.inputs)
 
     def silo(self, reference: str | int) -> SiloIndices:
         """Return a silo by its name or position."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedegoists.files import file_name, name_digest, private_folder, write_bytes
-from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import DataFacts
 
 __all__ = ["MODELS", "keep_model", "model_about", "model_bytes"]
 
@@ -20,7 +20,7 @@ MOST_MODELS = 20
 
 
 def model_about(
-    data: SiloedData,
+    data: DataFacts,
     participant: str,
     *,
     method: str,
@@ -33,8 +33,8 @@ def model_about(
 
     Parameters
     ----------
-    data : SiloedData
-        What it was trained on: a model needs its inputs as it had them then.
+    data : DataFacts
+        The data it was trained on: it needs its inputs prepared in the same way.
     model, options : str and mapping
         The network, and what it had to know of the data.
     """

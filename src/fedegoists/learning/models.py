@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import DataFacts
 
 __all__ = [
     "MODELS",
@@ -185,13 +185,12 @@ def build_model(name: str, seed: int, **options: Any) -> nn.Module:
         return MODELS[name](**options)
 
 
-def model_options(data: SiloedData) -> dict[str, Any]:
-    """Return what the model must know of the data: numbers of features, hours and outputs."""
-    first = data.samples.inputs[0]
-    if first.ndim == 4:
+def model_options(data: DataFacts) -> dict[str, Any]:
+    """Return the numbers of features, hours and outputs that a network needs for the data."""
+    first, *others = data.shapes
+    if len(first) == 3:  # images
         return {}
-    if first.ndim == 3:
-        static = data.samples.inputs[1].shape[1]
-        return {"hourly": first.shape[2], "static": static, "hours": first.shape[1]}
+    if len(first) == 2:  # hours × features
+        return {"hourly": first[1], "static": others[0][0], "hours": first[0]}
     outputs = data.classes if data.task == "classification" else 1
-    return {"features": first.shape[1], "outputs": outputs}
+    return {"features": first[0], "outputs": outputs}

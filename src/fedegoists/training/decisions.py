@@ -15,6 +15,7 @@ from fedegoists.federation import Federation
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import published_competition
 from fedegoists.training.defaults import learn_settings
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _competition(text: str, trial: SiloedData, seed: int) -> CompetitionGraph:
     if not text:
         return CompetitionGraph([], names)
     if text == PUBLISHED:
-        return CompetitionGraph(trial.published_competition(), names)
+        return CompetitionGraph(published_competition(trial), names)
     try:
         probability = float(text)
     except ValueError:

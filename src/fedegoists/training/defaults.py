@@ -6,7 +6,7 @@ from typing import Any
 from fedegoists.benefit import LearnSettings
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
-from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.models import model_options
 
 __all__ = ["Defaults", "defaults_for", "learn_settings", "model_options"]
@@ -24,10 +24,10 @@ class Defaults:
     evaluate_every: int
 
 
-def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
+def defaults_for(data: DataFacts, steps: int | None = None) -> Defaults:
     """Return settings for a data set; `steps`, rounded up to whole rounds, is before tuning."""
-    images = data.samples.inputs[0].ndim == 4
-    hourly = data.samples.inputs[0].ndim == 3
+    images = len(data.shapes[0]) == 3
+    hourly = len(data.shapes[0]) == 2
     if images:
         model = "cifar100-cnn" if data.classes == 100 else "cifar10-cnn"
         total, rate, decay, tune = 4000, 0.02, 5e-4, 400
@@ -66,14 +66,14 @@ def defaults_for(data: SiloedData, steps: int | None = None) -> Defaults:
     )
 
 
-def learn_settings(data: SiloedData, estimator: str | None = None, **changes: Any) -> LearnSettings:
+def learn_settings(data: DataFacts, estimator: str | None = None, **changes: Any) -> LearnSettings:
     """Return how to learn the benefit graph of a data set.
 
     Without an estimator, the one that agreed best with the measured truth on data of this kind: a
     hypernetwork for images, transfer for tables and stays (``reproduction/results/estimators``).
     """
-    inputs = data.samples.inputs[0].ndim
-    steps, batch = {4: (500, 64), 3: (60, 32)}.get(inputs, (300, 64))
+    dimensions = len(data.shapes[0])
+    steps, batch = {3: (500, 64), 2: (60, 32)}.get(dimensions, (300, 64))
     local = replace(
         defaults_for(data).train,
         steps=steps,
@@ -82,7 +82,7 @@ def learn_settings(data: SiloedData, estimator: str | None = None, **changes: An
         learning_rate=0.02,
         augment=False,
     )
-    images = inputs == 4
+    images = dimensions == 3
     chosen: Any = estimator or ("hypernetwork" if images else "transfer")
     layers = {"layers": 2} if images else {}
     return LearnSettings(estimator=chosen, local=local, **{**layers, **changes})

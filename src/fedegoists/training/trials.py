@@ -14,6 +14,7 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
 from fedegoists.learning.models import OUTPUT_LAYER, build_model
 from fedegoists.methods import METHODS, Local, Method, Outcome, run
@@ -105,7 +106,7 @@ class Trials:
 
     @classmethod
     def over(
-        cls, federation: Federation, data: SiloedData, seeds: Iterable[int], *, steps: int | None
+        cls, federation: Federation, data: DataFacts, seeds: Iterable[int], *, steps: int | None
     ) -> "Trials":
         """Return trials over any federation whose participants are called ``seed/name``."""
         defaults, options = defaults_for(data, steps), model_options(data)

@@ -78,7 +78,7 @@ def manager_view(
         "explanations": _explanations(formation),
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
-        "sizes": [(silo.name, silo.sizes) for silo in run.data.silos],
+        "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {
             name: (f"{file}.safetensors", results.chosen[name])

@@ -51,7 +51,7 @@ def member_view(
         "utility": weight(formation.utilities[participant]),
         "gains": gains,
         "chart": gains_chart(gains),
-        "sizes": next(silo.sizes for silo in run.data.silos if silo.name == participant),
+        "sizes": run.data.sizes[participant],
         "model": f"{file}.safetensors",
         "method": results.chosen.get(participant),
         "failures": _failures(run, results, participant),

@@ -1,8 +1,9 @@
-"""The consortium pipeline, with members, competition and decision as the coordinator has them."""
+"""Runs of the consortium pipeline with the coordinator's members, competition and decision."""
 
 import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import (
     BenefitSection,
     ConsortiumSettings,
@@ -10,69 +11,94 @@ from fedegoists.consortium.consortium_settings import (
     OutputSection,
     TrainingSection,
 )
-from fedegoists.consortium.engine import Engine
+from fedegoists.consortium.engine import Engine, SiloAccess, engine_named
 from fedegoists.consortium.file_names import file_names
-from fedegoists.consortium.pipeline import Consortium, LearnedBenefit
-from fedegoists.consortium.pipeline import Progress as PipelineProgress
-from fedegoists.coordinator.runs.engines import FILES, Progress, Task
+from fedegoists.consortium.progress import SILENT, Progress
+from fedegoists.coordinator.runs.run_task import FILES, RunTask
+from fedegoists.errors import SettingsError
 from fedegoists.files import write_bytes
 from fedegoists.graphs import BenefitGraph
 
-__all__ = ["check_over", "learn_over", "settings_of", "train_over"]
+if TYPE_CHECKING:
+    from fedegoists.consortium import Consortium
+
+__all__ = ["check", "learn", "settings_of", "train"]
+
+SILOS = "silos.json"
+"""File in the folder of a run: the silos' descriptions, to resume it while a silo is away."""
+
+Result = TypeVar("Result")
 
 
-class _Decided(Consortium):
-    """A consortium whose members and competition, and maybe decision, the coordinator knows."""
+def check(task: RunTask) -> None:
+    """Refuse a run that would fail at its beginning, as far as it shows without asking silos."""
+    if engine_named(task.engine).local:
+        _over_silos(task, lambda _: None, SILENT)
+    else:
+        from fedegoists.training.trials import Wanted
 
-    def __init__(self, task: Task, settings: ConsortiumSettings, engine: Engine) -> None:
-        super().__init__(settings, engine)
-        self.competition = task.competition
-        self._decision = task.formation
-
-    def learn_benefit(self, progress: PipelineProgress | None = None) -> LearnedBenefit:
-        if self._decision is None:
-            return super().learn_benefit(progress)
-        return LearnedBenefit(self._decision.benefit)
-
-    def form(self, benefit: LearnedBenefit) -> Formation:
-        return super().form(benefit) if self._decision is None else self._decision
+        Wanted(task.plan.methods)
 
 
-def check_over(engine: Engine, task: Task, settings: ConsortiumSettings) -> None:
-    """Refuse what a run would refuse at its beginning."""
-    _Decided(task, settings, engine)
-
-
-def learn_over(
-    engine: Engine, task: Task, settings: ConsortiumSettings, progress: Progress
-) -> BenefitGraph:
-    """Return who benefits whom; what was learned before from the same is taken from there."""
+def learn(task: RunTask, progress: Progress) -> BenefitGraph:
+    """Return the benefit graph, from the cache if it was learned before from the same data."""
     task.plan.check_among(task.competition)  # again: reports may have changed since it was asked
-    return _Decided(task, settings, engine).learn_benefit(_shown(progress)).graph
+    return _over_silos(task, lambda pipeline: pipeline.learn_benefit(progress).graph, progress)
 
 
-def train_over(
-    engine: Engine, task: Task, settings: ConsortiumSettings, progress: Progress
-) -> None:
-    """Train in the coalitions of the decision; what was trained before is gone on with."""
-    consortium = _Decided(task, settings, engine)
-    result = consortium.run(task.name, resume=True, progress=_shown(progress))
+def train(task: RunTask, progress: Progress) -> None:
+    """Train in the coalitions of the decision, from the last checkpoint if it was interrupted.
+
+    The run's folder then holds ``report.html`` for the manager, and ``members/NAME.html`` and
+    ``models/NAME.safetensors`` for one participant each, whose NAME is in `FILES`.
+    """
+
+    def work(pipeline: "Consortium") -> None:
+        pipeline.run(task.name, resume=True, progress=progress)
+
+    _over_silos(task, work, progress)
     names = json.dumps(file_names(task.participants), ensure_ascii=False)
-    write_bytes(result.folder / FILES, names.encode(), private=True)
+    write_bytes(task.folder / task.name / FILES, names.encode(), private=True)
 
 
-def _shown(progress: Progress) -> PipelineProgress:
-    return lambda stage, what, done, total, remark: progress(
-        f"{stage}: {what}", done, total, remark
+def _over_silos(
+    task: RunTask, work: Callable[["Consortium"], Result], progress: Progress
+) -> Result:
+    kind, settings = engine_named(task.engine), settings_of(task)
+    if not kind.local and task.kit is None:
+        raise SettingsError(
+            "the coordinator was started without --kit, so silos cannot be reached over FLARE; "
+            "start it with the kit, then start a new run, which goes on with what is trained"
+        )
+    access = SiloAccess(
+        # Runs of two consortia may have the same name, and a silo may be in both.
+        run=f"{task.folder.name}-{task.name}",
+        kit=task.kit,
+        participants=task.participants,
+        required=True,
+        memory=task.folder / task.name / SILOS,
+        progress=progress,
     )
 
+    def over(engine: Engine, _: bool) -> Result:
+        from fedegoists.consortium import Consortium
 
-def settings_of(task: Task, data: DataSection) -> ConsortiumSettings:
-    """Return what the pipeline needs to know of a plan."""
+        pipeline = Consortium(
+            settings, engine, competition=task.competition, decision=task.formation
+        )
+        return work(pipeline)
+
+    return kind.over_silos(settings, access, over, resume=task.begun)
+
+
+def settings_of(task: RunTask) -> ConsortiumSettings:
+    """Return the settings of the pipeline for a run."""
     plan = task.plan
+    local = engine_named(task.engine).local
+    source = plan.source_in(task.silos) if local else "members"
     return ConsortiumSettings(
         name=task.name,
-        data=data,
+        data=DataSection(source=source, options=plan.options, seed=plan.data_seed),
         benefit=BenefitSection(
             # Only while benefits are learned; afterwards the decision has them.
             estimator=plan.kept_apart if task.formation is None else plan.estimator,

@@ -6,7 +6,8 @@ from threading import Lock
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
-from fedegoists.coordinator.runs.engines import Task, engine_named
+from fedegoists.coordinator.runs import decided_pipeline
+from fedegoists.coordinator.runs.run_task import RunTask
 from fedegoists.errors import FedEgoistsError
 
 __all__ = ["Beginning"]
@@ -23,7 +24,7 @@ class Beginning:
         self._process = ProcessOfItsOwn()
         self._lock = Lock()
 
-    def check(self, engine: str, task: Task) -> None:
+    def check(self, task: RunTask) -> None:
         """Refuse a run that would fail at its beginning.
 
         Raises
@@ -37,7 +38,7 @@ class Beginning:
         if not self._lock.acquire(blocking=False):
             raise ConflictError("another run is being tried out; ask again in a few seconds")
         try:
-            self._process.call(_begin, engine, sent)
+            self._process.call(decided_pipeline.check, sent)
         except FedEgoistsError as error:
             raise ConflictError(str(error)) from None
         except Exception as error:
@@ -51,7 +52,3 @@ class Beginning:
     def close(self) -> None:
         """End what is being checked; nothing is checked any more."""
         self._process.close()
-
-
-def _begin(engine: str, task: Task) -> None:
-    engine_named(engine).check(task)

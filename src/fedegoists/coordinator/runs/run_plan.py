@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedegoists.consortium.engine import EngineKind
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
@@ -41,9 +42,9 @@ class RunPlan(BaseModel):
     steps: int | None = Field(default=None, ge=1, le=10_000_000)
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:[0-9]{1,2})?)$")
 
-    def check_for(self, engine: str) -> None:
+    def check_for(self, engine: EngineKind) -> None:
         """Refuse a plan that an engine could not follow, or only in part."""
-        if engine == "simulation":
+        if engine.local:
             if self.source is None:
                 raise ConflictError("say which data to train on: a folder among the silos")
             return

@@ -11,9 +11,9 @@ from pathlib import Path
 from fedegoists.coordinator.coordinator_errors import StoreError
 from fedegoists.coordinator.domain.consortia import close_due, consortium_with
 from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.engines import HERE_ONLY, Kind, Reach
 from fedegoists.coordinator.runs.preflight import Beginning
 from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach, RunKind
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.tables import RunRecord
 
@@ -33,7 +33,7 @@ SECONDS_TO_LEAVE = 10.0
 class RunQueue:
     """A thread that starts the next run when there is one, and goes on with interrupted ones."""
 
-    def __init__(self, store: Store, data: Path, reach: Reach = HERE_ONLY) -> None:
+    def __init__(self, store: Store, data: Path, reach: Reach = LOCAL_ONLY) -> None:
         self.store, self.data, self.reach = store, data, reach
         self._beginning = Beginning()
         self._stop = threading.Event()
@@ -52,13 +52,15 @@ class RunQueue:
         begun = self._thread.ident is not None
         return begun and not self._thread.is_alive() and not self._stop.is_set()
 
-    def ask(self, by: str, consortium_id: int, kind: Kind, engine: str, plan: RunPlan) -> RunRecord:
+    def ask(
+        self, by: str, consortium_id: int, kind: RunKind, engine: str, plan: RunPlan
+    ) -> RunRecord:
         """Queue a run, if it can be asked for now and could begin."""
         wish = (kind, engine, plan)
         with self.store.read() as session:
             found = consortium_with(session, consortium_id)
             task = records.wished(self.store, session, found, *wish, self.data, self.reach)
-        self._beginning.check(engine, task)  # takes seconds, in which others may write
+        self._beginning.check(task)  # takes seconds, in which others may write
         with self.store.write() as session:
             found = consortium_with(session, consortium_id)
             run = records.enqueue(self.store, session, by, found, *wish, self.reach)

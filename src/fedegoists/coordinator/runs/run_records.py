@@ -18,8 +18,14 @@ from fedegoists.coordinator.domain.consortia import (
     participants_of,
 )
 from fedegoists.coordinator.domain.run_endings import end_run
-from fedegoists.coordinator.runs.engines import HERE_ONLY, Kind, Reach, Task, check_engine
 from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_task import (
+    LOCAL_ONLY,
+    Reach,
+    RunKind,
+    RunTask,
+    check_engine,
+)
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.replay import ENDED, text_digest
@@ -47,10 +53,10 @@ def enqueue(
     session: Session,
     by: str,
     consortium: ConsortiumRecord,
-    kind: Kind,
+    kind: RunKind,
     engine: str,
     plan: RunPlan,
-    reach: Reach = HERE_ONLY,
+    reach: Reach = LOCAL_ONLY,
 ) -> RunRecord:
     """Ask for a run: to learn benefits, or to train by the latest decision."""
     run = _wished(store, session, consortium, kind, engine, plan, reach)
@@ -73,12 +79,12 @@ def wished(
     store: Store,
     session: Session,
     consortium: ConsortiumRecord,
-    kind: Kind,
+    kind: RunKind,
     engine: str,
     plan: RunPlan,
     data: Path,
-    reach: Reach = HERE_ONLY,
-) -> Task:
+    reach: Reach = LOCAL_ONLY,
+) -> RunTask:
     """Return what an engine would need to know of a run, without asking for it yet."""
     run = _wished(store, session, consortium, kind, engine, plan, reach)
     return task_for(session, run, data, reach.kit)
@@ -88,7 +94,7 @@ def _wished(
     store: Store,
     session: Session,
     consortium: ConsortiumRecord,
-    kind: Kind,
+    kind: RunKind,
     engine: str,
     plan: RunPlan,
     reach: Reach,
@@ -206,15 +212,16 @@ def run_folder(data: Path, run: RunRecord) -> tuple[Path, str]:
     return data / "runs" / f"consortium-{run.consortium_id}", f"run-{run.number}"
 
 
-def task_for(session: Session, run: RunRecord, data: Path, kit: Path | None = None) -> Task:
+def task_for(session: Session, run: RunRecord, data: Path, kit: Path | None = None) -> RunTask:
     """Return what an engine needs to know of a run."""
     consortium = consortium_with(session, run.consortium_id)
     folder, name = run_folder(data, run)
     record = _formation_record(session, run)
     formation = None if record is None else formation_of(record)
     competition = formation.competition if formation else competition_of(session, consortium)
-    return Task(
+    return RunTask(
         plan=RunPlan.model_validate_json(run.plan),
+        engine=run.engine,
         participants=competition.participants,
         competition=competition,
         formation=formation,

@@ -1,7 +1,7 @@
 """The process that works on one run.
 
-It is told on its standard input what to do, and ends when that closes: whoever started it is then
-gone, and will start another one that goes on.
+It reads its instructions from its standard input, and ends when that closes: the service that
+started it has then ended, and will start another worker that resumes the run.
 """
 
 import json
@@ -11,15 +11,16 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from fedegoists.coordinator.runs import decided_pipeline
 from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.engines import engine_named
 from fedegoists.coordinator.store import Store
 from fedegoists.coordinator.store.tables import RunRecord
 from fedegoists.errors import FedEgoistsError
 
-__all__ = ["main", "work_on"]
+__all__ = ["RunProgress", "main", "work_on"]
 
 SECONDS_BETWEEN_NOTES = 0.3
 
@@ -28,36 +29,61 @@ class _StoppedError(Exception):
     """The run was cancelled."""
 
 
-def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> None:
-    """Do a run, and note how it went."""
-    noted = 0.0
-    last: tuple[str, int, str] = ("", 0, "")
+class RunProgress:
+    """Writes the progress of a run to the store, a few times a second; a `Progress`.
 
-    def progress(stage: str, done: int, total: int, remark: str, *, waiting: bool = False) -> None:
-        nonlocal noted, last
-        now = time.monotonic()
-        # A remark that comes without progress, as that a silo is away, is not passed over.
-        nothing_else = stage == last[0] and (done != last[1] or remark == last[2])
-        last = (stage, done, remark)
-        if now < noted + SECONDS_BETWEEN_NOTES and nothing_else:
+    Parameters
+    ----------
+    clock : callable
+        Returns the time in seconds.
+    """
+
+    def __init__(
+        self, store: Store, run_id: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._run_id, self._clock = store, run_id, clock
+        self._noted = -SECONDS_BETWEEN_NOTES
+        self._last = ("", 0, 0, "")
+        self._waiting = False
+
+    def __call__(self, stage: str, what: str, done: int, total: int, remark: str) -> None:
+        """Note the progress of a stage."""
+        self._note(f"{stage}: {what}" if what else stage, done, total, remark, waiting=False)
+
+    def message(self, text: str, *, waiting: bool = False) -> None:
+        """Note a message beside the last progress, or that the run waits."""
+        stage, done, total, _ = self._last
+        waiting = waiting or self._waiting
+        self._note("waiting" if waiting else stage, done, total, text, waiting=waiting)
+
+    def _note(self, stage: str, done: int, total: int, remark: str, *, waiting: bool) -> None:
+        before, self._last, self._waiting = self._last, (stage, done, total, remark), waiting
+        # A message without progress, such as a silo that is away, is never passed over.
+        may_wait = stage == before[0] and (done != before[1] or remark == before[3])
+        now = self._clock()
+        if may_wait and now < self._noted + SECONDS_BETWEEN_NOTES:
             return
-        noted = now
-        if not records.note_progress(store, run_id, stage, done, total, remark, waiting=waiting):
+        self._noted = now
+        note = (self._store, self._run_id, stage, done, total, remark)
+        if not records.note_progress(*note, waiting=waiting):
             raise _StoppedError
 
+
+def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> None:
+    """Do a run, and record its result."""
     try:
         with store.read() as session:
             run = session.get(RunRecord, run_id)
             assert run is not None
             records.check_may_go_on(store, session, run)
             task = records.task_for(session, run, data, kit)
-            kind, engine_name = run.kind, run.engine
-        progress("beginning", 0, 0, "")
-        engine = engine_named(engine_name)
+            kind = run.kind
+        progress = RunProgress(store, run_id)
+        progress("beginning", "", 0, 0, "")
         if kind == "benefit":
-            records.finish(store, run_id, learned=engine.learn(task, progress))
+            records.finish(store, run_id, learned=decided_pipeline.learn(task, progress))
         else:
-            engine.train(task, progress)
+            decided_pipeline.train(task, progress)
             records.finish(store, run_id)
     except _StoppedError:
         return
@@ -69,18 +95,18 @@ def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> N
 
 
 def main() -> None:
-    """Read one line of JSON with database, run, data and kit; work until done or left alone."""
+    """Read one line of JSON with database, run, data and kit; work until done or orphaned."""
     wanted = json.loads(sys.stdin.readline())
 
-    def leave_when_alone() -> None:
+    def leave_when_orphaned() -> None:
         sys.stdin.read()
         os._exit(3)
 
     def leave_when_told(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is leaving already
-        sys.exit(128 + signal.SIGTERM)  # through all that has to be closed, as jobs elsewhere
+        sys.exit(128 + signal.SIGTERM)  # so that context managers close, such as jobs elsewhere
 
-    threading.Thread(target=leave_when_alone, daemon=True).start()
+    threading.Thread(target=leave_when_orphaned, daemon=True).start()
     signal.signal(signal.SIGTERM, leave_when_told)
     logging.basicConfig(level=logging.WARNING)
     store = Store(wanted["database"])

@@ -13,7 +13,7 @@ from fedegoists.coordinator.domain import competitor_reports as reporting
 from fedegoists.coordinator.domain.coalition_decisions import formation_of
 from fedegoists.coordinator.domain.member_view import member_certificate, member_decision
 from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.engines import FILES
+from fedegoists.coordinator.runs.run_task import FILES
 from fedegoists.coordinator.service.identity import (
     AMember,
     Asker,

@@ -8,8 +8,8 @@ from typing import cast
 from fastapi import Request
 
 from fedegoists.coordinator.domain.coalition_decisions import Decider
-from fedegoists.coordinator.runs.engines import HERE_ONLY, Reach
 from fedegoists.coordinator.runs.run_queue import RunQueue
+from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
 from fedegoists.coordinator.service.metrics import Metrics
 from fedegoists.coordinator.store import Store
 
@@ -47,7 +47,7 @@ class Service:
     decider: Decider
     queue: RunQueue
     limits: Limits = Limits()
-    reach: Reach = HERE_ONLY
+    reach: Reach = LOCAL_ONLY
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
     streams: int = 0
@@ -58,7 +58,7 @@ class Service:
         store: Store,
         data: Path,
         limits: Limits | None = None,
-        reach: Reach = HERE_ONLY,
+        reach: Reach = LOCAL_ONLY,
     ) -> "Service":
         """Return the parts over a store and a folder; nothing runs yet."""
         queue = RunQueue(store, data, reach)

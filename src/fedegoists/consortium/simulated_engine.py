@@ -1,0 +1,76 @@
+"""The engine ``simulation``: all silos in this process."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from fedegoists.consortium.consortium_settings import ConsortiumSettings
+from fedegoists.consortium.engine import SiloAccess, Work
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.learning.data_description import DataDescription
+from fedegoists.learning.models import build_model, model_options
+from fedegoists.training.trials import data_digest, load_trainable
+
+__all__ = ["SimulatedEngine", "over_silos"]
+
+Result = TypeVar("Result")
+
+
+class SimulatedEngine:
+    """Silos in this process, looped or stacked on one device.
+
+    Parameters
+    ----------
+    participants : sequence of str, optional
+        The participants; by default all that have data.
+
+    Attributes
+    ----------
+    samples : SiloedData
+        The data itself, which `data` describes.
+    """
+
+    local = True
+    absent: tuple[str, ...] = ()
+
+    def __init__(
+        self, settings: ConsortiumSettings, participants: Sequence[str] | None = None
+    ) -> None:
+        self.samples = load_trainable(
+            settings.data.source,
+            data_dir=settings.data.folder,
+            seed=settings.data.seed,
+            **settings.data.options,
+        )
+        if participants is not None:
+            known = self.samples.participants
+            missing = [name for name in participants if name not in known]
+            if missing:
+                raise SettingsError(
+                    f"{self.samples.name} has no data of {missing[0]!r}; "
+                    f"it has {', '.join(known[:8])}"
+                )
+            self.samples = self.samples.restricted_to(participants)
+        self.data = DataDescription.of(self.samples, data_digest(self.samples))
+        self._device = settings.training.device
+
+    def federation(self, model: str, trials: int | None = None) -> Federation:
+        """Return the silos with a network."""
+        data = (
+            self.samples
+            if trials is None
+            else {str(trial): self.samples for trial in range(trials)}
+        )
+        network = build_model(model, 0, **model_options(self.data))
+        return SimulatedFederation(data, network, device=self._device)
+
+
+def over_silos(
+    settings: ConsortiumSettings,
+    access: SiloAccess,
+    work: Work[Result],
+    *,
+    resume: bool = False,
+) -> Result:
+    """Load the data and do some work over it, see `EngineKind.over_silos`."""
+    return work(SimulatedEngine(settings, access.participants), resume)
