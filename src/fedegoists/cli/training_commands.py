@@ -168,6 +168,13 @@ def train_command(
             min=1, help="Training steps, rounded up to whole rounds; a default that suits the data."
         ),
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The network: mlp, cifar10-cnn, cifar100-cnn, icu-transformer, or auto for the "
+            "one that suits the data."
+        ),
+    ] = "auto",
     settings: SetOption = None,
     personal: Annotated[
         list[str] | None,
@@ -205,6 +212,7 @@ def train_command(
         options=_options(settings),
         personal=_personal(personal),
         device=device,
+        model=model,
     )
     with Progress(
         TextColumn("{task.description}"),

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
+from fedegoists.learning.model_registry import AUTO, MODELS
 
 __all__ = [
     "BenefitSection",
@@ -104,6 +105,7 @@ class FormationSection(_Section):
 class TrainingSection(_Section):
     """How to train, and what to compare."""
 
+    model: str = Field(default=AUTO, description="the network; auto suits the data")
     methods: tuple[str, ...] = Field(default=("local", "fedavg+ft", "fedegoists"), min_length=1)
     settings: dict[str, dict[str, str | int | float | bool]] = Field(
         default={}, description="of methods, by their names"
@@ -118,6 +120,13 @@ class TrainingSection(_Section):
         default=None, description="parameters that never leave a silo"
     )
     device: str = "cpu"
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        if name not in (AUTO, *MODELS):
+            raise ValueError(f"models are {', '.join((AUTO, *MODELS))}")
+        return name
 
 
 class OutputSection(_Section):

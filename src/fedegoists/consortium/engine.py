@@ -66,5 +66,5 @@ class SimulatedEngine:
     def federation(self, model: str, trials: int | None = None) -> Federation:
         """Return the silos, looped or stacked on one device."""
         data = self.data if trials is None else {str(trial): self.data for trial in range(trials)}
-        network = build_model(model, 0, **model_options(self.data))
+        network = build_model(model, 0, **model_options(self.data, model))
         return SimulatedFederation(data, network, device=self._device)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
+from fedegoists.learning.model_registry import MODELS
 
 __all__ = ["EXAMPLES", "Example", "init"]
 
@@ -89,6 +90,7 @@ method = "best" # the highest total benefit; or stable, published, cliques
 [training]
 # `fedegoists methods` lists all; +ft tunes models on own data; local is the yardstick.
 methods = {methods}
+# model = "auto" # the network; auto suits the data, or {models}
 seeds = 3       # trials with other initial models and batches
 {steps}
 # personal = ["output."] # parameters that never leave a silo
@@ -150,6 +152,7 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     text = HEADS[example] + TAIL.format(
         rule=RULES[example],
         methods=METHODS[example],
+        models=", ".join(MODELS),
         steps=FEWER_STEPS if example == "synthetic" else STEPS,
     )
     contents = [(folder / "consortium.toml", text.encode())]

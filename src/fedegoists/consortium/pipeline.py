@@ -35,9 +35,10 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import MODELS
+from fedegoists.learning.model_registry import model_for
 from fedegoists.methods import Outcome
 from fedegoists.training.decisions import Decisions
-from fedegoists.training.defaults import defaults_for, learn_settings, model_options
+from fedegoists.training.defaults import learn_settings
 from fedegoists.training.summary import metrics_csv, summary_csv
 from fedegoists.training.trials import (
     Trials,
@@ -128,6 +129,10 @@ class Consortium:
             raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.data = self.engine.data
+        try:
+            self.model = model_for(self.data, training.model)
+        except SettingsError as error:
+            raise SettingsError(f"training.model: {error}") from None
         self.competition = self._competition()
         self.store = StageStore(Path(settings.output.folder))
         self._digest = self.engine.digest
@@ -149,7 +154,7 @@ class Consortium:
 
     def _of_the_data(self) -> list[Any]:
         """Return what every stage depends on: the same numbers may be another task."""
-        return [self._digest, self.data.task, model_options(self.data)]
+        return [self._digest, self.data.task, self.model.options(self.data)]
 
     def learn_benefit(self, progress: Progress | None = None) -> LearnedBenefit:
         """Learn who benefits whom, read it, or take everybody to benefit everybody."""
@@ -160,7 +165,6 @@ class Consortium:
             assert section.file is not None  # checked with the settings
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
-        defaults = defaults_for(self.data)
         given = section.model_dump(include={"repeats", "steps", "clip", "noise"})
         chosen = {name: value for name, value in given.items() if value is not None}
         here = isinstance(self.engine, SimulatedEngine)
@@ -170,11 +174,11 @@ class Consortium:
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
         apart = self.competition.pairs if settings.estimator == "transfer" else ()
-        inputs = [*self._of_the_data(), defaults.model, asdict(settings), apart]
+        inputs = [*self._of_the_data(), self.model.name, asdict(settings), apart]
         key = self.store.key("benefit", inputs)
         known = self.store.read("benefit", key)
         if known is None:
-            federation = self.engine.federation(defaults.model)
+            federation = self.engine.federation(self.model.name)
             report = progress or (lambda *_: None)
             estimate = learn(
                 federation,
@@ -219,10 +223,11 @@ class Consortium:
         """Train with all methods in the coalitions; each is kept by what it depends on."""
         training = self.settings.training
         trials = Trials.over(
-            self.engine.federation(defaults_for(self.data).model, training.seeds),
+            self.engine.federation(self.model.name, training.seeds),
             self.data,
             range(training.seeds),
             steps=training.steps,
+            model=self.model.name,
         )
         groups = [
             tuple(f"{seed}/{name}" for name in group)

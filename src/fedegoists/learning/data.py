@@ -327,6 +327,11 @@ class SiloedData:
                 )
 
     @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of one sample in each input array."""
+        return tuple(array.shape[1:] for array in self.samples.inputs)
+
+    @property
     def participants(self) -> tuple[str, ...]:
         """The names of the silos."""
         return tuple(silo.name for silo in self.silos)

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.learning.model_registry import AUTO, MODELS
 from fedegoists.methods import Outcome
 from fedegoists.methods.run import Observer
 from fedegoists.training.decisions import decide
@@ -60,6 +61,9 @@ class Comparison:
         Parameters whose names start so never leave a silo, such as ``output.``; see `Wanted`.
     method_settings : mapping of str to mapping
         Settings of methods other than their defaults, such as ``{"fedprox": {"mu": 0.1}}``.
+    model : str
+        A name of `fedegoists.learning.model_registry.MODELS`, or ``auto`` for the one that suits
+        the data.
     """
 
     data: str
@@ -73,9 +77,13 @@ class Comparison:
     personal: tuple[str, ...] | None = None
     method_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     device: str = "cpu"
+    model: str = AUTO
 
     def __post_init__(self) -> None:
         _ = self.wanted
+        if self.model not in (AUTO, *MODELS):
+            models = ", ".join((AUTO, *MODELS))
+            raise SettingsError(f"unknown model {self.model!r}; models are {models}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise SettingsError("name at least one seed, and none twice")
 
@@ -109,7 +117,9 @@ def compare(
         seed: load_trainable(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
         for seed in comparison.seeds
     }
-    trials = Trials.simulated(data, steps=comparison.steps, device=comparison.device)
+    trials = Trials.simulated(
+        data, steps=comparison.steps, device=comparison.device, model=comparison.model
+    )
     decisions = decide(comparison, data, trials.federation)
     for name in comparison.wanted.bases:
         method_of(name, comparison.wanted, trials, decisions)  # reports what is wrong with it

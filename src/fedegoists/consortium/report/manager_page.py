@@ -15,6 +15,7 @@ from fedegoists.consortium.report.no_coalition import nobody
 from fedegoists.consortium.report.results_section import CONFIDENCE, EVERYBODY, VERDICTS, Results
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
+from fedegoists.learning.model_registry import MODELS
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -78,6 +79,7 @@ def manager_view(
         "explanations": _explanations(formation),
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
+        "network": MODELS[run.trials.defaults.model],
         "sizes": [(silo.name, silo.sizes) for silo in run.data.silos],
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {

@@ -138,7 +138,7 @@ class SiloService:
             labels = ["", *map(str, range(request.trials))]
             federation = SimulatedFederation(
                 dict.fromkeys(labels, self._data),
-                build_model(request.model, 0, **model_options(self._data)),
+                build_model(request.model, 0, **model_options(self._data, request.model)),
                 device=self._settings.data.device,
             )
             self._own = None  # nothing is asked of one that has not got its layers
@@ -184,7 +184,7 @@ class SiloService:
                 seed=int(label or 0),
                 chosen_round=payload["round"],
                 model=request.model,
-                options=model_options(self._data),
+                options=model_options(self._data, request.model),
             )
             keep_model(self._models, request.run, federation.schema.unflatten(whole), about)
 
