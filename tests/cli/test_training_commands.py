@@ -107,7 +107,7 @@ def test_coalitions_from_a_file(run, tmp_path):
         (("--competition", "1.5"), "probability of competition is 1.5"),
         (("--set", "rho"), "expected KEY=VALUE"),
         (("--set", "colour=red"), "colour"),
-        (("--model", "resnet"), "unknown model 'resnet'; models are auto, mlp, cifar10-cnn"),
+        (("--model", "resnet"), "unknown model 'resnet'; models are mlp, cifar10-cnn"),
         (("--model", "cifar10-cnn"), "the model 'cifar10-cnn' does not suit the data set"),
         (("--device", "cuda:99"), "GPU"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedegoists.learning.datasets import load
-from fedegoists.learning.datasets.cifar import siloed
+from fedegoists.learning.datasets.cifar import CifarOptions, siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
 from fedegoists.methods import EgoMix
 from fedegoists.methods.run import StoppedError
@@ -83,7 +83,7 @@ def data(tmp_path, monkeypatch):
         rng = np.random.default_rng(1)
         pixels = rng.integers(0, 256, (len(labels), 32, 32, 3), dtype=np.uint8)
         images = Images(pixels, labels, each[0] * release.classes)
-        return siloed(release, images, seed=seed, participants=4, **options)
+        return siloed(release, images, CifarOptions(participants=4, **options), seed=seed)
 
     monkeypatch.setattr(training, "load", made_up)
     return tmp_path

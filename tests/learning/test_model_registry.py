@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning.model_registry import MODELS, kind_of, model_for, model_options
+from fedegoists.learning.model_registry import MODELS, model_for, model_options
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.training.defaults import SCHEDULES, defaults_for, learn_settings
@@ -35,15 +35,19 @@ def test_auto_is_the_network_made_for_the_data(name):
         (
             shaped((32, 32, 3)),
             "mlp",
-            r"the model 'mlp' does not suit the data set 'tiny': it takes samples of the shape "
-            r"\(…\), not samples of the shape \(32, 32, 3\); models that do are cifar10-cnn, cifar",
+            r"the model 'mlp' does not suit the data set 'tiny' \(mlp: it takes samples of the "
+            r"shape \(…\), not samples of the shape \(32, 32, 3\)\); models that do: cifar10-cnn, ",
         ),
         (shaped((28, 28, 1)), "cifar10-cnn", r"\(32, 32, 3\), not samples of the shape \(28, 28"),
-        (shaped((7,)), "icu-transformer", r"shape \(…, …\) and samples of the shape \(…\), not"),
+        (shaped((7,)), "icu-transformer", r"shape \(…, …\) and \(…\), not"),
         (shaped((32, 32, 3), classes=100), "cifar10-cnn", "it has 10 outputs for 100 classes"),
         (shaped((32, 32, 3), task="binary", classes=2), "cifar10-cnn", "for classifications, not"),
-        (shaped((7,)), "mpl", "unknown model 'mpl'; did you mean 'mlp'. models are mlp, cifar10-c"),
-        (shaped((28, 28, 1)), "auto", r"no model suits the data set 'tiny'; mlp: it takes samples"),
+        (shaped((7,)), "mpl", "unknown model 'mpl'; models are mlp, cifar10-cnn"),
+        (
+            shaped((28, 28, 1)),
+            "auto",
+            r"no model suits the data set 'tiny' \(mlp: it takes samples",
+        ),
     ],
 )
 def test_a_network_that_does_not_suit_the_data_is_refused_early(data, name, message):
@@ -60,7 +64,6 @@ def test_options_follow_from_the_data():
     model = build_model("icu-transformer", 0, **model_options(several))
     assert model.output.out_features == 3
     assert model_for(shaped((32, 32, 3), classes=11)).name == "cifar100-cnn"
-    assert kind_of([]) is None
 
 
 def test_the_registry_needs_no_pytorch():

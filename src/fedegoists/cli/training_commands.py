@@ -50,9 +50,10 @@ def list_command() -> None:
     table = Table(title="Data sets", title_justify="left", title_style="bold")
     for column in ("name", "what", "options"):
         table.add_column(column, overflow="fold")
-    for info in available():
-        options = "\n".join(f"{option.name}={option.default}" for option in info.options)
-        table.add_row(Text(info.name), Text(info.summary), Text(options))
+    for entry in available():
+        fields = entry.options_type().model_fields
+        options = "\n".join(f"{name}={field.default}" for name, field in fields.items())
+        table.add_row(Text(entry.name), Text(entry.summary), Text(options))
     screen.print(table)
 
 

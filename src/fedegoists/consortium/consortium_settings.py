@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
-from fedegoists.learning.model_registry import AUTO, MODELS
+from fedegoists.learning.model_registry import AUTO, model_named
 
 __all__ = [
     "BenefitSection",
@@ -124,9 +124,7 @@ class TrainingSection(_Section):
     @field_validator("model")
     @classmethod
     def _known_model(cls, name: str) -> str:
-        if name not in (AUTO, *MODELS):
-            raise ValueError(f"models are {', '.join((AUTO, *MODELS))}")
-        return name
+        return name if name == AUTO else model_named(name).name
 
 
 class OutputSection(_Section):

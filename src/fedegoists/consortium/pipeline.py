@@ -34,7 +34,7 @@ from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.model_files import MODELS
+from fedegoists.learning.model_files import MODELS_FOLDER
 from fedegoists.learning.model_registry import model_for
 from fedegoists.methods import Outcome
 from fedegoists.training.decisions import Decisions
@@ -338,7 +338,7 @@ class Consortium:
                 ],
                 private=True,
             )
-            write_models(folder / MODELS, models, self.data.participants)
+            write_models(folder / MODELS_FOLDER, models, self.data.participants)
             lost = delivered(models, trials.federation)
             for who, failed in lost.items():
                 clock.log(f"{who}: has not got its model ({failed.detail})")

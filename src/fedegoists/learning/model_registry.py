@@ -4,7 +4,6 @@ To add a network, write a module with a `torch.nn.Module` whose only state is it
 add one `ModelEntry` here. Its name can then be used in a ``consortium.toml`` and a ``silo.toml``.
 """
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,13 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTO",
-    "INPUT_SHAPES",
     "MODELS",
     "OUTPUT_LAYER",
     "DataShape",
     "InputKind",
     "ModelEntry",
-    "kind_of",
     "model_for",
     "model_named",
     "model_options",
@@ -33,13 +30,10 @@ __all__ = [
 
 AUTO = "auto"
 """Stands for the first network of the registry that suits the data."""
-
 OUTPUT_LAYER = "output."
 """Prefix of the names of the output layer's parameters, unless an entry says otherwise."""
 
 InputKind = Literal["table", "hourly", "images"]
-Shapes = Sequence[Sequence[int]]
-
 INPUT_SHAPES: dict[InputKind, tuple[tuple[int | None, ...], ...]] = {
     "table": ((None,),),
     "hourly": ((None, None), (None,)),
@@ -53,19 +47,13 @@ class DataShape(Protocol):
     """The facts about a data set that decide which network suits it."""
 
     @property
-    def name(self) -> str:
-        """The data set's name."""
-
+    def name(self) -> str: ...  # noqa: D102
     @property
-    def task(self) -> TaskName:
-        """The kind of task."""
-
+    def task(self) -> TaskName: ...  # noqa: D102
     @property
-    def classes(self) -> int | None:
-        """The number of classes; None for a regression."""
-
+    def classes(self) -> int | None: ...  # noqa: D102
     @property
-    def shapes(self) -> Shapes:
+    def shapes(self) -> Sequence[Sequence[int]]:
         """The shape of one sample in each input array."""
 
 
@@ -75,10 +63,8 @@ class ModelEntry:
 
     Attributes
     ----------
-    name : str
-        The name in a ``consortium.toml``.
-    summary : str
-        One line about it.
+    name, summary : str
+        Its name in a ``consortium.toml``, and one line about it.
     inputs : {"table", "hourly", "images"}
         The kind of inputs it takes, see `INPUT_SHAPES`.
     network : str
@@ -88,8 +74,8 @@ class ModelEntry:
     fixed : mapping of str to int or bool
         The other arguments of the class.
     most_classes : int, optional
-        The number of its outputs where that is fixed: it then suits classifications only, with at
-        most so many classes.
+        Its number of outputs where that is fixed: it then suits only classifications with at most
+        as many classes.
     output_layer : str
         Prefix of the names of the output layer's parameters.
     """
@@ -105,7 +91,7 @@ class ModelEntry:
 
     def misfit(self, data: DataShape) -> str:
         """Return why this network cannot be trained on some data; empty if it can."""
-        if kind_of(data.shapes) != self.inputs:
+        if not _alike(INPUT_SHAPES[self.inputs], data.shapes):
             return f"it takes {_shown(INPUT_SHAPES[self.inputs])}, not {_shown(data.shapes)}"
         if self.most_classes is not None and data.task != "classification":
             return f"it is for classifications, not for a task of the kind {data.task}"
@@ -133,6 +119,7 @@ def _hourly_options(data: DataShape) -> dict[str, int]:
     return options
 
 
+_HERE = "fedegoists.learning.models"
 MODELS: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
@@ -140,14 +127,14 @@ MODELS: dict[str, ModelEntry] = {
             "mlp",
             "one hidden layer of 100 units, for tables",
             "table",
-            "fedegoists.learning.models:TabularMLP",
+            f"{_HERE}:TabularMLP",
             _table_options,
         ),
         ModelEntry(
             "cifar10-cnn",
             "the paper's convolutional network for CIFAR-10",
             "images",
-            "fedegoists.learning.models:CifarCNN",
+            f"{_HERE}:CifarCNN",
             lambda _: {},
             fixed={"classes": 10, "rectified": False},
             most_classes=10,
@@ -156,7 +143,7 @@ MODELS: dict[str, ModelEntry] = {
             "cifar100-cnn",
             "the paper's convolutional network for CIFAR-100, with rectifiers",
             "images",
-            "fedegoists.learning.models:CifarCNN",
+            f"{_HERE}:CifarCNN",
             lambda _: {},
             fixed={"classes": 100, "rectified": True},
             most_classes=100,
@@ -165,41 +152,17 @@ MODELS: dict[str, ModelEntry] = {
             "icu-transformer",
             "a two-layer transformer over hourly measurements",
             "hourly",
-            "fedegoists.learning.models:IcuTransformer",
+            f"{_HERE}:IcuTransformer",
             _hourly_options,
         ),
     )
 }
 
 
-def kind_of(shapes: Shapes) -> InputKind | None:
-    """Return the kind of inputs that samples of some shapes are; None if no network takes them.
-
-    Examples
-    --------
-    >>> kind_of([(20,)]), kind_of([(12, 48), (4,)]), kind_of([(28, 28, 1)])
-    ('table', 'hourly', None)
-    """
-    for kind, expected in INPUT_SHAPES.items():
-        if list(map(len, expected)) == list(map(len, shapes)):
-            sizes = zip(chain(*expected), chain(*shapes), strict=True)
-            if all(wanted in (None, given) for wanted, given in sizes):
-                return kind
-    return None
-
-
 def model_named(name: str) -> ModelEntry:
-    """Return the entry of a network.
-
-    Raises
-    ------
-    SettingsError
-        If there is no network of this name.
-    """
+    """Return the entry of a network."""
     if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise SettingsError(f"unknown model {name!r}; {hint}models are {', '.join(MODELS)}")
+        raise SettingsError(f"unknown model {name!r}; models are {', '.join(MODELS)}")
     return MODELS[name]
 
 
@@ -211,21 +174,18 @@ def model_for(data: DataShape, name: str = AUTO) -> ModelEntry:
     SettingsError
         If there is no such network, or it does not suit the data.
     """
-    if name == AUTO:
-        for entry in MODELS.values():
-            if not entry.misfit(data):
-                return entry
-        reasons = "; ".join(f"{entry.name}: {entry.misfit(data)}" for entry in MODELS.values())
-        raise SettingsError(f"no model suits the data set {data.name!r}; {reasons}")
-    entry = model_named(name)
-    misfit = entry.misfit(data)
-    if misfit:
-        fitting = [other.name for other in MODELS.values() if not other.misfit(data)]
-        raise SettingsError(
-            f"the model {name!r} does not suit the data set {data.name!r}: {misfit}; models that "
-            f"do are {', '.join(fitting) or 'none'}"
-        )
-    return entry
+    entries = list(MODELS.values()) if name == AUTO else [model_named(name)]
+    misfits = {entry.name: entry.misfit(data) for entry in entries}
+    for entry in entries:
+        if not misfits[entry.name]:
+            return entry
+    subject = "no model suits" if name == AUTO else f"the model {name!r} does not suit"
+    reasons = "; ".join(f"{model}: {reason}" for model, reason in misfits.items())
+    fitting = [entry.name for entry in MODELS.values() if not entry.misfit(data)]
+    raise SettingsError(
+        f"{subject} the data set {data.name!r} ({reasons}); models that do: "
+        f"{', '.join(fitting) or 'none'}"
+    )
 
 
 def model_options(data: DataShape, name: str = AUTO) -> dict[str, int]:
@@ -240,8 +200,17 @@ def model_options(data: DataShape, name: str = AUTO) -> dict[str, int]:
     return model_for(data, name).options(data)
 
 
-def _shown(shapes: Sequence[Sequence[int | None]]) -> str:
-    return " and ".join(
-        "samples of the shape (" + ", ".join("…" if n is None else str(n) for n in shape) + ")"
-        for shape in shapes
+Shapes = Sequence[Sequence[int | None]] | Sequence[Sequence[int]]
+
+
+def _alike(expected: Shapes, shapes: Shapes) -> bool:
+    """Return whether shapes agree; None in an expected one stands for any number."""
+    return list(map(len, expected)) == list(map(len, shapes)) and all(
+        wanted in (None, given)
+        for wanted, given in zip(chain(*expected), chain(*shapes), strict=True)
     )
+
+
+def _shown(shapes: Shapes) -> str:
+    texts = [f"({', '.join('…' if n is None else str(n) for n in shape)})" for shape in shapes]
+    return f"samples of the shape {' and '.join(texts)}"

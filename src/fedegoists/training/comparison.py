@@ -10,7 +10,7 @@ from typing import Any
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
-from fedegoists.learning.model_registry import AUTO, MODELS
+from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.methods import Outcome
 from fedegoists.methods.run import Observer
 from fedegoists.training.decisions import decide
@@ -81,9 +81,8 @@ class Comparison:
 
     def __post_init__(self) -> None:
         _ = self.wanted
-        if self.model not in (AUTO, *MODELS):
-            models = ", ".join((AUTO, *MODELS))
-            raise SettingsError(f"unknown model {self.model!r}; models are {models}")
+        if self.model != AUTO:
+            model_named(self.model)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise SettingsError("name at least one seed, and none twice")
 
