@@ -355,7 +355,7 @@ def test_runs_are_listed_and_compared(finished):
     assert rows["benefit.threshold"] == ["0.05", "0.5"]
     assert "training.seeds" not in rows  # the same in both
     assert "name" not in rows  # the columns say it
-    assert rows["coalitions"][1] == "nobody together"
+    assert rows["coalitions"][1] == "none"
     assert rows["total benefit"] == [f"{run.formation.welfare:.4g}", "0"]
     assert rows["local, mean auc"][0] == rows["local, mean auc"][1] != ""
     assert rows["fedegoists, mean auc"][1] == ""

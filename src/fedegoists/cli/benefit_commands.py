@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.output import errors, line, screen, training_extra
-from fedegoists.cli.training_commands import DataDirOption, SetOption
-from fedegoists.cli.training_commands import _options as options_from
+from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
 from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: its stages, and how far each has come."""
+"""The live view of a run: its stages and their progress."""
 
 import time
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ __all__ = ["LiveView"]
 
 
 class LiveView:
-    """A line for each stage: what is being done, rounds, the metric and the time left.
+    """A line for each stage: the current part, rounds, the metric and the time left.
 
-    It is called with the stage, what is being done, how much is done, how much there is, and a
-    remark; with nothing being done when a stage begins. On what is no terminal it shows nothing.
+    It is called with the stage, its current part, how much of it is done, the total, and a remark;
+    without a part when a stage begins. It shows nothing unless the console is a terminal.
     """
 
     def __init__(self, stages: Sequence[str], console: Console) -> None:
@@ -36,7 +36,7 @@ class LiveView:
         }
         self._stage: str | None = None
         self._stage_began = 0.0
-        self._part = _Part("", 0, 0, 0.0)
+        self._part = _StagePart("", 0, 0, 0.0)
 
     def __enter__(self) -> "LiveView":
         self._progress.start()
@@ -52,16 +52,16 @@ class LiveView:
         self._progress.stop()
 
     def __call__(self, stage: str, what: str, done: int, total: int, remark: str) -> None:
-        """Show how far a stage has come."""
+        """Show the progress of a stage."""
         now = time.monotonic()
         if stage != self._stage:
             self._begin_stage(stage, now)
         if not what:
             return
-        # What is left is judged by what this part of the stage has taken so far.
+        # The time left is estimated from the time of this part so far.
         part = self._part
         if total != part.total or done < part.first or not part.what:
-            part = self._part = _Part(what, done, total, now)
+            part = self._part = _StagePart(what, done, total, now)
         told = (what, f"{done}/{total}", remark)
         self._progress.update(
             self._tasks[stage],
@@ -73,7 +73,7 @@ class LiveView:
 
     def _begin_stage(self, stage: str, now: float) -> None:
         self._end_stage("✓", "")
-        self._stage, self._stage_began, self._part = stage, now, _Part("", 0, 0, now)
+        self._stage, self._stage_began, self._part = stage, now, _StagePart("", 0, 0, now)
         task = self._tasks[stage]
         self._progress.start_task(task)
         self._progress.update(task, total=None, description=self._described("▸", stage))
@@ -97,8 +97,8 @@ class LiveView:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Something that is counted within a stage: what, from where on, up to what, since when."""
+class _StagePart:
+    """A part of a stage with its own count: name, first and total count, and start time."""
 
     what: str
     first: int
@@ -112,7 +112,7 @@ class _Part:
 
 
 def _spoken(seconds: float) -> str:
-    """Return a time in words.
+    """Return a duration in words.
 
     Examples
     --------
