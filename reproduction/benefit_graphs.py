@@ -195,10 +195,15 @@ class Benefits:
             return BenefitGraph(np.ones((len(names), len(names))) - np.eye(len(names)), names)
         path = self._path(cell, data)
         packed_ = None if path.exists() else self._packed.get(self._key(cell, data))
-        record = packed_ or json_value(read_text(path), str(path))
+        record = packed_ or _object_in(path)
         return BenefitGraph.from_dict(
             {key: record[key] for key in ("participants", "edges") if key in record}, str(path)
         )
+
+
+def _object_in(path: Path) -> dict[str, Any]:
+    found: Any = json_value(read_text(path), str(path))
+    return dict(found)
 
 
 def learned_by(cell: Cell) -> Cell:
@@ -234,7 +239,7 @@ def pack_graphs(folder: Path) -> list[Path]:
         small = sorted((folder / "graphs").glob("*.json"))
         records = {record["graph"]: record for record in _packed_graphs(folder)}
         for path in small:
-            records[path.stem] = {"graph": path.stem, **json_value(read_text(path), str(path))}
+            records[path.stem] = {"graph": path.stem, **_object_in(path)}
         if not records:
             return []
         ordered = sorted(

@@ -8,7 +8,7 @@ import pytest
 
 import tests.conftest  # noqa: F401 - the same settings of PyTorch and of the terminal
 from fedegoists.learning.datasets import load
-from fedegoists.learning.datasets.cifar import siloed
+from fedegoists.learning.datasets.cifar import CifarOptions, siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
 from fedegoists.training import trials as training
 from reproduction.__main__ import main
@@ -31,7 +31,7 @@ def data(tmp_path, monkeypatch):
         rng = np.random.default_rng(1)
         pixels = rng.integers(0, 256, (len(labels), 32, 32, 3), dtype=np.uint8)
         images = Images(pixels, labels, each[0] * release.classes)
-        return siloed(release, images, seed=seed, participants=4, **options)
+        return siloed(release, images, CifarOptions(participants=4, **options), seed=seed)
 
     monkeypatch.setattr(training, "load", made_up)
     return tmp_path

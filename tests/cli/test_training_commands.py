@@ -107,6 +107,8 @@ def test_coalitions_from_a_file(run, tmp_path):
         (("--competition", "1.5"), "probability of competition is 1.5"),
         (("--set", "rho"), "expected KEY=VALUE"),
         (("--set", "colour=red"), "colour"),
+        (("--model", "resnet"), "unknown model 'resnet'; models are mlp, cifar10-cnn"),
+        (("--model", "cifar10-cnn"), "the model 'cifar10-cnn' does not suit the data set"),
         (("--device", "cuda:99"), "GPU"),
     ],
 )
@@ -124,6 +126,13 @@ def test_personal_parameters(run, tmp_path):
     code, _, err = run(*QUICK, "--out", "s", "--methods", "fedavg", "--personal", "head.")
     assert code == 2
     assert "no parameter starts with 'head.'" in err
+
+
+def test_naming_the_network_that_auto_chooses_gives_the_same_bytes(run, tmp_path):
+    for folder, model in (("one", "auto"), ("two", "mlp")):
+        assert run(*QUICK, "--out", folder, "--methods", "local", "--model", model)[0] == 0
+    one, two = (tmp_path / f"{folder}/metrics.csv" for folder in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
 
 
 def test_missing_data_says_what_to_do(run):

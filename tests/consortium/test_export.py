@@ -55,8 +55,8 @@ def test_raw_values_give_what_the_run_saw(run):
             expected = model(given(run, participant)).sigmoid()
             found = PreparedModel(model, about)(raw)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-        assert about["classes"] == ["no", "yes"]
-        assert about["inputs"][0]["columns"][0] == "income"
+        assert about.classes == ("no", "yes")
+        assert about.inputs[0].columns[0] == "income"
 
 
 def test_the_example_runs_where_fedegoists_is_not_installed(run, tmp_path):
@@ -69,7 +69,7 @@ def test_the_example_runs_where_fedegoists_is_not_installed(run, tmp_path):
         [sys.executable, "-c", hide], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     model, about = read_model(tmp_path / "Alder.safetensors")
-    usual = torch.tensor([[float(f"{v:.6g}") for v in about["inputs"][0]["missing"]]])
+    usual = torch.tensor([[float(f"{v:.6g}") for v in about.inputs[0].missing]])
     with torch.no_grad():
         expected = PreparedModel(model, about)(usual).item()
     assert float(done.stdout.strip("tensor([])\n")) == pytest.approx(expected, abs=1e-4)

@@ -231,6 +231,23 @@ def test_competition_that_was_never_published_is_not_taken_for_none(tmp_path):
         Consortium.read(file, changes)
 
 
+def test_a_network_that_does_not_suit_the_data_stops_before_anything_is_written(finished, tmp_path):
+    folder, run = finished
+    changes = [*QUICK, f'output.folder="{tmp_path / "runs"}"']
+    with pytest.raises(SettingsError, match=r"^training\.model: the model 'cifar10-cnn' does not"):
+        Consortium.read(folder / "consortium.toml", [*changes, "training.model=cifar10-cnn"])
+    assert not (tmp_path / "runs").exists()
+    assert "network <code>mlp</code>" in (run.folder / "report.html").read_text()
+
+
+def test_naming_the_network_that_auto_chooses_changes_no_key(finished):
+    folder, _ = finished
+    begun = []
+    named = Consortium.read(folder / "consortium.toml", [*QUICK, "training.model=mlp"])
+    named.run("named-model", progress=lambda stage, what, *_: begun.append((stage, what)))
+    assert not any(what for _, what in begun)
+
+
 def test_a_misspelled_key_is_named_rather_than_the_one_that_is_missing(tmp_path):
     file = tmp_path / "consortium.toml"
     file.write_text('[data]\nsorce = "banks"\n')
@@ -337,7 +354,7 @@ def test_runs_are_listed_and_compared(finished):
     assert rows["benefit.threshold"] == ["0.05", "0.5"]
     assert "training.seeds" not in rows  # the same in both
     assert "name" not in rows  # the columns say it
-    assert rows["coalitions"][1] == "nobody together"
+    assert rows["coalitions"][1] == "none"
     assert rows["total benefit"] == [f"{run.formation.welfare:.4g}", "0"]
     assert rows["local, mean auc"][0] == rows["local, mean auc"][1] != ""
     assert rows["fedegoists, mean auc"][1] == ""
@@ -368,7 +385,14 @@ class Elsewhere:
         inner = SimulatedEngine(settings)
         self.data, self.federation = inner.data, inner.federation
         if images:
-            self.data = replace(self.data, shapes=((32, 32, 3),), kinds=("u1",), preparation=())
+            self.data = replace(
+                self.data,
+                task="classification",
+                classes=10,
+                shapes=((32, 32, 3),),
+                kinds=("u1",),
+                preparation=(),
+            )
             self.federation = lambda model: None
 
 

@@ -73,9 +73,10 @@ def test_paths_are_relative_to_the_file(written, tmp_path, monkeypatch):
     ("old", "new", "message"),
     [
         ("seeds = 2", "seeds = 0", "line 15: training.seeds is 0: input should be greater than"),
+        ("seeds = 2", 'model = "lmp"', "line 15: training.model is 'lmp': unknown model"),
         ("seeds = 2", 'seeds = "many"', "line 15: training.seeds is 'many': input should be a"),
         ("seeds = 2", "sedes = 2", "line 15: unknown key 'training.sedes'; keys of training are m"),
-        ("[benefit]", "[benefits]", "line 10: unknown key 'benefits'; keys at the top are name,"),
+        ("[benefit]", "[benefits]", "line 10: unknown key 'benefits'; keys are name,"),
         ('source = "heart"', "", "line 3: data.source is missing"),
         ("threshold = 0.1", 'estimator = "guess"', "line 11: benefit.estimator is 'guess': input"),
         ("threshold = 0.1", 'estimator = "file"', 'line 10: benefit: estimator = "file" and file'),

@@ -274,6 +274,6 @@ def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deploym
     changes += ['training.methods=["local", "fedavg"]', 'output.folder="over-flare"']
     run = run_deployed(read_settings(deployment.file, changes), deployment.kit, "without-south")
     assert run.data.participants == ("East", "North Bank")
-    assert "South: is away and is left out" in (run.folder / "log.txt").read_text()
+    assert "South: did not answer and is left out" in (run.folder / "log.txt").read_text()
     report = (run.folder / "report.html").read_text()
-    assert re.search(r"<li>data: .*South.*, away and left out</li>", report)
+    assert re.search(r"<li>data: .*South.*, did not answer and was left out</li>", report)

@@ -103,7 +103,7 @@ class TestSiloIndices:
         ],
     )
     def test_a_sample_twice(self, parts: tuple[list[int], ...], where: str) -> None:
-        with pytest.raises(DataError, match=rf"^silo 'North': sample \d stands twice, {where};"):
+        with pytest.raises(DataError, match=rf"^silo 'North': sample \d is there twice, {where};"):
             silo("North", *parts)
 
     def test_what_is_no_list_of_positions(self) -> None:
@@ -179,7 +179,7 @@ class TestSiloedData:
             ),
             (
                 {"task": "regression", "classes": None, "samples": samples([0.0, np.nan])},
-                "not float32; that of sample 1 is nan",
+                "not float32; sample 1 has nan",
             ),
             ({"samples": samples([0.0, 1.0])}, "^tiny: classes are whole numbers, not float32$"),
         ],

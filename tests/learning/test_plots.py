@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedegoists.errors import SettingsError
 from fedegoists.learning.data import DataError, Samples, SiloedData, SiloIndices
-from fedegoists.learning.datasets.synthetic import WEAK, load_synthetic
+from fedegoists.learning.datasets.synthetic import SyntheticOptions, load_weak
 from fedegoists.learning.plots import draw_label_distribution
 
 NOTHING = np.array([], dtype=np.int64)
@@ -87,7 +87,7 @@ def test_another_split() -> None:
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a regression has no classes to count"):
-        draw_label_distribution(load_synthetic(WEAK))
+        draw_label_distribution(load_weak(SyntheticOptions()))
     with pytest.raises(SettingsError, match=r"a\.jpg: cannot draw to a file that ends in .jpg"):
         draw_label_distribution(some_data(1, 2), tmp_path / "a.jpg")
     assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedegoists.learning.data import SiloIndices
-from fedegoists.learning.scaling import mean_filled, preparation, standardised
+from fedegoists.learning.scaling import mean_filled, prepared, standardised
 
 NAN = np.nan
 
@@ -102,10 +102,11 @@ def test_a_preparation_does_what_was_done_to_the_samples(filled: bool) -> None:
     if filled:
         expected = mean_filled(expected, [one])
     names = ("a", "b", "c", "d")
-    prepared = preparation("x", names, values, [one], scaled=[0, 2, 3], filled=filled)
-    given = np.where(np.isnan(values), prepared.missing[0], values)
-    found = (given - prepared.center[0]) * prepared.factor[0]
+    inputs, way = prepared("x", names, values, [one], scaled=[0, 2, 3], filled=filled)
+    np.testing.assert_array_equal(inputs, expected)
+    given = np.where(np.isnan(values), way.missing[0], values)
+    found = (given - way.center[0]) * way.factor[0]
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    plain = prepared.of(0)
-    assert plain["columns"] == list(names)
-    assert plain["factor"][3] == (0.0 if filled else None)
+    plain = way.of(0)
+    assert plain.columns == names
+    assert plain.factor[3] == (0.0 if filled else None)

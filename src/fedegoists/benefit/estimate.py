@@ -1,7 +1,8 @@
 """A benefit graph with what it rests on: weights, how sure they are, and what they cost."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -141,6 +142,35 @@ class BenefitEstimate:
             if name in self.absent:
                 found[k] = found[:, k] = 0.0
         return found
+
+    def to_json(self) -> str:
+        """Return the estimate as JSON, without its history and its participants."""
+        return json.dumps(
+            {
+                "estimator": self.estimator,
+                "runs": self.runs.tolist(),
+                "gains": self.gains.tolist(),
+                "savings": self.savings.tolist(),
+                "cost": asdict(self.cost),
+                "failures": self.failures,
+                "absent": self.absent,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, participants: tuple[str, ...], text: str) -> "BenefitEstimate":
+        """Return the estimate of `to_json`; every number is the same."""
+        known = json.loads(text)
+        return cls(
+            participants,
+            known["estimator"],
+            np.array(known["runs"]),
+            np.array(known["gains"]),
+            np.array(known["savings"]),
+            cost=Cost(**known["cost"]),
+            failures=tuple(known["failures"]),
+            absent=tuple(known["absent"]),
+        )
 
     def weights_csv(self) -> bytes:
         """Return all weights but the diagonal as ``source,target,weight``."""

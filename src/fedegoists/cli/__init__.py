@@ -29,7 +29,7 @@ app = typer.Typer(
     help="Decide who trains with whom in cross-silo federated learning, and prove it.",
     no_args_is_help=True,
     add_completion=True,
-    pretty_exceptions_show_locals=False,  # a traceback must not show anybody's data
+    pretty_exceptions_show_locals=False,  # a traceback must not show private data
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -69,7 +69,7 @@ def main(application: Callable[[], object] = app) -> None:
         _say(str(error))
         sys.exit(2)
     except BrokenPipeError:
-        # The reader of our output has gone, as with `| head`; there is nobody left to tell.
+        # The reader of the output has gone, as with `| head`.
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
@@ -78,7 +78,7 @@ def main(application: Callable[[], object] = app) -> None:
 
 
 def _say(message: str) -> None:
-    """Print an error; what files contain may be in it, so control characters are shown as codes."""
+    """Print an error; it may quote files, so control characters are shown as codes."""
     safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
     errors.print("[bold red]error:[/] ", end="")
     errors.print(safe, markup=False, highlight=False, soft_wrap=True)

@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.output import errors, line, screen, training_extra
-from fedegoists.cli.training_commands import DataDirOption, SetOption
-from fedegoists.cli.training_commands import _options as options_from
+from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
 from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def _learn_settings(learn: list[str] | None) -> dict[str, object]:
             raise SettingsError(f"--learn {key}: use --{key}")
         if key not in known:
             raise SettingsError(f"--learn {key}: settings are {', '.join(known)}")
-    return given
+    return dict(given)
 
 
 class LearningBars:

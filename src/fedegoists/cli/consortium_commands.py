@@ -11,13 +11,21 @@ from rich.text import Text
 
 from fedegoists.cli.deploy_commands import COORDINATOR_KIT
 from fedegoists.cli.live_progress import LiveView
-from fedegoists.cli.output import errors, line, print_json, screen, show_formation, training_extra
+from fedegoists.cli.output import (
+    errors,
+    line,
+    print_json,
+    screen,
+    show_formation,
+    titled_table,
+    training_extra,
+)
 from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess, engine_named
 from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
     from fedegoists.consortium import ConsortiumRun
-    from fedegoists.consortium.run_list import RunRecord
+    from fedegoists.consortium.run_list import ListedRun
 
 __all__ = ["register", "run_consortium"]
 
@@ -40,8 +48,7 @@ def init_command(
     ] = "synthetic",
 ) -> None:
     """Write a commented consortium.toml to start from."""
-    with training_extra("a consortium"):
-        from fedegoists.consortium.example_files import init
+    from fedegoists.consortium.example_files import init
 
     written = init(folder, example)  # type: ignore[arg-type]
     for path in written:
@@ -56,12 +63,12 @@ def run_command(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Goes before what the file says, such as training.seeds=5. May be repeated.",
+            help="Overrides the file, such as training.seeds=5. May be repeated.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The run's name; the file's by default.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
+        bool, typer.Option("--resume", help="Continue a run that was interrupted.")
     ] = False,
     engine: Annotated[
         str, typer.Option(help="; ".join(f"{one.name}: {one.where}" for one in ENGINES.values()))
@@ -70,7 +77,7 @@ def run_command(
         COORDINATOR_KIT
     ),
 ) -> None:
-    """Learn who benefits whom, decide who trains with whom, train, and write a report."""
+    """Learn the benefit graph, form coalitions, train, and write a report."""
     run_consortium(file, changes or (), name, resume=resume, engine=engine, kit=kit)
 
 
@@ -83,7 +90,7 @@ def run_consortium(
     engine: str = "simulation",
     kit: Path = COORDINATOR_KIT,
 ) -> None:
-    """Run a consortium.toml with a live view, then print the decision and what it brought."""
+    """Run a consortium.toml with a live view, then print the coalitions and the gains."""
     with training_extra("a run"):
         import torch
 
@@ -94,10 +101,11 @@ def run_consortium(
     settings = read_settings(file, changes)
 
     def work(reached: Engine, again: bool) -> "ConsortiumRun":
-        if reached.local and len(reached.data.shapes[0]) == 1:
-            # Networks for tables are so small that a second thread would only wait for the first.
+        consortium = Consortium(settings, reached)
+        if reached.local and consortium.model.inputs == "table":
+            # Networks for tables are too small for a second thread.
             torch.set_num_threads(1)
-        return Consortium(settings, reached).run(name, resume=again, progress=view)
+        return consortium.run(name, resume=again, progress=view)
 
     try:
         with LiveView(STAGES, errors) as view:
@@ -115,7 +123,7 @@ def run_consortium(
         raise typer.Exit(130) from None
     show_formation(result.formation)
     if len(result.formation.coalitions) == len(result.data.participants) > 1:
-        line("Nobody trains together; the report says why, and what would change it.", "yellow")
+        line("No coalition was formed; the report says why, and what would change it.", "yellow")
     _show_gains(result)
     folder = _near(result.folder)
     certificate = shlex.quote(str(folder / "certificate.json"))
@@ -124,7 +132,7 @@ def run_consortium(
 
 
 def _near(path: Path) -> Path:
-    """Return a path as seen from here, if it is inside this folder."""
+    """Return a path relative to the current folder, if it is inside."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -154,14 +162,14 @@ def _show_gains(result: "ConsortiumRun") -> None:
 
 
 def runs_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where runs are.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Their folder.")] = Path("runs"),
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Runs to compare; all are listed without."),
+        typer.Argument(metavar="[NAME]...", help="Runs to compare; without names, all are listed."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List runs with what each came to, or compare some of them."""
+    """List runs with their results, or compare some of them."""
     with training_extra("runs"):
         from fedegoists.consortium.run_list import read_runs
 
@@ -178,7 +186,7 @@ def runs_command(
         _show_runs(folder, chosen)
 
 
-def _show_runs(folder: Path, runs: "Sequence[RunRecord]") -> None:
+def _show_runs(folder: Path, runs: "Sequence[ListedRun]") -> None:
     methods = list(dict.fromkeys(method for run in runs for method in run.means))
     metrics = list(dict.fromkeys(run.metric for run in runs if run.metric))
     table = Table(title=f"Runs in {folder}", title_justify="left", title_style="bold")
@@ -204,11 +212,10 @@ def _show_runs(folder: Path, runs: "Sequence[RunRecord]") -> None:
         line(f"To compare: fedegoists runs {shlex.quote(str(folder))} NAME NAME", whole=True)
 
 
-def _show_comparison(runs: "Sequence[RunRecord]") -> None:
+def _show_comparison(runs: "Sequence[ListedRun]") -> None:
     from fedegoists.consortium.run_list import differing_settings
 
-    table = Table(title="Runs compared", title_justify="left", title_style="bold")
-    table.add_column("", overflow="fold")
+    table = titled_table("Runs compared", "")
     for run in runs:
         table.add_column(Text(run.name), overflow="fold")
     table.add_row("state", *(Text(f"{run.state} {run.stage}".strip()) for run in runs))
@@ -228,22 +235,22 @@ def _show_comparison(runs: "Sequence[RunRecord]") -> None:
     screen.print(table)
 
 
-def _mean(run: "RunRecord", method: str) -> str:
+def _mean(run: "ListedRun", method: str) -> str:
     if method not in run.means:
         return ""
     mean, std, seeds = run.means[method]
     return f"{mean:.4g} ± {std:.2g}" if seeds > 1 else f"{mean:.4g}"
 
 
-def _groups(run: "RunRecord") -> str:
+def _groups(run: "ListedRun") -> str:
     if not run.coalitions:
         return ""
-    return "\n".join(", ".join(group) for group in run.together) or "nobody together"
+    return "\n".join(", ".join(group) for group in run.together) or "none"
 
 
 def export_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    participant: Annotated[str, typer.Argument(metavar="PARTICIPANT", help="Whose model.")],
+    participant: Annotated[str, typer.Argument(metavar="PARTICIPANT", help="Its name.")],
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where to write; by default RUN/export/PARTICIPANT."),

@@ -1,4 +1,4 @@
-"""The command demo: something to look at before there is data of one's own."""
+"""The command demo: built-in examples."""
 
 import sys
 from pathlib import Path
@@ -51,7 +51,8 @@ def demo_command(
 
 def _consortium(out: Path) -> None:
     with training_extra("this demo (unlike `fedegoists demo coalitions`)"):
-        from fedegoists.consortium.example_files import init
+        from fedegoists.consortium import pipeline  # noqa: F401
+    from fedegoists.consortium.example_files import init
 
     file = out / "consortium.toml"
     if not file.exists():

@@ -35,7 +35,7 @@ class LiveView:
         }
         self._stage: str | None = None
         self._stage_began = 0.0
-        self._part = _Part("", 0, 0, 0.0)
+        self._part = _StagePart("", 0, 0, 0.0)
 
     def __enter__(self) -> "LiveView":
         return self
@@ -59,7 +59,7 @@ class LiveView:
         # The time left is estimated from the time this part of the stage has taken so far.
         part = self._part
         if total != part.total or done < part.first or not part.what:
-            part = self._part = _Part(what, done, total, now)
+            part = self._part = _StagePart(what, done, total, now)
         told = (what, f"{done}/{total}", remark)
         self._progress.update(
             self._tasks[stage],
@@ -76,7 +76,7 @@ class LiveView:
     def _begin_stage(self, stage: str, now: float) -> None:
         self._progress.start()
         self._end_stage("✓", "")
-        self._stage, self._stage_began, self._part = stage, now, _Part("", 0, 0, now)
+        self._stage, self._stage_began, self._part = stage, now, _StagePart("", 0, 0, now)
         task = self._tasks[stage]
         self._progress.start_task(task)
         self._progress.update(task, total=None, description=self._described("▸", stage))
@@ -100,7 +100,7 @@ class LiveView:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _StagePart:
     """A counted part of a stage, with its first count, its total and its start."""
 
     what: str
@@ -115,7 +115,7 @@ class _Part:
 
 
 def _spoken(seconds: float) -> str:
-    """Return a time in words.
+    """Return a duration in words.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for programs."""
+"""Output of the commands: tables for people, JSON for programs."""
 
 import json
 import logging
@@ -32,6 +32,7 @@ __all__ = [
     "show_formation",
     "show_verification",
     "show_what_if",
+    "titled_table",
     "training_extra",
     "working",
 ]
@@ -42,9 +43,9 @@ errors = Console(stderr=True)
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[float, float], None]]:
-    """Show that something is going on and what it logs, on a terminal only.
+    """Context manager with a status line and the log of the package, on a terminal only.
 
-    What it yields can be called with a value and its upper bound, to show how far it has come.
+    It yields a function that shows a value and its upper bound.
     """
     if not errors.is_terminal:
         yield lambda _value, _bound: None
@@ -65,7 +66,7 @@ def working(what: str) -> Iterator[Callable[[float, float], None]]:
 
 @contextmanager
 def _logged(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass on what the package logs meanwhile."""
+    """Context manager that passes on the log of the package."""
 
     class Show(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -97,14 +98,14 @@ def print_json(value: object) -> None:
 def line(text: str, style: str = "", *, whole: bool = False) -> None:
     """Print one line; names in it are never read as markup.
 
-    What is to be copied, such as a path or a command, stays whole however long it is.
+    A `whole` line, such as a command to copy, is not wrapped.
     """
     screen.print(Text(text, style=style), soft_wrap=whole)
 
 
 @contextmanager
 def training_extra(what: str) -> Iterator[None]:
-    """Name the extra that is missing where an import fails."""
+    """Context manager that names the missing extra where an import fails."""
     try:
         yield
     except ImportError as error:
@@ -114,7 +115,7 @@ def training_extra(what: str) -> Iterator[None]:
 
 
 def formation_as_dict(formation: Formation) -> dict[str, object]:
-    """Return a formation as plain values for JSON."""
+    """Return a formation as values for JSON."""
     return {
         "method": formation.method,
         "objective": formation.objective,
@@ -136,7 +137,7 @@ def formation_as_dict(formation: Formation) -> dict[str, object]:
 
 
 def show_formation(formation: Formation) -> None:
-    """Print coalitions with what each member gets, and how good the whole is."""
+    """Print the coalitions with each member's utility, the welfare, and the stability."""
     together = [group for group in formation.coalitions if len(group) > 1]
     alone = [group[0] for group in formation.coalitions if len(group) == 1]
     if together:
@@ -191,15 +192,21 @@ def _stability(formation: Formation) -> str:
     return "Whether coalitions could still gain by merging is not proven."
 
 
+def titled_table(title: str, *columns: str) -> Table:
+    """Return a table with a title and columns that wrap."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
 def _row(table: Table, ok: bool, *cells: str) -> None:
     table.add_row(Text("ok", "green") if ok else Text("FAILED", "bold red"), *map(Text, cells))
 
 
 def show_certificate_check(check: CertificateCheck) -> None:
-    """Print each claim with what it states and what was found."""
-    table = Table(title="Certificate", title_justify="left", title_style="bold")
-    for column in ("", "claim", "stated", "found"):
-        table.add_column(column, overflow="fold")
+    """Print each claim as stated and as found."""
+    table = titled_table("Certificate", "", "claim", "stated", "found")
     for claim in check.claims:
         _row(table, claim.ok, claim.claim, claim.stated, claim.found)
     screen.print(table)
@@ -207,9 +214,7 @@ def show_certificate_check(check: CertificateCheck) -> None:
 
 def show_verification(verification: Verification) -> None:
     """Print the three checks with their witnesses."""
-    table = Table(title="Coalitions", title_justify="left", title_style="bold")
-    for column in ("", "check", "found"):
-        table.add_column(column, overflow="fold")
+    table = titled_table("Coalitions", "", "check", "found")
     unproven = ["not proven: the budget ended"] if verification.stable is None else []
     for name, witnesses in (
         ("no free riders", [str(w) for w in verification.free_riders]),
@@ -221,16 +226,14 @@ def show_verification(verification: Verification) -> None:
 
 
 def show_core(audit: CoreAudit) -> None:
-    """Print whether a group would rather leave, and which."""
-    table = Table(title="Coalitions", title_justify="left", title_style="bold")
-    for column in ("", "check", "found"):
-        table.add_column(column, overflow="fold")
+    """Print whether a group would rather leave."""
+    table = titled_table("Coalitions", "", "check", "found")
     _row(table, audit.core_stable is True, "core-stable", str(audit))
     screen.print(table)
 
 
 def show_explanations(explanations: list[Explanation]) -> None:
-    """Print sentences, one a paragraph."""
+    """Print explanations, one paragraph each."""
     for explanation in explanations:
         line(explanation.sentence)
 

@@ -4,32 +4,108 @@ from collections import Counter
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from fedegoists.cli.output import errors, line, screen, training_extra
+from fedegoists.cli.output import errors, line, screen, titled_table, training_extra
 from fedegoists.errors import MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
-    from fedegoists.methods.run import Outcome
+    from fedegoists.methods.run import Observer, Outcome
+    from fedegoists.training import ComparisonResult
 
-__all__ = ["DataDirOption", "SetOption", "register"]
+__all__ = ["DataDirOption", "SetOption", "options_from", "register"]
+
+Value = str | int | float | bool
 
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
         envvar="FEDEGOISTS_DATA",
-        help="Where real data is: a folder with cifar10/, cifar100/, eicu_demo/, heart/.",
+        help="The folder of real data, with cifar10/, cifar100/, eicu_demo/, heart/.",
     ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the data set; see `data list`."),
+]
+DataOption = Annotated[
+    str,
+    typer.Option(
+        help="A data set (see `fedegoists data list`), or a folder with one file for each "
+        "organisation and a schema.toml."
+    ),
+]
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")]
+MethodsOption = Annotated[
+    str,
+    typer.Option(
+        help="Methods, with commas between them; +ft adds fine-tuning; all means all of them. "
+        "See `fedegoists methods`."
+    ),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="METHOD.KEY=VALUE",
+        help="A setting of a method, such as fedprox.mu=0.1. May be repeated.",
+    ),
+]
+CoalitionsOption = Annotated[
+    str,
+    typer.Option(
+        help="all, none, published, stable, best, a CSV with participant,coalition, or cliques,"
+        " as the paper compares: FedEgoists in published coalitions, all others in cliques."
+    ),
+]
+BenefitOption = Annotated[
+    str,
+    typer.Option(
+        help="The benefit graph: a CSV with source,target,weight, learn, or learn:ESTIMATOR; "
+        "without it, every participant benefits every other.",
+    ),
+]
+CompetitionOption = Annotated[
+    str,
+    typer.Option(
+        help="A CSV with a,b, the probability that any two compete, or published for the data "
+        "set's own competitors."
+    ),
+]
+SeedsOption = Annotated[int, typer.Option(min=1, help="Number of repetitions, seeds 0 and up.")]
+StepsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Training steps, rounded up to whole rounds; the default suits the data."
+    ),
+]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        help="The network: mlp, cifar10-cnn, cifar100-cnn, icu-transformer, or auto for the one "
+        "that suits the data."
+    ),
+]
+PersonalOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PREFIX",
+        help="Parameters whose names start so never leave a silo, such as output. May be "
+        "repeated; none for none at all. By default only FedEgoists keeps output layers.",
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Continue the same comparison in DIR.")
+]
+TensorboardOption = Annotated[
+    bool, typer.Option("--tensorboard", help="Write DIR/tensorboard too.")
 ]
 
 
@@ -47,12 +123,11 @@ def list_command() -> None:
     """List the data sets that can be trained on."""
     from fedegoists.learning.datasets import available
 
-    table = Table(title="Data sets", title_justify="left", title_style="bold")
-    for column in ("name", "what", "options"):
-        table.add_column(column, overflow="fold")
-    for info in available():
-        options = "\n".join(f"{option.name}={option.default}" for option in info.options)
-        table.add_row(Text(info.name), Text(info.summary), Text(options))
+    table = titled_table("Data sets", "name", "what", "options")
+    for entry in available():
+        fields = entry.options_type().model_fields
+        options = "\n".join(f"{name}={field.default}" for name, field in fields.items())
+        table.add_row(Text(entry.name), Text(entry.summary), Text(options))
     screen.print(table)
 
 
@@ -65,7 +140,7 @@ def show_command(
         ),
     ],
     settings: SetOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which division among silos.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The division among silos.")] = 0,
     data_dir: DataDirOption = None,
     picture: Annotated[
         Path | None,
@@ -75,15 +150,13 @@ def show_command(
     """Show how a data set is divided among silos."""
     from fedegoists.learning.datasets import load
 
-    data = load(name, data_dir=data_dir, seed=seed, **_options(settings))
+    data = load(name, data_dir=data_dir, seed=seed, **options_from(settings))
     table = Table(title=data.description, title_justify="left", title_style="bold")
     table.add_column("silo")
     for column in ("train", "validation", "test"):
         table.add_column(column, justify="right")
     for participant, sizes in data.sizes().items():
-        table.add_row(
-            Text(participant), f"{sizes.train:,}", f"{sizes.validation:,}", f"{sizes.test:,}"
-        )
+        table.add_row(Text(participant), *(f"{size:,}" for size in sizes))
     screen.print(table)
     for note in data.notes:
         line(f"- {note}")
@@ -99,9 +172,7 @@ def methods_command() -> None:
     with training_extra("training"):
         from fedegoists.methods import METHODS
 
-    table = Table(title="Methods", title_justify="left", title_style="bold")
-    for column in ("name", "what it does and where it comes from", "settings"):
-        table.add_column(column, overflow="fold")
+    table = titled_table("Methods", "name", "what it does and where it comes from", "settings")
     for name, method in METHODS.items():
         about = Text(method.summary)
         if method.paper is not None:
@@ -113,80 +184,28 @@ def methods_command() -> None:
         )
         table.add_row(Text(name), about, Text(settings))
     screen.print(table)
-    line("Any but local can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md.")
+    line("All but local can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md.")
 
 
 def train_command(
-    data: Annotated[
-        str,
-        typer.Option(
-            help="A data set (see `fedegoists data list`), or a folder with one file for each "
-            "organisation and a schema.toml."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the results.")],
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Methods, with commas between them; +ft adds fine-tuning; all means all of them. "
-            "See `fedegoists methods`."
-        ),
-    ] = "local,fedavg,fedavg+ft",
-    method_settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="METHOD.KEY=VALUE",
-            help="A setting of a method, such as fedprox.mu=0.1. May be repeated.",
-        ),
-    ] = None,
-    coalitions: Annotated[
-        str,
-        typer.Option(
-            help="all, none, published, stable, best, a CSV with participant,coalition, or cliques,"
-            " as the paper compares: FedEgoists in published coalitions, all others in cliques."
-        ),
-    ] = "all",
-    benefit: Annotated[
-        str,
-        typer.Option(
-            help="Who benefits whom: a CSV with source,target,weight, learn, or learn:ESTIMATOR; "
-            "without it, everybody benefits everybody.",
-        ),
-    ] = "",
-    competition: Annotated[
-        str,
-        typer.Option(
-            help="A CSV with a,b, the probability that any two compete, or published for what the "
-            "data set comes with."
-        ),
-    ] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="How many trials, seeds 0 and up.")] = 5,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Training steps, rounded up to whole rounds; a default that suits the data."
-        ),
-    ] = None,
+    data: DataOption,
+    out: OutOption,
+    methods: MethodsOption = "local,fedavg,fedavg+ft",
+    method_settings: WithOption = None,
+    coalitions: CoalitionsOption = "all",
+    benefit: BenefitOption = "",
+    competition: CompetitionOption = "",
+    seeds: SeedsOption = 5,
+    steps: StepsOption = None,
+    model: ModelOption = "auto",
     settings: SetOption = None,
-    personal: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PREFIX",
-            help="Parameters whose names start so never leave a silo, such as output. May be "
-            "repeated; none for none at all. By default only FedEgoists keeps output layers.",
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    personal: PersonalOption = None,
+    device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue what DIR holds of the same comparison.")
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write DIR/tensorboard.")
-    ] = False,
+    resume: ResumeOption = False,
+    tensorboard: TensorboardOption = False,
 ) -> None:
-    """Train with several methods, side by side, over several trials."""
+    """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
         from fedegoists.methods import METHODS
         from fedegoists.training import Comparison, compare
@@ -202,40 +221,25 @@ def train_command(
         competition=competition,
         seeds=tuple(range(seeds)),
         steps=steps,
-        options=_options(settings),
-        personal=_personal(personal),
+        options=options_from(settings),
+        personal=() if personal == ["none"] else tuple(personal) if personal else None,
         device=device,
+        model=model,
     )
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} rounds"),
-        TextColumn("{task.fields[score]}"),
-        TimeRemainingColumn(),
-        console=errors,
-        disable=not errors.is_terminal,
-    ) as progress:
-        observers: list[Any] = [_ProgressBars(progress)]
+    with _progress() as progress:
+        observers: tuple[Observer, ...] = (_ProgressBars(progress),)
         if tensorboard:
-            observers.append(_tensorboard(out / "tensorboard"))
+            observers = (*observers, _tensorboard(out / "tensorboard"))
         try:
-            outcomes = compare(
-                comparison, out, data_dir=data_dir, resume=resume, observers=tuple(observers)
-            )
+            result = compare(comparison, out, data_dir=data_dir, resume=resume, observers=observers)
         except KeyboardInterrupt:
             line("Stopped. Go on with the same command and --resume.", "yellow")
             raise typer.Exit(130) from None
-    _show(out, outcomes)
+    _show(out, result)
 
 
-def _personal(given: list[str] | None) -> tuple[str, ...] | None:
-    if not given:
-        return None
-    return () if given == ["none"] else tuple(given)
-
-
-def _method_settings(given: list[str] | None) -> dict[str, dict[str, Any]]:
-    settings: dict[str, dict[str, Any]] = {}
+def _method_settings(given: list[str] | None) -> dict[str, dict[str, Value]]:
+    settings: dict[str, dict[str, Value]] = {}
     for text in given or ():
         target, equals, value = text.partition("=")
         method, dot, key = target.strip().replace("+ft.", ".").partition(".")
@@ -243,6 +247,18 @@ def _method_settings(given: list[str] | None) -> dict[str, dict[str, Any]]:
             raise SettingsError(f"--with {text!r}: expected METHOD.KEY=VALUE")
         settings.setdefault(method, {})[key] = _value(value.strip())
     return settings
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} rounds"),
+        TextColumn("{task.fields[score]}"),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=not errors.is_terminal,
+    )
 
 
 class _ProgressBars:
@@ -271,7 +287,7 @@ def _mean_validation(outcome: "Outcome") -> str:
     return f"{last.metric} {sum(values) / len(values):.3f}" if values else ""
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path) -> "Observer":
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -292,35 +308,31 @@ def _tensorboard(folder: Path) -> Any:
     return observe
 
 
-def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
-    import csv
-
+def _show(out: Path, result: "ComparisonResult") -> None:
     from fedegoists.training.summary import COSTS, EVERYBODY
 
-    with (out / "summary.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    metric = next(row["metric"] for row in rows if row["metric"] not in COSTS)
+    summary = result.summary
     table = Table(
-        title=f"Test {metric}: mean ± std over seeds, and what it cost", title_justify="left"
+        title=f"Test {summary.metric}: mean ± standard deviation over repetitions, and costs",
+        title_justify="left",
     )
     table.add_column("method")
-    participants = list(dict.fromkeys(row["participant"] for row in rows))
+    participants = list(dict.fromkeys(row.participant for row in summary.rows))
     shown = participants if len(participants) <= screen.width // 30 else [EVERYBODY]
     for column in (*shown, "validation,\nall", "sample\npasses", "MB\nsent", "MB\nreceived"):
         table.add_column(column, justify="right")
-    found = {(row["method"], row["participant"], row["metric"]): row for row in rows}
-    for method in outcomes:
-        cells = [found[method, participant, metric] for participant in shown]
-        costs = [float(found[method, EVERYBODY, cost]["mean"]) for cost in COSTS]
+    for method, outcome in result.outcomes.items():
+        cells = [summary.row(method, participant) for participant in shown]
+        passes, *sizes = (summary.row(method, metric=cost).mean for cost in COSTS)
         table.add_row(
             Text(method),
-            *(f"{float(cell['mean']):.4f} ± {float(cell['std']):.4f}" for cell in cells),
-            _validated(outcomes[method], metric),
-            f"{costs[0]:,.0f}",
-            *(f"{cost / 1e6:,.1f}" for cost in costs[1:]),
+            *(f"{cell.mean:.4f} ± {cell.std:.4f}" for cell in cells),
+            _validated(outcome, summary.metric),
+            f"{passes:,.0f}",
+            *(f"{size / 1e6:,.1f}" for size in sizes),
         )
     screen.print(table)
-    for method, outcome in outcomes.items():
+    for method, outcome in result.outcomes.items():
         failed = Counter(str(failure) for _, failure in outcome.failures)
         for failure, times in sorted(failed.items()):
             line(f"{method}: left out {failure}, {times} times", "yellow")
@@ -328,18 +340,19 @@ def _show(out: Path, outcomes: "dict[str, Outcome]") -> None:
 
 
 def _validated(outcome: "Outcome", metric: str) -> str:
-    """Return the mean validation metric of everybody's chosen step, to choose by."""
+    """Return the mean validation metric of all participants' chosen steps, to choose by."""
     scores = [score for score, _ in outcome.best_score]  # an error is a negative score
     validated = (
         row.value for row in outcome.rows if (row.split, row.metric) == ("validation", metric)
     )
-    # Somebody may have no metric, as AUC with one class. A mean without would not be comparable.
+    # A participant may have no metric, as AUC with one class. Its mean would not be comparable.
     complete = all(map(isfinite, (*scores, *validated)))
     return f"{abs(fmean(scores)):.4f}" if complete else "not for all"
 
 
-def _options(settings: list[str] | None, option: str = "--set") -> dict[str, Any]:
-    options: dict[str, Any] = {}
+def options_from(settings: list[str] | None, option: str = "--set") -> dict[str, Value]:
+    """Return the values of a repeated option ``KEY=VALUE``."""
+    options: dict[str, Value] = {}
     for text in settings or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
@@ -350,7 +363,7 @@ def _options(settings: list[str] | None, option: str = "--set") -> dict[str, Any
     return options
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Value:
     for kind in (int, float):
         try:
             return kind(text)

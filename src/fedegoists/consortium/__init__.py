@@ -1,24 +1,26 @@
-"""A consortium described in one file: from data to decision to models to a report."""
+"""A consortium described in one file: data, benefit graph, coalitions, training and report."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fedegoists.consortium.consortium_run import ConsortiumRun
     from fedegoists.consortium.consortium_settings import ConsortiumSettings, read_settings
-    from fedegoists.consortium.pipeline import Consortium, ConsortiumRun
+    from fedegoists.consortium.pipeline import Consortium
 
 __all__ = ["Consortium", "ConsortiumRun", "ConsortiumSettings", "read_settings"]
 
-MODULES = {
+_MODULES = {
     "Consortium": "pipeline",
-    "ConsortiumRun": "pipeline",
+    "ConsortiumRun": "consortium_run",
     "ConsortiumSettings": "consortium_settings",
     "read_settings": "consortium_settings",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load the pipeline, and with it PyTorch, only when it is used."""
-    if name not in MODULES:
+    """Import on first use, so that settings and examples can be used without PyTorch."""
+    from importlib import import_module
+
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,19 +1,23 @@
-"""What a consortium.toml says, checked before anything runs.
+"""The settings in a consortium.toml, checked before anything runs.
 
-The command line goes before the file, the file before the defaults.
+The command line overrides the file, and the file overrides the defaults. The sections here are the
+only declaration of the settings: `fedegoists init` writes their defaults and descriptions.
 """
 
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
+from fedegoists.learning.model_registry import AUTO, MODELS, model_named
+from fedegoists.learning.typed_settings import TypedSettings, first_problem
 
 __all__ = [
     "BenefitSection",
@@ -26,36 +30,56 @@ __all__ = [
     "TrainingSection",
     "checked_name",
     "read_settings",
+    "with_paths",
 ]
 
 KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 HEADER = re.compile(rf"\s*\[{{1,2}}\s*({KEY}(?:\s*\.\s*{KEY})*)\s*\]{{1,2}}\s*(?:#.*)?")
-"""A table's own line, which a line of a list over several lines is not."""
+"""The line of a table's name, which a line inside a list is not."""
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,79}$"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+@dataclass(frozen=True)
+class _PathMark:
+    """Marks a setting that is a path, relative to the file."""
 
 
-class DataSection(_Section):
-    """Where the participants' data is."""
+PathText = Annotated[str, _PathMark()]
+OptionalPath = Annotated[str | None, _PathMark()]
+Value = str | int | float | bool
 
-    source: str = Field(description="a data set's name, or a folder with one file per organisation")
-    options: dict[str, str | int | float | bool] = Field(default={}, description="of the data set")
-    seed: int = Field(
-        default=0, ge=0, description="divides the samples into training, validation and test"
+
+class DataSection(TypedSettings):
+    """The participants' data."""
+
+    source: PathText = Field(
+        description="a data set (`fedegoists data list`), or a folder with one file per "
+        "organisation and a schema.toml"
     )
-    folder: str | None = Field(default=None, description="where real data sets are kept")
+    options: dict[str, Value] = Field(
+        default={}, description="see `fedegoists data list`", examples=[{"participants": 10}]
+    )
+    seed: int = Field(
+        default=0, ge=0, description="divides samples into training, validation and test"
+    )
+    folder: OptionalPath = Field(
+        default=None,
+        description="the folder of real data sets; or set FEDEGOISTS_DATA",
+        examples=["data"],
+    )
 
 
-class CompetitionSection(_Section):
-    """Who competes with whom, as reported in confidence."""
+class CompetitionSection(TypedSettings):
+    """Competitors, as reported in confidence. Nothing of one ever reaches the other."""
 
-    pairs: tuple[tuple[str, str], ...] = Field(default=(), description="pairs of names")
-    file: str | None = Field(default=None, description="a CSV with a,b instead")
+    pairs: tuple[tuple[str, str], ...] = Field(
+        default=(), description="pairs of names", examples=[[["North", "West"]]]
+    )
+    file: OptionalPath = Field(
+        default=None, description="instead: a CSV with a,b", examples=["competition.csv"]
+    )
     published: bool = Field(
-        default=False, description="take the pairs that the data set comes with"
+        default=False, description="instead: the pairs that the data set comes with"
     )
 
     @model_validator(mode="after")
@@ -65,26 +89,52 @@ class CompetitionSection(_Section):
         return self
 
 
-class BenefitSection(_Section):
-    """How to find out who benefits whom."""
+class BenefitSection(TypedSettings):
+    """How the benefit graph is learned: from models, losses and gradients; no data leaves a silo.
+
+    The estimator `everybody` learns nothing: only competition keeps participants apart.
+    """
 
     estimator: Literal[
         "auto", "transfer", "hypernetwork", "pairs", "alignment", "everybody", "file"
-    ] = "auto"
-    file: str | None = Field(default=None, description="a CSV with source,target,weight")
+    ] = Field(default="auto", description="the estimator; auto suits the data")
+    file: OptionalPath = Field(
+        default=None,
+        description="for the estimator file: a CSV with source,target,weight",
+        examples=["benefit.csv"],
+    )
     threshold: float | None = Field(
-        default=None, ge=0, description="an edge where the weight is above"
+        default=None,
+        ge=0,
+        description="a benefit counts where its weight is above this number",
+        examples=[0.1],
     )
     confidence: float = Field(
-        default=0.95, ge=0.5, lt=1, description="of an edge, without a threshold"
+        default=0.95,
+        ge=0.5,
+        lt=1,
+        description="without a threshold, a benefit counts where it is above zero with this "
+        "confidence",
     )
-    repeats: int | None = Field(default=None, ge=2, description="independent runs of the estimator")
-    steps: int | None = Field(default=None, ge=1, description="of the estimator's training")
+    repeats: int | None = Field(
+        default=None,
+        ge=2,
+        description="independent runs of the estimator, which show how sure a weight is",
+        examples=[5],
+    )
+    steps: int | None = Field(
+        default=None, ge=1, description="steps of the estimator's training", examples=[300]
+    )
     clip: float | None = Field(
-        default=None, gt=0, description="norm of a sample's gradient, for privacy"
+        default=None,
+        gt=0,
+        description="for hypernetwork: largest norm of a sample's gradient that leaves a silo",
+        examples=[1.0],
     )
-    noise: float = Field(default=0.0, ge=0, description="noise multiplier, for privacy")
-    seed: int = Field(default=0, ge=0)
+    noise: float = Field(
+        default=0.0, ge=0, description="with clip: noise multiplier, for differential privacy"
+    )
+    seed: int = Field(default=0, ge=0, description="of the estimator")
 
     @model_validator(mode="after")
     def _file_given(self) -> "BenefitSection":
@@ -93,59 +143,88 @@ class BenefitSection(_Section):
         return self
 
 
-class FormationSection(_Section):
-    """How to decide who trains with whom."""
+class FormationSection(TypedSettings):
+    """How the coalitions are formed."""
 
-    method: Literal["best", "stable", "published", "cliques"] = "best"
-    time_limit: float | None = Field(default=None, gt=0, description="seconds for method best")
-    seed: int = Field(default=0, ge=0)
+    method: Literal["best", "stable", "published", "cliques"] = Field(
+        default="best", description="best has the highest total benefit"
+    )
+    time_limit: float | None = Field(
+        default=None, gt=0, description="seconds for the method best", examples=[1.0]
+    )
+    seed: int = Field(default=0, ge=0, description="of the formation method")
 
 
-class TrainingSection(_Section):
-    """How to train, and what to compare."""
+class TrainingSection(TypedSettings):
+    """The methods to compare, and how they train."""
 
-    methods: tuple[str, ...] = Field(default=("local", "fedavg+ft", "fedegoists"), min_length=1)
-    settings: dict[str, dict[str, str | int | float | bool]] = Field(
-        default={}, description="of methods, by their names"
+    methods: tuple[str, ...] = Field(
+        default=("local", "fedavg+ft", "fedegoists"),
+        min_length=1,
+        description="`fedegoists methods` lists all; +ft fine-tunes on own data; gains are over "
+        "local",
+    )
+    model: str = Field(
+        default=AUTO, description=f"the network: {', '.join(MODELS)}; auto suits the data"
     )
     seeds: int = Field(
-        default=3, ge=1, le=100, description="trials with other initial models and batches"
+        default=3,
+        ge=1,
+        le=100,
+        description="repetitions with other initial models and batches",
     )
     steps: int | None = Field(
-        default=None, ge=1, description="training steps; suits the data if left out"
+        default=None,
+        ge=1,
+        description="training steps; the default suits the data",
+        examples=[2000],
     )
     personal: tuple[str, ...] | None = Field(
-        default=None, description="parameters that never leave a silo"
+        default=None,
+        description="prefixes of parameters that never leave a silo",
+        examples=[["output."]],
     )
-    device: str = "cpu"
+    device: str = Field(default="cpu", description="cpu, cuda or cuda:1")
+    settings: dict[str, dict[str, Value]] = Field(
+        default={}, description="settings of methods", examples=[{"fedprox": {"mu": 0.1}}]
+    )
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, name: str) -> str:
+        return name if name == AUTO else model_named(name).name
 
 
-class OutputSection(_Section):
-    """Where results go."""
+class OutputSection(TypedSettings):
+    """Where results are written."""
 
-    folder: str = "runs"
+    folder: PathText = Field(default="runs", description="the folder of all runs")
 
 
-class DeploySection(_Section):
-    """Where silos at their organisations reach the coordinator; only for the engine flare."""
+class DeploySection(TypedSettings):
+    """Only for silos at their organisations, see `fedegoists deploy init`."""
 
     host: str = Field(default="localhost", description="the coordinator's name in the network")
     port: int = Field(default=8002, ge=1, le=65535, description="the one port that must be open")
     participants: tuple[str, ...] = Field(
-        default=(), description="the organisations, where no data of theirs is here"
+        default=(),
+        description="the organisations, where their data is not here",
+        examples=[["North", "South"]],
     )
-    schema_file: str | None = Field(
-        default=None, description="the schema.toml that all files follow; goes into every kit"
+    schema_file: OptionalPath = Field(
+        default=None,
+        description="the schema.toml that all files follow; goes into every kit",
+        examples=["schema.toml"],
     )
     days: int = Field(default=365, ge=1, le=3650, description="how long certificates are valid")
     deadline: float = Field(default=600.0, gt=0, description="seconds a silo has for an answer")
     wait: float = Field(default=60.0, ge=0, description="seconds to wait for silos at the start")
 
 
-class ConsortiumSettings(_Section):
-    """A whole consortium: its data, who competes, and what to do."""
+class ConsortiumSettings(TypedSettings):
+    """All settings of a consortium."""
 
-    name: str = Field(default="consortium", pattern=NAME)
+    name: str = Field(default="consortium", pattern=NAME, description="the name of its runs")
     data: DataSection
     competition: CompetitionSection = CompetitionSection()
     benefit: BenefitSection = BenefitSection()
@@ -156,7 +235,7 @@ class ConsortiumSettings(_Section):
 
 
 def read_settings(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> ConsortiumSettings:
-    """Read a consortium.toml; `changes` like ``training.seeds=5`` go before what it says.
+    """Read a consortium.toml; `changes` like ``training.seeds=5`` override it.
 
     Paths in the file are relative to its folder.
 
@@ -175,12 +254,32 @@ def read_settings(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> 
     try:
         settings = ConsortiumSettings.model_validate(content)
     except ValidationError as error:
-        raise SettingsError(_explained(error, path, text, changed)) from None
-    return _with_paths(settings, path.parent)
+        problem = first_problem(error, ConsortiumSettings)
+        where = _place(problem.keys, changed, path, text)
+        raise SettingsError(f"{where}: {problem.sentence}") from None
+    found = with_paths(settings, lambda own: str((path.parent / own).resolve()))
+    if Path(found.data.source).is_dir():
+        return found
+    data = found.data.model_copy(update={"source": settings.data.source})  # a data set's name
+    return found.model_copy(update={"data": data})
+
+
+def with_paths(settings: ConsortiumSettings, change: Callable[[str], str]) -> ConsortiumSettings:
+    """Return settings with every path changed."""
+    sections = {}
+    for name, section in settings:
+        if isinstance(section, TypedSettings):
+            paths = {
+                key: change(value)
+                for key, value in section
+                if value is not None and _PathMark() in type(section).model_fields[key].metadata
+            }
+            sections[name] = section.model_copy(update=paths)
+    return settings.model_copy(update=sections)
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a run, which is that of a folder too, if it can be one."""
+    """Return a run's name if it can be the name of a folder."""
     if not re.fullmatch(NAME, name):
         raise SettingsError(
             f"--name {name!r}: a run's name has up to 80 letters, digits, spaces and . _ -, "
@@ -189,78 +288,36 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _changed(content: dict[str, Any], change: str) -> tuple[str, ...]:
-    """Put one change into the content of the file; return which key it was."""
+def _changed(content: dict[str, object], change: str) -> tuple[str, ...]:
+    """Put one change into the content of the file; return its keys."""
     target, equals, value = change.partition("=")
     keys = tuple(part.strip() for part in target.split("."))
     if not equals or not all(keys):
         raise SettingsError(f"--set {change!r}: expected KEY=VALUE, such as training.seeds=5")
-    try:
-        parsed: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()  # words need no quotes on a command line
     table = content
     for key in keys[:-1]:
-        table = table.setdefault(key, {})
-        if not isinstance(table, dict):
+        inner = table.setdefault(key, {})
+        if not isinstance(inner, dict):
             raise SettingsError(f"--set {change!r}: {key} is not a table")
-    table[keys[-1]] = parsed
+        table = inner
+    try:
+        table[keys[-1]] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[keys[-1]] = value.strip()  # words need no quotes on a command line
     return keys
 
 
-def _explained(
-    error: ValidationError, path: Path, text: str, changed: Sequence[tuple[str, ...]]
-) -> str:
-    """Return the first thing that is wrong: where, what was given, and what is allowed."""
-    first, *others = error.errors()
-    if first["type"] == "missing":
-        # What is missing is often there, but misspelled.
-        beside = (e for e in others if e["loc"][:-1] == first["loc"][:-1])
-        first = next((e for e in beside if e["type"] == "extra_forbidden"), first)
-    whole = tuple(part for part in first["loc"] if isinstance(part, str))
-    # Which member of a union was tried, and its like, are no keys of the file.
-    keys = whole
-    while keys and not _known(keys):
-        keys = keys[:-1]
-    key = ".".join(keys)
-    blamed = [one for one in changed if all(a == b for a, b in zip(one, whole, strict=False))]
-    if whole and blamed:
-        where = f"--set {'.'.join(blamed[-1] if len(blamed[-1]) > len(keys) else keys)}"
-    else:
-        line = _line_of(whole, text)
-        where = f"{path}" + (f", line {line}" if line else "")
-    given = first.get("input")
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        return f"{where}: unknown key {'.'.join(map(str, first['loc']))!r}; {_allowed(keys)}"
-    if first["type"] == "missing":
-        return f"{where}: {'.'.join(map(str, first['loc']))} is missing; {message.lower()}"
-    shown = "" if isinstance(given, dict) else f" is {given!r}"
-    return f"{where}: {key or 'the file'}{shown}: {message[0].lower()}{message[1:]}"
-
-
-def _model_at(keys: Sequence[str]) -> type[BaseModel] | None:
-    model: type[BaseModel] | None = ConsortiumSettings
-    for key in keys:
-        field = None if model is None else model.model_fields.get(key)
-        found = None if field is None else field.annotation
-        model = found if isinstance(found, type) and issubclass(found, BaseModel) else None
-    return model
-
-
-def _known(keys: Sequence[str]) -> bool:
-    parent = _model_at(keys[:-1])
-    return parent is not None and keys[-1] in parent.model_fields
-
-
-def _allowed(keys: Sequence[str]) -> str:
-    model = _model_at(keys)
-    names = [] if model is None else list(model.model_fields)
-    return f"keys {'of ' + '.'.join(keys) if keys else 'at the top'} are {', '.join(names)}"
+def _place(keys: tuple[str, ...], changed: Sequence[tuple[str, ...]], path: Path, text: str) -> str:
+    """Return where a key was set: on the command line, or on a line of the file."""
+    blamed = [one for one in changed if all(a == b for a, b in zip(one, keys, strict=False))]
+    if keys and blamed:
+        return f"--set {'.'.join(blamed[-1])}"
+    line = _line_of(keys, text)
+    return f"{path}, line {line}" if line else str(path)
 
 
 def _line_of(keys: Sequence[str], text: str) -> int | None:
-    """Return the line on which a key, or else its table, stands."""
+    """Return the line of a key, or else of its table."""
     table: tuple[str, ...] = ()
     best: int | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -276,26 +333,3 @@ def _line_of(keys: Sequence[str], text: str) -> int | None:
             if own == tuple(keys[: len(own)]):
                 best = number
     return best
-
-
-def _with_paths(settings: ConsortiumSettings, folder: Path) -> ConsortiumSettings:
-    """Return settings whose files and folders can be found from anywhere."""
-
-    def found(text: str | None) -> str | None:
-        return None if text is None else str((folder / text).resolve())
-
-    updates: dict[str, Mapping[str, Any]] = {
-        "competition": {"file": found(settings.competition.file)},
-        "benefit": {"file": found(settings.benefit.file)},
-        "data": {"folder": found(settings.data.folder)},
-        "output": {"folder": found(settings.output.folder)},
-        "deploy": {"schema_file": found(settings.deploy.schema_file)},
-    }
-    if (folder / settings.data.source).is_dir():
-        updates["data"] = {**updates["data"], "source": found(settings.data.source)}
-    return settings.model_copy(
-        update={
-            name: getattr(settings, name).model_copy(update=dict(update))
-            for name, update in updates.items()
-        }
-    )

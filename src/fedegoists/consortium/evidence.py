@@ -1,4 +1,4 @@
-"""How sure each benefit is, and what a less careful rule would have decided."""
+"""How sure each benefit is, and which coalitions a less strict rule would give."""
 
 import math
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from fedegoists.benefit import BenefitEstimate
 from fedegoists.coalitions import form
 from fedegoists.graphs import CompetitionGraph
 
-__all__ = ["LEAST_SURE", "Evidence", "Relaxed", "evidence", "relaxed"]
+__all__ = ["LOWEST_CONFIDENCE", "Evidence", "RelaxedRule", "evidence", "relaxed_rule"]
 
-LEAST_SURE = 0.5
-"""A rule with less confidence than this would count what is rather harm than benefit."""
+LOWEST_CONFIDENCE = 0.5
+"""A rule with less confidence would count benefits that are more likely harms."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One benefit with what speaks for it.
+    """The evidence for one benefit.
 
     Attributes
     ----------
     weight : float
-        How large it is.
+        The benefit's weight.
     level : float
         The confidence up to which it counts, or its weight where a threshold is the rule; 0 if it
         never counts.
@@ -35,8 +35,8 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Relaxed:
-    """The most careful rule found by which somebody would train together, and who."""
+class RelaxedRule:
+    """The strictest rule found by which coalitions form: its level, benefits and coalitions."""
 
     level: float
     edges: int
@@ -44,7 +44,7 @@ class Relaxed:
 
 
 def evidence(estimate: BenefitEstimate, *, by_threshold: bool) -> list[Evidence]:
-    """Return all benefits, those with the strongest evidence first."""
+    """Return the evidence for all benefits, the strongest first."""
     levels = estimate.weights if by_threshold else estimate.confidences()
     names = estimate.participants
     found = [
@@ -56,23 +56,23 @@ def evidence(estimate: BenefitEstimate, *, by_threshold: bool) -> list[Evidence]
     return sorted(found, key=lambda one: (-one.level, -one.weight))
 
 
-def relaxed(
+def relaxed_rule(
     estimate: BenefitEstimate, competition: CompetitionGraph, *, by_threshold: bool
-) -> Relaxed | None:
-    """Return with which lower confidence, or threshold, somebody would train together.
+) -> RelaxedRule | None:
+    """Return the lower confidence, or threshold, at which a coalition would form.
 
-    More benefits allow more coalitions, so half of the levels are passed over at each step; what is
-    returned was formed, but a rule in between may do too.
+    More benefits allow more coalitions, so the levels are searched by bisection. The coalitions of
+    the result were formed, but a level in between may do too.
     """
     levels = sorted(
         {
             _below(one.level)
             for one in evidence(estimate, by_threshold=by_threshold)
-            if one.level > (0 if by_threshold else LEAST_SURE)
+            if one.level > (0 if by_threshold else LOWEST_CONFIDENCE)
         },
         reverse=True,
     )
-    best: Relaxed | None = None
+    best: RelaxedRule | None = None
     low, high = 0, len(levels)
     while low < high:
         middle = (low + high) // 2
@@ -80,7 +80,7 @@ def relaxed(
         graph = estimate.graph(level) if by_threshold else estimate.graph(confidence=level)
         groups = tuple(g for g in form(graph, competition, "stable").coalitions if len(g) > 1)
         if groups:
-            best = Relaxed(level, int(np.count_nonzero(graph.weights)), groups)
+            best = RelaxedRule(level, int(np.count_nonzero(graph.weights)), groups)
             high = middle
         else:
             low = middle + 1
@@ -88,7 +88,7 @@ def relaxed(
 
 
 def _below(level: float) -> float:
-    """Return a number that is easy to write, below a level.
+    """Return a short number below a level.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Invented banks whose customers may default, for the example of data of one's own.
+"""Invented banks whose customers may default, as an example of own data.
 
-They are made to show coalitions: sizes and how strictly features decide were picked, among several
-tried, so that some benefits are sure at a confidence of 0.95. With weaker features or more
-customers few or none were. They say nothing about how often real organisations gain.
+They are made to show coalitions: sizes and effects of features were picked, among several tried, so
+that some benefits are sure at a confidence of 0.95. With weaker features or more customers few or
+none were. They say nothing about how often real organisations gain.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ __all__ = ["BANKS", "SCHEMA", "customers_csv"]
 
 
 @dataclass(frozen=True)
-class _Column:
-    """A feature: how it is spread, and how much it speaks for a default at two kinds of banks."""
+class CustomerFeature:
+    """A customer feature: its distribution, and its effect on defaults at two kinds of banks."""
 
     name: str
     center: float
@@ -24,27 +24,27 @@ class _Column:
 
 
 COLUMNS = (
-    _Column("income", 42_000, 9_000, -8.4, 8.4),
-    _Column("debt", 15_000, 4_000, 9.6, -4.8),
-    _Column("age", 46, 9, -3.6, 6.0),
-    _Column("accounts", 20, 5, 2.4, -7.2),
-    _Column("late_payments", 18, 5, 10.8, 10.8),
-    _Column("savings", 21_000, 6_000, -9.6, -9.6),
-    _Column("months_employed", 130, 35, -7.2, 7.2),
-    _Column("months_at_address", 110, 30, -3.6, 6.0),
-    _Column("card_payments", 60, 15, 4.8, -8.4),
-    _Column("overdrafts", 24, 6, 8.4, 8.4),
-    _Column("inquiries", 16, 4, 7.2, -7.2),
-    _Column("mortgage", 90_000, 25_000, 3.6, -6.0),
+    CustomerFeature("income", 42_000, 9_000, -8.4, 8.4),
+    CustomerFeature("debt", 15_000, 4_000, 9.6, -4.8),
+    CustomerFeature("age", 46, 9, -3.6, 6.0),
+    CustomerFeature("accounts", 20, 5, 2.4, -7.2),
+    CustomerFeature("late_payments", 18, 5, 10.8, 10.8),
+    CustomerFeature("savings", 21_000, 6_000, -9.6, -9.6),
+    CustomerFeature("months_employed", 130, 35, -7.2, 7.2),
+    CustomerFeature("months_at_address", 110, 30, -3.6, 6.0),
+    CustomerFeature("card_payments", 60, 15, 4.8, -8.4),
+    CustomerFeature("overdrafts", 24, 6, 8.4, 8.4),
+    CustomerFeature("inquiries", 16, 4, 7.2, -7.2),
+    CustomerFeature("mortgage", 90_000, 25_000, 3.6, -6.0),
 )
 COMMON = 0.3
-"""How much a customer's features have in common."""
+"""The share of a common factor in a customer's features."""
 
 BANKS = {"Alder": 600, "Birch": 600, "Cedar": 300, "Dogwood": 300, "Elm": 600, "Fir": 300}
-"""The banks and how many customers they have."""
+"""The numbers of customers of the banks."""
 
 OTHERS = ("Elm", "Fir")
-"""They serve other customers: of most features they learn another lesson."""
+"""Banks with other customers: most features have another effect."""
 
 SCHEMA = f"""\
 features = [{", ".join(f'"{column.name}"' for column in COLUMNS)}]
@@ -60,8 +60,8 @@ def customers_csv(bank: str) -> str:
     size = BANKS[bank]
     rng = np.random.default_rng([7, list(BANKS).index(bank)])
     scores = COMMON * rng.normal(size=(size, 1)) + rng.normal(size=(size, len(COLUMNS)))
-    lessons = [column.other if bank in OTHERS else column.usual for column in COLUMNS]
-    risk = scores @ np.array(lessons) - 0.4
+    effects = [column.other if bank in OTHERS else column.usual for column in COLUMNS]
+    risk = scores @ np.array(effects) - 0.4
     defaults = rng.random(size) < 1 / (1 + np.exp(-risk))
     centers = np.array([column.center for column in COLUMNS])
     spreads = np.array([column.spread for column in COLUMNS])

@@ -1,10 +1,13 @@
-"""A participant's model for use elsewhere: weights, what they need, and an example that runs."""
+"""Export of a participant's model: its weights, its card, and an example that runs."""
 
+import contextlib
+import io
 import json
+import logging
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,7 @@ from fedegoists.consortium.file_names import file_names
 from fedegoists.consortium.loader_script import loading_example
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import write_all
+from fedegoists.learning.model_files import CARD_KEY, MODELS_FOLDER, ModelCard
 from fedegoists.learning.models import build_model
 
 __all__ = ["PreparedModel", "export", "export_file", "read_model"]
@@ -22,33 +26,34 @@ OUTPUTS = {
     "classification": "probabilities",
     "regression": "value",
 }
-"""What an exported model says, by the kind of task."""
+"""The name of an exported model's output, by the kind of task."""
 
 
 class PreparedModel(nn.Module):
-    """A model that takes raw values and says probabilities, or the value to predict.
+    """A model that takes raw values and returns probabilities, or the value to predict.
 
     Parameters
     ----------
     model : nn.Module
         The network as it was trained.
-    about : mapping
-        What its file says of it.
+    card : ModelCard
+        The card of its file.
     """
 
-    def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
+    def __init__(self, model: nn.Module, card: ModelCard) -> None:
         super().__init__()
         self.model = model
-        self.task = about["task"]
-        self.names = [one["name"] for one in about["inputs"]]
-        self.clips = [one["clip"] for one in about["inputs"]]
-        for one in about["inputs"]:
-            for part in ("center", "factor", "missing"):
-                numbers = [float("nan") if value is None else value for value in one[part]]
-                self.register_buffer(f"{one['name']}_{part}", torch.tensor(numbers))
+        self.task = card.task
+        self.names = [one.name for one in card.inputs]
+        self.clips = [one.clip for one in card.inputs]
+        for one in card.inputs:
+            parts = {"center": one.center, "factor": one.factor, "missing": one.missing}
+            for part, values in parts.items():
+                numbers = [float("nan") if value is None else value for value in values]
+                self.register_buffer(f"{one.name}_{part}", torch.tensor(numbers))
 
     def forward(self, *raw: Tensor) -> Tensor:
-        """Return (batch, outputs) for raw values as the columns of each input have them."""
+        """Return (batch, outputs) for raw values in the columns of each input."""
         outputs: Tensor = self.model(*map(self._prepared, raw, self.names, self.clips))
         if self.task == "binary":
             return outputs.sigmoid()
@@ -65,26 +70,26 @@ class PreparedModel(nn.Module):
         return prepared.movedim(-1, -3) if name == "pixels" else prepared
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any]]:
-    """Return a model that a run left, and what its file says of it.
+def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
+    """Return a model from the file of a run, and its card.
 
     Raises
     ------
     FileError
-        If it cannot be read, or is no model of a run.
+        If the file cannot be read, or is not a model of a run.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(os.fspath(path), framework="pt") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["fedegoists"])
+            card = ModelCard.model_validate_json((file.metadata() or {})[CARD_KEY])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if not about["inputs"]:
+        if not card.inputs:
             raise FileError(
                 f"{path}: only the silo knows how its inputs are prepared and has all layers; "
                 "there, use `fedegoists deploy model KIT`"
             )
-        model = build_model(about["model"], 0, **about["options"])
+        model = build_model(card.model, 0, **card.options)
         model.load_state_dict(tensors)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
@@ -92,7 +97,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, dict[str, Any]]
         raise
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(f"{path}: not a model that a run of this version left ({error})") from None
-    return model.eval(), about
+    return model.eval(), card
 
 
 def export(
@@ -109,7 +114,7 @@ def export(
     run : path
         A run's folder.
     participant : str
-        Whose model.
+        The participant's name.
     out : path, optional
         Where to write; by default the folder ``export`` of the run, with one for the participant.
     onnx : bool
@@ -128,21 +133,23 @@ def export(
 
 
 def export_file(source: Path, file: str, folder: Path, *, onnx: bool = False) -> list[Path]:
-    """Write one model's file for use elsewhere, under the name `file`; return what was written."""
-    model, about = read_model(source)
+    """Write one model's file for use elsewhere, under the name `file`; return the files."""
+    model, card = read_model(source)
+    shapes = _shapes(card)
     contents = [
         (folder / f"{file}.safetensors", source.read_bytes()),
-        (folder / f"{file}.json", (json.dumps(about, indent=2) + "\n").encode()),
-        (folder / "example.py", loading_example(file, about, _shapes(about)).encode()),
+        (folder / f"{file}.json", (card.json_text(indent=2) + "\n").encode()),
+        (folder / "example.py", loading_example(file, card, shapes).encode()),
     ]
     if onnx:
-        contents.append((folder / f"{file}.onnx", _onnx(PreparedModel(model, about).eval(), about)))
+        content = _onnx(PreparedModel(model, card).eval(), card, shapes)
+        contents.append((folder / f"{file}.onnx", content))
     write_all(contents, private=True)
     return [path for path, _ in contents]
 
 
 def _found(run: Path, participant: str) -> tuple[str, Path]:
-    """Return what a participant's files are called, and its model's file."""
+    """Return the base name of a participant's files, and its model's file."""
     try:
         decision = json.loads((run / "certificate.json").read_text(encoding="utf-8"))
         names = [name for group in decision["coalitions"] for name in group]
@@ -151,18 +158,13 @@ def _found(run: Path, participant: str) -> tuple[str, Path]:
     if participant not in names:
         raise SettingsError(f"no participant {participant!r}; there are {', '.join(names)}")
     file = file_names(names)[participant]
-    source = run / "models" / f"{file}.safetensors"
+    source = run / MODELS_FOLDER / f"{file}.safetensors"
     if not source.is_file():
         raise FileError(f"{source}: no such file; the run is not finished, or left no model for it")
     return file, source
 
 
-def _onnx(model: PreparedModel, about: Mapping[str, Any]) -> bytes:
-    import contextlib
-    import io
-    import logging
-    import warnings
-
+def _onnx(model: PreparedModel, card: ModelCard, shapes: dict[str, tuple[int, ...]]) -> bytes:
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -170,37 +172,41 @@ def _onnx(model: PreparedModel, about: Mapping[str, Any]) -> bytes:
         raise MissingDependencyError(
             f"ONNX needs {error.name}: pip install 'fedegoists[onnx]'"
         ) from None
-    # Two samples: of one the exporter would take that there is always one.
-    example = tuple(torch.zeros(2, *shape) for shape in _shapes(about).values())
+    # Two samples: from one the exporter would conclude that the batch is always one.
+    example = tuple(torch.zeros(2, *shape) for shape in shapes.values())
     batch = torch.export.Dim("batch")
-    names = [one["name"] for one in about["inputs"]]
-    quiet = logging.getLogger("torch.onnx")
-    level = quiet.level
-    quiet.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")  # of the exporter about itself
-            program = torch.onnx.export(
-                model,
-                example,
-                input_names=names,
-                output_names=[OUTPUTS[about["task"]]],
-                dynamic_shapes=(tuple({0: batch} for _ in names),),
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        quiet.setLevel(level)
+    with _quiet_exporter():
+        program = torch.onnx.export(
+            model,
+            example,
+            input_names=list(shapes),
+            output_names=[OUTPUTS[card.task]],
+            dynamic_shapes=(tuple({0: batch} for _ in shapes),),
+            dynamo=True,
+            verbose=False,
+        )
     assert program is not None
     proto = program.model_proto
-    proto.metadata_props.add(key="fedegoists", value=json.dumps(dict(about), sort_keys=True))
+    proto.metadata_props.add(key=CARD_KEY, value=card.json_text())
     content: bytes = proto.SerializeToString()
     return content
 
 
-def _shapes(about: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of one sample in each input."""
-    leading = {"hourly": (about["options"].get("hours", 1),), "pixels": (32, 32)}
-    return {
-        one["name"]: (*leading.get(one["name"], ()), len(one["columns"])) for one in about["inputs"]
-    }
+@contextlib.contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Context manager that hides the exporter's remarks about itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
+    """Return the shape of one sample in each input, by its name."""
+    leading = {"hourly": (card.options.get("hours", 1),), "pixels": (32, 32)}
+    return {one.name: (*leading.get(one.name, ()), len(one.columns)) for one in card.inputs}

@@ -9,9 +9,9 @@ __all__ = ["file_names"]
 
 
 def file_names(participants: Sequence[str]) -> dict[str, str]:
-    """Return for each participant a name, without a suffix, that every file system takes.
+    """Return a file name without suffix for each participant, valid on every file system.
 
-    No two are the same, capital letters aside, so that nobody's file is written over another's.
+    No two are the same in small letters, so that no file overwrites another.
 
     Examples
     --------
@@ -27,5 +27,5 @@ def file_names(participants: Sequence[str]) -> dict[str, str]:
         name: own if own and taken[own.casefold()] == 1 else marked[name]
         for name, own in plain.items()
     }
-    # Somebody may be called what another's name was made into.
+    # A participant may have the very name that was made for another.
     return found if len({own.casefold() for own in found.values()}) == len(found) else marked

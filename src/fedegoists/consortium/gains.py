@@ -1,15 +1,16 @@
-"""What each participant gains against training alone, with how sure that is."""
+"""The participants' gains over training alone, with confidence intervals."""
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from fedegoists.federation import Federation
+from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
-from fedegoists.training.summary import chosen_test_values
+from fedegoists.training.summary import chosen_by_participant
 
-__all__ = ["Gain", "gains_over_local"]
+__all__ = ["Gain", "gains_csv", "gains_over_local"]
 
 ROUNDING = 1e-9
 """Gains that differ by less are the same."""
@@ -17,18 +18,19 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Gain:
-    """A participant's test metric with a method, and by how much it is better than alone.
+    """A participant's test metric with a method, and its gain over training alone.
 
     Attributes
     ----------
     method, participant : str
-        Whose, and how it was trained.
+        Their names.
     value, alone : float
-        Means of the metric over seeds: with the method, and by Local.
+        Means of the metric over repetitions: with the method, and with Local.
     gain, low, high : float
-        How much better than alone, positive is better, and its confidence interval: Student's t
-        over the seeds, paired. Not a number with a single seed, nor where all seeds have the same
-        gain other than zero, as may be by a few test samples: that says nothing of the spread.
+        The gain, positive if it is an improvement, and its confidence interval: Student's t over
+        the repetitions, paired. The interval is NaN with a single repetition, and where all
+        repetitions have the same gain other than zero, as a few test samples may give: that says
+        nothing about the spread.
     """
 
     method: str
@@ -43,45 +45,33 @@ class Gain:
 def gains_over_local(
     outcomes: Mapping[str, Outcome], federation: Federation, confidence: float = 0.95
 ) -> list[Gain]:
-    """Return the gains of every participant by every method but Local itself."""
+    """Return the gains of every participant with every method but Local itself."""
     if "local" not in outcomes:
         return []
     sign = 1.0 if federation.task.higher_is_better else -1.0
-    alone = _by_participant(chosen_test_values(outcomes["local"], federation))
+    alone = chosen_by_participant(outcomes["local"], federation)
     gains = []
     for method, outcome in outcomes.items():
         if method == "local":
             continue
-        for participant, values in _by_participant(chosen_test_values(outcome, federation)).items():
+        for participant, values in chosen_by_participant(outcome, federation).items():
             own = alone.get(participant, {})
-            seeds = [
-                seed
-                for seed in values
-                if math.isfinite(values[seed]) and math.isfinite(own.get(seed, math.nan))
+            pairs = [
+                (value, own[seed])
+                for seed, value in values.items()
+                if math.isfinite(value) and math.isfinite(own.get(seed, math.nan))
             ]
-            if seeds:
-                differences = [sign * (values[seed] - own[seed]) for seed in seeds]
-                mean, low, high = _interval(differences, confidence)
-                gains.append(
-                    Gain(
-                        method,
-                        participant,
-                        statistics.fmean(values[seed] for seed in seeds),
-                        statistics.fmean(own[seed] for seed in seeds),
-                        mean,
-                        low,
-                        high,
-                    )
-                )
+            if pairs:
+                mean, low, high = _interval([sign * (v - a) for v, a in pairs], confidence)
+                value, base = (statistics.fmean(column) for column in zip(*pairs, strict=True))
+                gains.append(Gain(method, participant, value, base, mean, low, high))
     return gains
 
 
-def _by_participant(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        seed, participant = name.split("/", 1)
-        found.setdefault(participant, {})[seed] = value
-    return found
+def gains_csv(gains: Sequence[Gain]) -> bytes:
+    """Return a ``gains.csv``."""
+    columns = ("method", "participant", "value", "alone", "gain", "low", "high")
+    return csv_bytes(columns, map(astuple, gains))
 
 
 def _interval(values: Sequence[float], confidence: float) -> tuple[float, float, float]:

@@ -1,14 +1,14 @@
-"""A short program that loads an exported model, written for whoever gets it."""
+"""The example program that loads an exported model."""
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
 
+from fedegoists.learning.model_files import ModelCard
 from fedegoists.learning.models import SLOPE
 
 __all__ = ["loading_example"]
 
-# Needs PyTorch and safetensors only, so that the model can be used where nothing else is.
+# It needs PyTorch and safetensors only.
 PLAIN = """\
 import json, pathlib, torch, torch.nn.functional as F
 from safetensors.torch import load_file
@@ -38,39 +38,37 @@ with torch.no_grad():
 LINKS = {"binary": ".sigmoid()", "classification": ".softmax(-1)", "regression": ""}
 
 
-def loading_example(
-    file: str, about: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> str:
-    """Return a program that loads a model and lets it predict.
+def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Return a program that loads a model and predicts with it.
 
     Parameters
     ----------
     file : str
-        What the model's files are called, without their endings.
-    about : mapping
-        What is known of the model.
+        The base name of the model's files.
+    card : ModelCard
+        The model's card.
     shapes : mapping of str to tuple of int
         The shape of one sample in each input.
     """
     lines = [
-        f"The model of {about['participant']}, trained by {about['method']}.",
-        about["description"],
-        *(f"Columns of {one['name']}: {', '.join(one['columns'])}." for one in about["inputs"]),
-        _meaning(about),
+        f"The model of {card.participant}, trained by {card.method}.",
+        card.description,
+        *(f"Columns of {one.name}: {', '.join(one.columns)}." for one in card.inputs),
+        _meaning(card),
     ]
     comment = "".join(f"{wrapped}\n" for text in lines for wrapped in _comment(text))
-    if about["model"] == "mlp":
-        one = about["inputs"][0]
+    if card.model == "mlp":
+        one = card.inputs[0]
         usual = [
             center if missing is None else missing
-            for center, missing in zip(one["center"], one["missing"], strict=True)
+            for center, missing in zip(one.center, one.missing, strict=True)
         ]
         code = PLAIN.format(
             json=f"{file}.json",
             safetensors=f"{file}.safetensors",
-            row=[float(f"{value:.6g}") for value in usual],
+            row=[float(f"{value or 0.0:.6g}") for value in usual],
             slope=SLOPE,
-            link=LINKS[about["task"]],
+            link=LINKS[card.task],
         )
         return f"{comment}# Needs: pip install torch safetensors\n{code}"
     tensors = ", ".join(f"torch.zeros(1, {', '.join(map(str, s))})" for s in shapes.values())
@@ -78,17 +76,15 @@ def loading_example(
     return f"{comment}# Needs: pip install 'fedegoists[train]'\n{code}"
 
 
-def _meaning(about: Mapping[str, Any]) -> str:
-    names = about["classes"]
-    if about["task"] == "regression":
+def _meaning(card: ModelCard) -> str:
+    if card.task == "regression":
         return "It prints the predicted value."
-    if about["task"] == "binary":
-        positive = f" {names[1]!r}" if names else " 1"
-        return f"It prints the probability of{positive}."
-    return f"It prints the probabilities of {', '.join(names) if names else 'all classes'}."
+    if card.task == "binary":
+        return f"It prints the probability of {repr(card.classes[1]) if card.classes else 1}."
+    return f"It prints the probabilities of {', '.join(card.classes) or 'all classes'}."
 
 
 def _comment(text: str) -> list[str]:
-    # Names come from files: nothing in them may end the comment.
+    # Names come from files, and must not end the comment.
     safe = "".join(c if c.isprintable() else " " for c in text)
     return textwrap.wrap(safe, 98, initial_indent="# ", subsequent_indent="#   ")

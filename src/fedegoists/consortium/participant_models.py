@@ -1,10 +1,9 @@
-"""The participants' models as files that can be used elsewhere."""
+"""The participants' models: which one each prefers, its file, and its delivery to the silo."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -12,7 +11,7 @@ from fedegoists.consortium.file_names import file_names
 from fedegoists.federation import Failure, Federation, Payload
 from fedegoists.files import write_all
 from fedegoists.learning.data_description import DataFacts
-from fedegoists.learning.model_files import model_about, model_bytes
+from fedegoists.learning.model_files import ModelCard, model_bytes
 from fedegoists.methods import Outcome
 from fedegoists.training.trials import Trials
 
@@ -21,35 +20,29 @@ __all__ = ["ChosenModel", "chosen_models", "delivered", "preferred", "write_mode
 
 @dataclass(frozen=True)
 class ChosenModel:
-    """The model that a participant's validation data prefers over all methods and seeds.
+    """A participant's best model on its validation data, over all methods and repetitions.
 
     Attributes
     ----------
     tensors : mapping of str to Tensor
-        As far as they are known here.
+        Its parameters, without those that only the silo has.
+    card : ModelCard
+        The card of its file.
     delivery : mapping
-        What its silo needs to have the whole model, see `Federation.deliver`.
+        The request that completes the model in its silo, see `Federation.deliver`.
     """
 
-    participant: str
-    method: str
-    seed: str
-    round: int
     tensors: Mapping[str, Tensor]
-    about: Mapping[str, Any]
+    card: ModelCard
     delivery: Payload
-
-    def safetensors(self) -> bytes:
-        """Return the model as a file."""
-        return model_bytes(self.tensors, self.about)
 
 
 def preferred(
     outcomes: Mapping[str, Outcome], federation: Federation
 ) -> dict[str, tuple[str, int]]:
-    """Return by which method, and in which row, each participant's validation data is served best.
+    """Return the method and the row of each participant's best model on its validation data.
 
-    Who was never validated is left out.
+    Participants that were never validated are left out.
     """
     best: dict[str, tuple[tuple[float, float], str, int]] = {}
     for method, outcome in outcomes.items():
@@ -67,60 +60,57 @@ def chosen_models(
     personal: Mapping[str, tuple[str, ...]],
     trials: Trials,
 ) -> list[ChosenModel]:
-    """Return everybody's preferred model; who was never validated has none.
+    """Return the participants' preferred models, see `preferred`.
 
     Parameters
     ----------
     data : DataFacts
-        The data they were trained on: a model needs its inputs prepared in the same way.
+        The data they were trained on, with the preparation of the inputs.
     personal : mapping of str to tuple of str
-        Which parameters each method kept in the silos.
+        Prefixes of the parameters that each method kept in the silos.
     """
     federation = trials.federation
     models = []
     for participant, (method, k) in preferred(outcomes, federation).items():
-        name = federation.participants[k]
-        vector = outcomes[method].best[k]
-        # What only the silo knows is left out of the file, not filled with something else.
-        left_out: tuple[str, ...] = ()
-        if personal[method]:
-            whole = federation.personal_model(name, vector, personal[method], f"{method}/best")
-            vector, left_out = (vector, personal[method]) if whole is None else (whole, ())
-        seed = name.split("/", 1)[0]
-        about = model_about(
+        name, outcome, own = federation.participants[k], outcomes[method], personal[method]
+        vector = outcome.best[k]
+        kept: tuple[str, ...] = ()
+        delivery = {"parameters": vector, "method": method, "round": outcome.best_round[k]}
+        if own:
+            # The delivery leaves out the silo's own layers, wherever these are: it has them.
+            delivery |= {"personal": own, "slot": f"{method}/best"}
+            whole = federation.personal_model(name, vector, own, f"{method}/best")
+            # Parameters that only the silo knows are left out of the file, not made up.
+            vector, kept = (vector, own) if whole is None else (whole, ())
+        card = ModelCard.of(
             data,
             participant,
             method=method,
-            seed=int(seed),
-            chosen_round=outcomes[method].best_round[k],
+            seed=int(name.split("/", 1)[0]),
+            chosen_round=outcome.best_round[k],
             model=trials.defaults.model,
             options=trials.options,
+            kept=kept,
         )
-        if left_out:
-            about["kept by the silo"] = list(left_out)
         tensors = {
             key: value.clone()
             for key, value in federation.schema.unflatten(vector).items()
-            if not (left_out and key.startswith(left_out))
+            if not (kept and key.startswith(kept))
         }
-        # Sent without the silo's own layers, wherever these are: it has them.
-        delivery: dict[str, Any] = {"parameters": outcomes[method].best[k], "method": method}
-        delivery["round"] = outcomes[method].best_round[k]
-        if personal[method]:
-            delivery |= {"personal": personal[method], "slot": f"{method}/best"}
-        models.append(
-            ChosenModel(participant, method, seed, delivery["round"], tensors, about, delivery)
-        )
+        models.append(ChosenModel(tensors, card, delivery))
     return models
 
 
 def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequence[str]) -> None:
-    """Write everybody's model, as far as it is known here."""
+    """Write the models' files, as far as the models are known here."""
     files = file_names(participants)
-    # A model comes with means and deviations of its participant's data.
+    # A card has means and deviations of its participant's data.
     write_all(
         [
-            (folder / f"{files[model.participant]}.safetensors", model.safetensors())
+            (
+                folder / f"{files[model.card.participant]}.safetensors",
+                model_bytes(model.tensors, model.card),
+            )
             for model in models
         ],
         private=True,
@@ -128,7 +118,7 @@ def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequ
 
 
 def delivered(models: Sequence[ChosenModel], federation: Federation) -> dict[str, Failure]:
-    """Hand everybody its model; return whose silo has not got it."""
-    named = {f"{model.seed}/{model.participant}": model.delivery for model in models}
+    """Send every model to its silo; return the failures by participant."""
+    named = {f"{model.card.seed}/{model.card.participant}": model.delivery for model in models}
     lost = federation.deliver(named)
     return {name.split("/", 1)[1]: failure for name, failure in lost.items()}

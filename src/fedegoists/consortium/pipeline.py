@@ -1,110 +1,52 @@
-"""From data to decision to models: the stages of a run, each kept by what it depends on."""
+"""The stages of a run: data, benefit graph, coalitions, training, report.
+
+Each stage is kept by a hash of its inputs, so that a run that was interrupted, or differs from an
+earlier one in its later stages only, repeats nothing.
+"""
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fedegoists.benefit import BenefitEstimate, learn
+from fedegoists.benefit import BenefitEstimate, LearnSettings, learn
 from fedegoists.coalitions import Formation, form
+from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit
 from fedegoists.consortium.consortium_settings import (
     ConsortiumSettings,
     checked_name,
     read_settings,
 )
 from fedegoists.consortium.engine import Engine
-from fedegoists.consortium.gains import Gain, gains_over_local
+from fedegoists.consortium.gains import gains_csv, gains_over_local
 from fedegoists.consortium.participant_models import chosen_models, delivered, write_models
 from fedegoists.consortium.progress import SILENT, Progress
-from fedegoists.consortium.run_folder import Clock, interrupted, remove_results, state
+from fedegoists.consortium.run_folder import RunFolder
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
-from fedegoists.errors import FileError, SettingsError
+from fedegoists.errors import SettingsError
 from fedegoists.federation.pool import checked_device
-from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.interchange import csv_bytes
-from fedegoists.learning.data_description import DataDescription, published_competition
-from fedegoists.learning.model_files import MODELS
+from fedegoists.learning.data_description import published_competition
+from fedegoists.learning.model_files import MODELS_FOLDER
+from fedegoists.learning.model_registry import model_for
 from fedegoists.methods import Outcome
 from fedegoists.training.decisions import Decisions
-from fedegoists.training.defaults import defaults_for, learn_settings, model_options
-from fedegoists.training.summary import metrics_csv, summary_csv
-from fedegoists.training.trials import (
-    Trials,
-    Wanted,
-    method_of,
-    train_methods,
-)
+from fedegoists.training.defaults import learn_settings
+from fedegoists.training.summary import metrics_csv
+from fedegoists.training.trials import Trials, Wanted, method_of, train_methods
 
-__all__ = ["STAGES", "Consortium", "ConsortiumRun"]
+__all__ = ["STAGES", "Consortium", "ConsortiumRun", "LearnedBenefit"]
 
 STAGES = ("data", "benefit", "formation", "training", "report")
 
 
-@dataclass(frozen=True)
-class LearnedBenefit:
-    """Who benefits whom, as far as it is known.
-
-    Attributes
-    ----------
-    graph : BenefitGraph
-        The edges that count.
-    weights, spread : array, optional
-        All weights before the rule for edges, and their deviations over repeats; only where the
-        graph was learned.
-    estimate : BenefitEstimate, optional
-        Everything that is known of how sure they are.
-    """
-
-    graph: BenefitGraph
-    weights: np.ndarray[Any, np.dtype[np.float64]] | None = None
-    spread: np.ndarray[Any, np.dtype[np.float64]] | None = None
-    cost: Mapping[str, int] | None = None
-    failures: tuple[str, ...] = ()
-    estimate: BenefitEstimate | None = None
-
-
-@dataclass(frozen=True)
-class ConsortiumRun:
-    """What came of a run.
-
-    Attributes
-    ----------
-    folder : Path
-        Where everything was written.
-    formation : Formation
-        The decision, with its certificate.
-    gains : list of Gain
-        What each participant gains against training alone.
-    outcomes : dict of Outcome by method
-        Everything measured; with a method that is only fine-tuned, also what it was tuned from.
-    absent : tuple of str
-        Members of the consortium that were away and left out.
-    undelivered : tuple of str
-        Participants whose silos have not got their models.
-    """
-
-    folder: Path
-    settings: ConsortiumSettings
-    data: DataDescription
-    benefit: LearnedBenefit
-    formation: Formation
-    gains: list[Gain]
-    outcomes: dict[str, Outcome]
-    trials: Trials
-    seconds: dict[str, float]
-    absent: tuple[str, ...] = ()
-    undelivered: tuple[str, ...] = ()
-
-
 class Consortium:
-    """A consortium described in a file: learn who benefits whom, decide, train, report.
+    """A consortium described in a file: learn the benefit graph, form coalitions, train, report.
 
     Parameters
     ----------
@@ -133,89 +75,95 @@ class Consortium:
     ) -> None:
         self.settings = settings
         self.engine = SimulatedEngine(settings) if engine is None else engine
+        self.data = self.engine.data
         training = settings.training
         try:
-            checked_device(training.device)  # before anything is loaded or written
+            checked_device(training.device)
         except SettingsError as error:
             raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
-        self.data = self.engine.data
+        try:
+            self.model = model_for(self.data, training.model)
+        except SettingsError as error:
+            raise SettingsError(f"training.model: {error}") from None
         self.competition = self._competition() if competition is None else competition
         self.decision = decision
         self.store = StageStore(Path(settings.output.folder))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
-        """Read a consortium.toml; changes like ``training.seeds=5`` go before what it says."""
+        """Read a consortium.toml; changes like ``training.seeds=5`` override it."""
         return cls(read_settings(path, changes))
 
     def _competition(self) -> CompetitionGraph:
         section, names = self.settings.competition, self.data.participants
-        everybody = (*names, *self.engine.absent)
+        members = (*names, *self.engine.absent)
         if section.file is not None:
-            whole = CompetitionGraph.from_csv(section.file, everybody)
+            whole = CompetitionGraph.from_csv(section.file, members)
         else:
             pairs = published_competition(self.data) if section.published else section.pairs
-            whole = CompetitionGraph(pairs, everybody)
+            whole = CompetitionGraph(pairs, members)
         return whole.restricted_to(names)
 
-    def _of_the_data(self) -> list[Any]:
-        """Return what every stage depends on: the same numbers may be another task."""
-        return [self.data.digest, self.data.task, model_options(self.data)]
+    def _data_key(self) -> list[object]:
+        """Return the inputs of every stage; the same numbers may be another task."""
+        return [self.data.digest, self.data.task, self.model.options(self.data)]
 
     def learn_benefit(self, progress: Progress = SILENT) -> LearnedBenefit:
-        """Learn who benefits whom, read it, or take everybody to benefit everybody."""
+        """Learn or read the benefit graph, or take every participant to benefit every other."""
         if self.decision is not None:
             return LearnedBenefit(self.decision.benefit)
         section, names = self.settings.benefit, self.data.participants
         if section.estimator == "everybody":
             return LearnedBenefit(BenefitGraph(1.0 - np.eye(len(names)), names))
-        if section.estimator == "file":
-            assert section.file is not None  # checked with the settings
+        if section.file is not None:
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
-        defaults = defaults_for(self.data)
-        given = section.model_dump(include={"repeats", "steps", "clip", "noise"})
-        chosen = {name: value for name, value in given.items() if value is not None}
-        # Only "transfer" keeps models from competitors: the default where silos are elsewhere.
+        # Models of silos at their organisations are not shown to competitors unless asked for.
         automatic = None if self.engine.local else "transfer"
-        estimator = automatic if section.estimator == "auto" else section.estimator
-        settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
-        # Competitors count where models are shown to others, and only there.
-        apart = self.competition.pairs if settings.estimator == "transfer" else ()
-        inputs = [*self._of_the_data(), defaults.model, asdict(settings), apart]
-        key = self.store.key("benefit", inputs)
-        known = self.store.read("benefit", key)
-        if known is None:
-            federation = self.engine.federation(defaults.model)
-            estimate = learn(
-                federation,
-                settings,
-                apart=apart,
-                secret="" if self.engine.local else self.store.secret(),
-                progress=lambda what, done, total, loss: progress(
-                    "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
-                ),
-            )
-            known = _plain(estimate)
-            self.store.write("benefit", key, known)
-        estimate = _estimate(known, self.data.participants)
-        graph = (
-            estimate.graph(section.threshold)
-            if section.threshold is not None
-            else estimate.graph(confidence=section.confidence)
+        given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
+        settings = learn_settings(
+            self.data,
+            automatic if section.estimator == "auto" else section.estimator,
+            **{name: value for name, value in given.items() if value is not None},
         )
-        return LearnedBenefit(
-            graph,
-            estimate.weights,
-            estimate.spread,
-            known["cost"],
-            tuple(known["failures"]),
-            estimate,
+        # Competition matters only to the estimator that shows models to other silos.
+        apart = self.competition.pairs if settings.estimator == "transfer" else ()
+        key = self.store.key(
+            "benefit", [*self._data_key(), self.model.name, asdict(settings), apart]
+        )
+        estimate = self.store.read(
+            "benefit", key, lambda text: BenefitEstimate.from_json(names, text)
+        )
+        if estimate is None:
+            secret = "" if self.engine.local else self.store.secret()
+            estimate = self._learned(settings, apart, secret, progress)
+            self.store.write("benefit", key, estimate.to_json())
+        by_confidence = section.threshold is None
+        graph = estimate.graph(
+            section.threshold, confidence=section.confidence if by_confidence else None
+        )
+        return LearnedBenefit(graph, estimate)
+
+    def _learned(
+        self,
+        settings: LearnSettings,
+        apart: Sequence[tuple[str, str]],
+        secret: str,
+        progress: Progress,
+    ) -> BenefitEstimate:
+        return learn(
+            self.engine.federation(self.model.name),
+            settings,
+            apart=apart,
+            secret=secret,
+            progress=lambda what, done, total, loss: progress(
+                "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
+            ),
         )
 
     def form(self, benefit: LearnedBenefit) -> Formation:
-        """Decide who trains with whom."""
+        """Form the coalitions."""
         if self.decision is not None:
             return self.decision
         section = self.settings.formation
@@ -230,41 +178,42 @@ class Consortium:
     def train(
         self, formation: Formation, progress: Progress = SILENT
     ) -> tuple[Trials, dict[str, Outcome], Decisions]:
-        """Train with all methods in the coalitions; each is kept by what it depends on."""
+        """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
+        repetitions = range(training.seeds)
         trials = Trials.over(
-            self.engine.federation(defaults_for(self.data).model, training.seeds),
+            self.engine.federation(self.model.name, training.seeds),
             self.data,
-            range(training.seeds),
+            repetitions,
             steps=training.steps,
+            model=self.model.name,
         )
         groups = [
             tuple(f"{seed}/{name}" for name in group)
-            for seed in range(training.seeds)
+            for seed in repetitions
             for group in formation.coalitions
         ]
         edges = tuple(
             (f"{seed}/{source}", f"{seed}/{target}", weight)
-            for seed in range(training.seeds)
+            for seed in repetitions
             for source, target, weight in formation.benefit.edges()
         )
         decisions = Decisions(groups, groups, edges)
 
         def checkpoint(name: str) -> Path:
             base = name.removesuffix("+ft")
-            method = method_of(base, self.wanted, trials, decisions)
             inputs = [
-                *self._of_the_data(),
+                *self._data_key(),
                 asdict(trials.defaults),
-                repr(method),
+                repr(method_of(base, self.wanted, trials, decisions)),
                 None if base == "local" else groups,
                 training.seeds,
                 trials.federation.device.type,
             ]
-            return self.store.path(
-                "training", self.store.key("training", inputs), f"{name}.safetensors"
-            )
+            key = self.store.key("training", inputs)
+            return self.store.path("training", key, f"{name}.safetensors")
 
+        # One progress bar for all methods: the rounds of those before are done.
         before, rounds = 0, {}
         for name in self.wanted.with_bases:
             rounds[name] = before
@@ -272,7 +221,7 @@ class Consortium:
             before += trials.defaults.tune_rounds if tuned else trials.defaults.rounds
 
         def observe(name: str, done: int, total: int, outcome: Outcome) -> None:
-            remark = f"round {done} of {total}  {_remark(outcome)}"
+            remark = f"round {done} of {total}  {_validation(outcome)}"
             progress("training", name, rounds[name] + done, before, remark)
 
         outcomes = train_methods(self.wanted, trials, decisions, checkpoint, (observe,))
@@ -285,7 +234,7 @@ class Consortium:
         resume: bool = False,
         progress: Progress = SILENT,
     ) -> ConsortiumRun:
-        """Go through all stages and write a run's folder.
+        """Go through all stages and write the run's folder.
 
         Parameters
         ----------
@@ -297,123 +246,73 @@ class Consortium:
         from fedegoists.consortium.report import write_report
 
         name = self.settings.name if name is None else checked_name(name)
-        # Whoever runs what was resolved again means this run, not the one the file names.
+        # The resolved settings carry the run's name, so that running them repeats this run.
         settings = self.settings.model_copy(update={"name": name})
-        folder = self.store.folder / name
-        marker = folder / "run.json"
-        if marker.exists() and not resume and interrupted(marker):
-            raise FileError(
-                f"{folder} was interrupted; add --resume to go on, or use another --name"
-            )
-        write_bytes(marker, state("running", STAGES[0], {}))
-        # It says who competes with whom, which is nobody else's business.
-        write_bytes(folder / "config.toml", config_toml(settings).encode(), private=True)
-        remove_results(folder)
-        clock = Clock(folder, marker, progress)
-        with clock.stage("data"):
-            clock.log(f"{self.data.name}: {len(self.data.participants)} participants")
+        folder = RunFolder(self.store.folder / name, progress)
+        folder.begin(config_toml(settings), STAGES[0], resume=resume)
+        with folder.stage("data"):
+            folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
             for absent in self.engine.absent:
-                clock.log(f"{absent}: is away and is left out")
-        with clock.stage("benefit"):
+                folder.log(f"{absent}: did not answer and is left out")
+        with folder.stage("benefit"):
             benefit = self.learn_benefit(progress)
-        with clock.stage("formation"):
+        with folder.stage("formation"):
             formation = self.form(benefit)
-        # Between competitors nothing is learned, so weights of zero would give them away.
-        write_all(
-            [(folder / "benefit.csv", benefit.graph.csv_bytes()), *_weights(folder, benefit)],
-            private=True,
-        )
-        formation.certificate.save(folder / "certificate.json")
-        with clock.stage("training"):
+        # Nothing is learned between competitors, so weights of zero would reveal them.
+        learned = {"benefit.csv": benefit.graph.csv_bytes()}
+        if benefit.estimate is not None:
+            learned["weights.csv"] = benefit.estimate.weights_csv()
+        folder.write(learned)
+        formation.certificate.save(folder.path / "certificate.json")
+        with folder.stage("training"):
             trials, outcomes, decisions = self.train(formation, progress)
         wanted = {method: outcomes[method] for method in self.wanted.methods}
         for method, outcome in wanted.items():
             for failure in sorted({str(failure) for _, failure in outcome.failures}):
-                clock.log(f"{method}: left out {failure}")
-        personal = {
-            method: method_of(method.removesuffix("+ft"), self.wanted, trials, decisions).personal
-            for method in wanted
-        }
-        gains = gains_over_local(wanted, trials.federation)
-        with clock.stage("report"):
-            models = chosen_models(self.data, wanted, personal, trials)
-            # What it cost tells who is alone, and everybody's results are its own business.
-            write_all(
-                [
-                    (folder / "metrics.csv", metrics_csv(wanted, outcomes)),
-                    (folder / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
-                    (folder / "gains.csv", _gains_csv(gains)),
-                ],
-                private=True,
+                folder.log(f"{method}: left out {failure}")
+        with folder.stage("report"):
+            personal = {
+                method: method_of(method.removesuffix("+ft"), self.wanted, trials, decisions)
+                for method in wanted
+            }
+            models = chosen_models(
+                self.data, wanted, {name: one.personal for name, one in personal.items()}, trials
             )
-            write_models(folder / MODELS, models, self.data.participants)
-            lost = delivered(models, trials.federation)
-            for who, failed in lost.items():
-                clock.log(f"{who}: has not got its model ({failed.detail})")
+            write_models(folder.path / MODELS_FOLDER, models, self.data.participants)
+            undelivered = delivered(models, trials.federation)
+            for participant, lost in undelivered.items():
+                folder.log(f"{participant}: its model was not delivered ({lost.detail})")
             result = ConsortiumRun(
-                folder,
+                folder.path,
                 settings,
                 self.data,
                 benefit,
                 formation,
-                gains,
+                gains_over_local(wanted, trials.federation),
                 outcomes,
                 trials,
-                clock.seconds,
+                folder.seconds,
                 absent=self.engine.absent,
-                undelivered=tuple(lost),
+                undelivered=tuple(undelivered),
+            )
+            # Costs tell who trains alone, and results are confidential to each participant.
+            folder.write(
+                {
+                    "metrics.csv": metrics_csv(wanted, outcomes),
+                    "summary.csv": result.summary.csv(),
+                    "gains.csv": gains_csv(result.gains),
+                }
             )
             write_report(result)
-        write_bytes(marker, state("finished", "", clock.seconds))
+        folder.finish()
         return result
 
 
-def _plain(estimate: BenefitEstimate) -> dict[str, Any]:
-    """Return an estimate as values for JSON."""
-    return {
-        "estimator": estimate.estimator,
-        "runs": estimate.runs.tolist(),
-        "gains": estimate.gains.tolist(),
-        "savings": estimate.savings.tolist(),
-        "cost": asdict(estimate.cost),
-        "failures": list(estimate.failures),
-        "absent": list(estimate.absent),
-    }
-
-
-def _estimate(known: Mapping[str, Any], participants: tuple[str, ...]) -> BenefitEstimate:
-    return BenefitEstimate(
-        participants,
-        known["estimator"],
-        np.array(known["runs"]),
-        np.array(known["gains"]),
-        np.array(known["savings"]),
-        absent=tuple(known["absent"]),
-    )
-
-
-def _remark(outcome: Outcome) -> str:
+def _validation(outcome: Outcome) -> str:
+    """Return the mean validation metric of the last evaluation, as a remark."""
     values = [row for row in outcome.rows[-400:] if row.split == "validation"]
     if not values:
         return ""
     last = values[-1]
     own = [row.value for row in values if (row.round, row.metric) == (last.round, last.metric)]
     return f"{last.metric} {sum(own) / len(own):.3f}"
-
-
-def _weights(folder: Path, benefit: LearnedBenefit) -> list[tuple[Path, bytes]]:
-    if benefit.weights is None:
-        return []
-    names = benefit.graph.participants
-    rows = [
-        (source, target, repr(float(benefit.weights[j, i])))
-        for j, source in enumerate(names)
-        for i, target in enumerate(names)
-        if i != j
-    ]
-    return [(folder / "weights.csv", csv_bytes(("source", "target", "weight"), rows))]
-
-
-def _gains_csv(gains: Sequence[Gain]) -> bytes:
-    columns = ("method", "participant", "value", "alone", "gain", "low", "high")
-    return csv_bytes(columns, [tuple(asdict(gain).values()) for gain in gains])

@@ -1,16 +1,16 @@
-"""A run's folder: its log, how far the run has come, and what an earlier one left there."""
+"""A run's folder: its log, its state, and its results."""
 
 import json
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedegoists.consortium.progress import Progress
 from fedegoists.errors import FileError
-from fedegoists.files import read_text, write_bytes
+from fedegoists.files import read_text, write_all, write_bytes
 
-__all__ = ["Clock", "interrupted", "remove_results", "state"]
+__all__ = ["RunFolder"]
 
 RESULTS = (
     "benefit.csv",
@@ -23,71 +23,91 @@ RESULTS = (
     "report.html",
     "members/*.html",
 )
-"""What a run leaves, other than how it was made."""
+"""The files of results, which an earlier run of the same name may have left."""
 
 
-class Clock:
-    """Times the stages and writes the log."""
+class RunFolder:
+    """The folder of one run, which times its stages and writes its log and its state.
 
-    def __init__(self, folder: Path, marker: Path, progress: Progress) -> None:
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    seconds : dict of str to float
+        How long each finished stage took.
+    """
+
+    def __init__(self, path: Path, progress: Progress) -> None:
+        self.path = path
         self.seconds: dict[str, float] = {}
-        self.marker = marker
         self.progress = progress
-        self._path = folder / "log.txt"
+        self._marker = path / "run.json"
+
+    def begin(self, config: str, stage: str, *, resume: bool) -> None:
+        """Write the settings, and remove results of an earlier run, which had other settings.
+
+        Raises
+        ------
+        FileError
+            If an interrupted run is here and shall not be resumed.
+        """
+        if self._marker.exists() and not resume and self._interrupted():
+            raise FileError(
+                f"{self.path} was interrupted; add --resume to go on, or use another --name"
+            )
+        self._mark("running", stage)
+        # The settings name the competitors, so only their owner may read them.
+        write_bytes(self.path / "config.toml", config.encode(), private=True)
+        for pattern in RESULTS:
+            for path in self.path.glob(pattern):
+                try:
+                    path.unlink()
+                except OSError as error:
+                    raise FileError(f"{path}: cannot be removed ({error.strerror})") from None
+
+    def _interrupted(self) -> bool:
+        try:
+            return bool(json.loads(read_text(self._marker))["state"] != "finished")
+        except (ValueError, KeyError, TypeError):
+            return True  # a damaged marker is no sign of a finished run
+
+    def _mark(self, state: str, stage: str) -> None:
+        content = json.dumps({"state": state, "stage": stage, "seconds": self.seconds}) + "\n"
+        write_bytes(self._marker, content.encode())
 
     def log(self, text: str) -> None:
-        """Write a line with the time."""
+        """Add a line with the time to the log."""
+        path = self.path / "log.txt"
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with path.open("a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         except OSError as error:
-            raise FileError(f"{self._path}: cannot be written ({error.strerror})") from None
+            raise FileError(f"{path}: cannot be written ({error.strerror})") from None
 
-    def stage(self, name: str) -> "_Stage":
-        """Return a context manager that times a stage."""
-        return _Stage(self, name)
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Context manager that times a stage, and marks the run as interrupted on an error."""
+        began = time.perf_counter()
+        self.log(f"{name}: begins")
+        self._mark("running", name)
+        self.progress(name, "", 0, 0, "")
+        ended = "ended"
+        try:
+            yield
+        except BaseException as error:
+            ended = f"stopped by {type(error).__name__}"
+            raise
+        finally:
+            self.seconds[name] = time.perf_counter() - began
+            self.log(f"{name}: {ended} after {self.seconds[name]:.1f} s")
+            if ended != "ended":
+                with suppress(FileError):  # it would hide the first error
+                    self._mark("interrupted", name)
 
+    def write(self, contents: dict[str, bytes]) -> None:
+        """Write results that only their owner can read."""
+        write_all([(self.path / name, text) for name, text in contents.items()], private=True)
 
-class _Stage:
-    def __init__(self, clock: Clock, name: str) -> None:
-        self.clock, self.name = clock, name
-
-    def __enter__(self) -> None:
-        self.began = time.perf_counter()
-        self.clock.log(f"{self.name}: begins")
-        write_bytes(self.clock.marker, state("running", self.name, self.clock.seconds))
-        self.clock.progress(self.name, "", 0, 0, "")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        seconds = time.perf_counter() - self.began
-        ended = "ended" if kind is None else f"stopped by {kind.__name__}"
-        self.clock.log(f"{self.name}: {ended} after {seconds:.1f} s")
-        self.clock.seconds[self.name] = seconds
-        if kind is not None:
-            content = state("interrupted", self.name, self.clock.seconds)
-            with suppress(FileError):  # it would hide what went wrong
-                write_bytes(self.clock.marker, content)
-
-
-def interrupted(marker: Path) -> bool:
-    """Return whether a run began that did not come to its end."""
-    try:
-        found = json.loads(read_text(marker))["state"]
-    except (ValueError, KeyError, TypeError):
-        return True  # a damaged file is no sign of a run that came to its end
-    return bool(found != "finished")
-
-
-def remove_results(folder: Path) -> None:
-    """Remove what an earlier run of this name left, which these settings did not make."""
-    for pattern in RESULTS:
-        for path in folder.glob(pattern):
-            try:
-                path.unlink()
-            except OSError as error:
-                raise FileError(f"{path}: cannot be removed ({error.strerror})") from None
-
-
-def state(what: str, stage: str, seconds: Mapping[str, float]) -> bytes:
-    """Return what ``run.json`` says: running, interrupted or finished, in which stage, how long."""
-    return (json.dumps({"state": what, "stage": stage, "seconds": dict(seconds)}) + "\n").encode()
+    def finish(self) -> None:
+        """Mark the run as finished."""
+        self._mark("finished", "")

@@ -1,41 +1,38 @@
-"""Runs beside one another: what each came to, and in which settings they differ."""
+"""Runs side by side: their results, and the settings in which they differ."""
 
-import csv
-import io
 import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fedegoists.errors import FileError
 from fedegoists.files import read_text
-from fedegoists.training.summary import COSTS, EVERYBODY
+from fedegoists.training.summary import EVERYBODY, Summary
 
-__all__ = ["RunRecord", "differing_settings", "read_run", "read_runs"]
+__all__ = ["ListedRun", "differing_settings", "read_run", "read_runs"]
 
 UNREADABLE = "not readable"
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """What a run's folder says.
+class ListedRun:
+    """The content of a run's folder.
 
     Attributes
     ----------
     state, stage : str
-        ``finished``, ``running`` or ``interrupted`` with the stage, or ``not readable``; one that
-        was killed is still said to be running.
+        ``finished``, ``running`` or ``interrupted`` with the stage, or ``not readable``; a run
+        that was killed still counts as running.
     coalitions : tuple of tuples of str
-        Who trains with whom, those alone included; none as long as nothing is decided.
+        All coalitions, also those of one participant; empty before they are formed.
     metric : str
         The name of the test metric.
     means : mapping of str to (float, float, int)
-        By method, of the metric over all participants: mean, standard deviation, number of seeds.
+        By method: mean of the metric over all participants, standard deviation, repetitions.
     settings : mapping of str to value
-        By their names in the file, such as ``training.seeds``.
+        By their whole names, such as ``training.seeds``.
     """
 
     name: str
@@ -46,15 +43,15 @@ class RunRecord:
     welfare: float | None = None
     metric: str = ""
     means: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def together(self) -> tuple[tuple[str, ...], ...]:
         """The coalitions of two or more."""
         return tuple(group for group in self.coalitions if len(group) > 1)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON."""
+    def as_dict(self) -> dict[str, object]:
+        """Return all values for JSON."""
         return {
             "name": self.name,
             "state": self.state,
@@ -71,7 +68,7 @@ class RunRecord:
         }
 
 
-def read_runs(folder: str | os.PathLike[str]) -> list[RunRecord]:
+def read_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:
     """Return all runs in a folder, by name.
 
     Raises
@@ -88,41 +85,42 @@ def read_runs(folder: str | os.PathLike[str]) -> list[RunRecord]:
     return found
 
 
-def read_run(folder: Path) -> RunRecord:
-    """Return what a run's folder says; one that is damaged is said to be."""
+def read_run(folder: Path) -> ListedRun:
+    """Return the content of a run's folder; a damaged one is not readable."""
+    summary, certificate = folder / "summary.csv", folder / "certificate.json"
     try:
         marker = json.loads(read_text(folder / "run.json"))
-        state, stage = str(marker["state"]), str(marker["stage"])
-        seconds = float(sum(marker["seconds"].values()))
-        settings = _flat(tomllib.loads(read_text(folder / "config.toml")))
-        decision = _optional_json(folder / "certificate.json")
-        coalitions = tuple(tuple(map(str, group)) for group in decision.get("coalitions", ()))
+        decision = json.loads(read_text(certificate)) if certificate.exists() else {}
         values = {claim["claim"]: claim.get("value") for claim in decision.get("claims", ())}
-        metric, means = _means(folder / "summary.csv")
+        results = Summary.read(summary) if summary.exists() else Summary(())
+        return ListedRun(
+            folder.name,
+            str(marker["state"]),
+            str(marker["stage"]),
+            float(sum(marker["seconds"].values())),
+            tuple(tuple(map(str, group)) for group in decision.get("coalitions", ())),
+            values.get("welfare"),
+            results.metric,
+            {
+                row.method: (row.mean, row.std, row.n)
+                for row in results.about(EVERYBODY).rows
+                if row.metric == results.metric
+            },
+            _flat(tomllib.loads(read_text(folder / "config.toml"))),
+        )
     except (ValueError, KeyError, TypeError, AttributeError, FileError):
-        return RunRecord(folder.name, UNREADABLE)
-    return RunRecord(
-        folder.name,
-        state,
-        stage,
-        seconds,
-        coalitions,
-        values.get("welfare"),
-        metric,
-        means,
-        settings,
-    )
+        return ListedRun(folder.name, UNREADABLE)
 
 
-def differing_settings(runs: Sequence[RunRecord]) -> dict[str, list[Any]]:
-    """Return settings that are not the same in all runs, each with the value in every run.
+def differing_settings(runs: Sequence[ListedRun]) -> dict[str, list[object]]:
+    """Return the settings that differ between runs, with the value in every run.
 
-    Their names, by which runs are told apart, are left out.
+    Their names are left out.
 
     Examples
     --------
-    >>> first = RunRecord("a", "finished", settings={"training.seeds": 3, "name": "x"})
-    >>> second = RunRecord("b", "finished", settings={"training.seeds": 5, "name": "y"})
+    >>> first = ListedRun("a", "finished", settings={"training.seeds": 3, "name": "x"})
+    >>> second = ListedRun("b", "finished", settings={"training.seeds": 5, "name": "y"})
     >>> differing_settings([first, second])
     {'training.seeds': [3, 5]}
     """
@@ -131,27 +129,9 @@ def differing_settings(runs: Sequence[RunRecord]) -> dict[str, list[Any]]:
     return {key: own for key, own in values.items() if any(one != own[0] for one in own)}
 
 
-def _optional_json(path: Path) -> Mapping[str, Any]:
-    content: Mapping[str, Any] = json.loads(read_text(path)) if path.exists() else {}
-    return content
-
-
-def _means(path: Path) -> tuple[str, dict[str, tuple[float, float, int]]]:
-    if not path.exists():
-        return "", {}
-    rows = [
-        row
-        for row in csv.DictReader(io.StringIO(read_text(path), newline=""))
-        if row["participant"] == EVERYBODY and row["metric"] not in COSTS
-    ]
-    return (rows[0]["metric"] if rows else ""), {
-        row["method"]: (float(row["mean"]), float(row["std"]), int(row["n"])) for row in rows
-    }
-
-
-def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def _flat(table: Mapping[str, object], before: str = "") -> dict[str, object]:
     """Return a table's settings by their whole names."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in table.items():
         if isinstance(value, dict):
             found |= _flat(value, f"{before}{key}.")

@@ -8,7 +8,8 @@ from fedegoists.consortium.engine import SiloAccess, Work
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data_description import DataDescription
-from fedegoists.learning.models import build_model, model_options
+from fedegoists.learning.model_registry import model_options
+from fedegoists.learning.models import build_model
 from fedegoists.training.trials import data_digest, load_trainable
 
 __all__ = ["SimulatedEngine", "over_silos"]
@@ -61,7 +62,7 @@ class SimulatedEngine:
             if trials is None
             else {str(trial): self.samples for trial in range(trials)}
         )
-        network = build_model(model, 0, **model_options(self.data))
+        network = build_model(model, 0, **model_options(self.data, model))
         return SimulatedFederation(data, network, device=self._device)
 
 

@@ -1,21 +1,24 @@
-"""What a stage of a run made, kept by the hash of what it depends on."""
+"""Results of a run's stages, kept by a hash of everything they depend on."""
 
 import hashlib
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from fedegoists.files import read_text, write_bytes
 from fedegoists.version import __version__
 
 __all__ = ["StageStore"]
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
 class StageStore:
-    """A folder in which runs of all names share the results of their stages.
+    """A folder in which all runs share the results of their stages.
 
     Examples
     --------
@@ -28,32 +31,31 @@ class StageStore:
 
     folder: Path
 
-    def key(self, stage: str, inputs: Any) -> str:
-        """Return a hash of everything a stage depends on, the version of this package included."""
+    def key(self, stage: str, inputs: object) -> str:
+        """Return a hash of a stage's inputs and of the version of this package."""
         text = json.dumps([stage, inputs, __version__], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def path(self, stage: str, key: str, name: str) -> Path:
-        """Return where a stage keeps a file."""
+        """Return the path of a file that a stage keeps."""
         return self.folder / ".stages" / stage / key / name
 
-    def read(self, stage: str, key: str) -> Any | None:
-        """Return what a finished stage left, or nothing; a damaged file counts as nothing."""
+    def read(self, stage: str, key: str, parse: Callable[[str], Result]) -> Result | None:
+        """Return the parsed result of a finished stage; None if it is missing or damaged."""
         path = self.path(stage, key, "result.json")
         if not path.exists():
             return None
         try:
-            return json.loads(read_text(path))
-        except ValueError:
+            return parse(read_text(path))
+        except (ValueError, KeyError, TypeError):
             return None
 
-    def write(self, stage: str, key: str, result: Any) -> None:
-        """Keep what a stage made."""
-        content = json.dumps(result).encode()
-        write_bytes(self.path(stage, key, "result.json"), content, private=True)
+    def write(self, stage: str, key: str, result: str) -> None:
+        """Keep the result of a stage."""
+        write_bytes(self.path(stage, key, "result.json"), result.encode(), private=True)
 
     def secret(self) -> str:
-        """Return what nobody knows but who owns the folder: drawn once, then always the same."""
+        """Return a random secret of the folder's owner: drawn once, then always the same."""
         path = self.folder / ".stages" / "secret"
         if not path.exists():
             write_bytes(path, secrets.token_hex().encode(), private=True)

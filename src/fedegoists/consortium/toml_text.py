@@ -1,11 +1,15 @@
-"""A consortium.toml as text: as resolved for a run, and as an example to start from."""
+"""Text of a consortium.toml: all settings of a run, or a commented example to start from."""
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
+from fedegoists.learning.typed_settings import TypedSettings
 
-__all__ = ["config_toml"]
+__all__ = ["commented_toml", "config_toml"]
 
 
 def config_toml(settings: ConsortiumSettings) -> str:
@@ -17,24 +21,57 @@ def config_toml(settings: ConsortiumSettings) -> str:
     >>> print(text.splitlines()[0])
     name = "consortium"
     """
-    lines: list[str] = []
-    content = settings.model_dump(mode="json")
-    _table(lines, (), content)
+    return "\n".join(_table((), settings.model_dump(mode="json"))) + "\n"
+
+
+def _table(path: tuple[str, ...], content: Mapping[str, object]) -> list[str]:
+    plain = {key: value for key, value in content.items() if not isinstance(value, dict)}
+    lines = ["", f"[{'.'.join(map(_key, path))}]"] if path and plain else []
+    for key, value in plain.items():
+        lines.append(f"# {key} is not set" if value is None else f"{_key(key)} = {_value(value)}")
+    for key, value in content.items():
+        if isinstance(value, dict):
+            lines += _table((*path, key), value)
+    return lines
+
+
+def commented_toml(given: Mapping[str, object], notes: Mapping[str, str]) -> str:
+    """Return a consortium.toml with some values, and every other default as a comment.
+
+    Parameters
+    ----------
+    given : mapping
+        The values that are set, by section.
+    notes : mapping of str to str
+        Comments above some settings, by their whole names, such as ``benefit.threshold``.
+    """
+    lines = [f"name = {_value(given['name'])} # results go to runs/{given['name']}"]
+    for name, field in ConsortiumSettings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, TypedSettings):
+            own = given.get(name, {})
+            assert isinstance(own, Mapping)
+            lines += ["", f"[{name}]"]
+            lines += [f"# {text}" for text in (section.__doc__ or "").split("\n\n")[0].split("\n")]
+            for key, setting in section.model_fields.items():
+                note = notes.get(f"{name}.{key}", "")
+                lines += [f"# {text}" for text in note.splitlines()]
+                lines.append(_setting(key, setting, own))
     return "\n".join(lines) + "\n"
 
 
-def _table(lines: list[str], path: tuple[str, ...], content: dict[str, Any]) -> None:
-    plain = {key: value for key, value in content.items() if not isinstance(value, dict)}
-    tables = {key: value for key, value in content.items() if isinstance(value, dict) and value}
-    if path and plain:
-        lines += ["", f"[{'.'.join(map(_key, path))}]"]
-    for key, value in plain.items():
-        if value is None:
-            lines.append(f"# {key} is not set")
-        else:
-            lines.append(f"{_key(key)} = {_value(value)}")
-    for key, value in tables.items():
-        _table(lines, (*path, key), value)
+def _setting(key: str, field: FieldInfo, given: Mapping[str, object]) -> str:
+    """Return a setting's line: its value, or its default or an example as a comment."""
+    comment = field.description or ""
+    if get_origin(field.annotation) is Literal:
+        comment += f" ({', '.join(get_args(field.annotation))})"
+    if key in given:
+        return f"{key} = {_value(given[key])} # {comment}"
+    value = field.default
+    if field.examples:
+        value = field.examples[0]
+        comment += "; not set by default"
+    return f"# {key} = {_value(value)} # {comment}"
 
 
 def _key(key: str) -> str:
@@ -42,16 +79,18 @@ def _key(key: str) -> str:
     return key if plain else _text(key)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(k)} = {_value(v)}' for k, v in value.items())} }}"
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _text(text: str) -> str:
-    r"""Return a TOML string: one of JSON that names no letter by two halves of a code.
+    r"""Return a TOML string: one of JSON, without surrogate pairs.
 
     Examples
     --------

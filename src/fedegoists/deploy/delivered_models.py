@@ -5,7 +5,7 @@ from pathlib import Path
 from fedegoists.consortium.export import export_file
 from fedegoists.errors import FileError
 from fedegoists.federation.flare.silo_settings import SILO_FILE
-from fedegoists.learning.model_files import MODELS
+from fedegoists.learning.model_files import MODELS_FOLDER
 
 __all__ = ["export_silo_model"]
 
@@ -31,17 +31,18 @@ def export_silo_model(
     """
     if not (kit / SILO_FILE).is_file():
         raise FileError(f"{kit}: not the kit of a silo, which has a {SILO_FILE}")
+    models = kit / MODELS_FOLDER
     known = sorted(
-        (kit / MODELS).glob("*.safetensors"), key=lambda file: (file.stat().st_mtime_ns, file.name)
+        models.glob("*.safetensors"), key=lambda file: (file.stat().st_mtime_ns, file.name)
     )
     if not known:
         raise FileError(
-            f"{kit / MODELS}: no run has delivered a model yet; it does so when it is finished"
+            f"{models}: no run has delivered a model yet; it does so when it is finished"
         )
     chosen = [file for file in known if run in (None, file.stem)]
     if not chosen:
         names = ", ".join(file.stem for file in known)
-        raise FileError(f"{kit / MODELS}: no model of the run {run!r}; there are {names}")
+        raise FileError(f"{models}: no model of the run {run!r}; there are {names}")
     source = chosen[-1]
     folder = kit / "export" / source.stem if out is None else out
     return export_file(source, source.stem, folder, onnx=onnx)

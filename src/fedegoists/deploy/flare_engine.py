@@ -102,7 +102,7 @@ class FlareEngine:
             self.link,
             self.sites,
             model=model,
-            options=model_options(self.data),
+            options=model_options(self.data, model),
             task=self.data.task,
             trials=trials,
         )

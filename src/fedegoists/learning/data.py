@@ -1,4 +1,4 @@
-"""What silos learn from: all samples once, and which of them belong to which silo."""
+"""Samples, and which of them belong to which silo."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class DataError(FedEgoistsError, ValueError):
 
 
 class SplitSizes(NamedTuple):
-    """How many samples a silo has for each purpose."""
+    """The number of a silo's samples in each split."""
 
     train: int
     validation: int
@@ -43,15 +43,15 @@ class SplitSizes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """All samples of a data set, held once however many silos share them.
+    """All samples of a data set, held once for all silos.
 
     Parameters
     ----------
     inputs : tuple of arrays
-        What a model is given; position k along the first axis of each array is sample k. In
-        arrays of floating-point numbers, NaN stands for what was not measured.
+        The inputs of a model; the first axis of each array counts the samples. NaN stands for a
+        value that was not measured.
     targets : array
-        What a model shall say of each sample: the class as ``int64``, or a number as ``float32``.
+        The class of each sample as ``int64``, or the number to predict as ``float32``.
 
     Raises
     ------
@@ -75,6 +75,8 @@ class Samples:
             raise DataError("samples: no inputs; give at least one array")
         if targets.ndim != 1:
             raise DataError(f"samples: targets must be one-dimensional, not {targets.shape}")
+        if targets.dtype.kind not in "biuf":
+            raise DataError(f"samples: targets hold {targets.dtype}, not numbers")
         for k, array in enumerate(inputs):
             if array.dtype.kind not in "biuf":
                 raise DataError(f"samples: input {k} holds {array.dtype}, not numbers")
@@ -83,14 +85,9 @@ class Samples:
                     f"samples: input {k} has the shape {array.shape}; expected "
                     f"({len(targets)}, …), one entry for each of the {len(targets)} targets"
                 )
-        if targets.dtype.kind in "biu":
-            targets = targets.astype(np.int64, copy=False)
-        elif targets.dtype.kind == "f":
-            targets = targets.astype(np.float32, copy=False)
-        else:
-            raise DataError(f"samples: targets hold {targets.dtype}, not numbers")
+        kind = np.float32 if targets.dtype.kind == "f" else np.int64
         object.__setattr__(self, "inputs", tuple(_read_only(array) for array in inputs))
-        object.__setattr__(self, "targets", _read_only(targets))
+        object.__setattr__(self, "targets", _read_only(targets.astype(kind, copy=False)))
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -102,12 +99,12 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class SiloIndices:
-    """Which samples one silo trains, validates and tests on, as positions in `Samples`.
+    """Positions of one silo's samples for training, validation and test in `Samples`.
 
     Raises
     ------
     DataError
-        If a sample stands twice, in one split or in two.
+        If a sample is there twice, in one split or in two.
     """
 
     name: str
@@ -125,12 +122,13 @@ class SiloIndices:
                     f"{positions.dtype} of the shape {positions.shape}"
                 )
             object.__setattr__(self, split, _read_only(positions.astype(np.int64)))
-        repeated = _first_repeated(self.all)
-        if repeated is not None:
-            splits = [split for split in get_args(Split) if repeated in self.of(split)]
+        ordered = np.sort(self.all)
+        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(repeated):
+            splits = [split for split in get_args(Split) if repeated[0] in self.of(split)]
             raise DataError(
-                f"silo {self.name!r}: sample {repeated} stands twice, in {' and '.join(splits)}; "
-                "what a model is tested on must be new to it"
+                f"silo {self.name!r}: sample {repeated[0]} is there twice, in "
+                f"{' and '.join(splits)}; a model must be tested on samples that are new to it"
             )
 
     @property
@@ -141,9 +139,8 @@ class SiloIndices:
     def of(self, split: Split) -> Indices:
         """Return the positions of one split."""
         if split not in get_args(Split):
-            raise SettingsError(
-                f"unknown split {shown(split)}; splits are {', '.join(get_args(Split))}"
-            )
+            splits = ", ".join(get_args(Split))
+            raise SettingsError(f"unknown split {shown(split)}; splits are {splits}")
         positions: Indices = getattr(self, split)
         return positions
 
@@ -166,26 +163,26 @@ class SiloedData:
     samples : Samples
         All samples of all silos.
     silos : sequence of SiloIndices
-        Test samples may belong to several silos; samples for training or validation may not, and
-        none of them may be another silo's test sample either: its model would have seen it.
+        Silos may share test samples, but no samples for training or validation; and no silo may
+        test on another's, because its model could have been trained on them.
     classes : int or None
         The number of classes; 2 for a binary task, None for a regression.
     description : str
-        A sentence on what is to be learned from what.
+        A sentence about the task.
     notes : sequence of str
-        What was decided, left out or filled in on the way from the files to the samples.
+        Decisions on the way from the files to the samples, such as values filled in.
     competition_pairs : sequence of pairs of names
-        Who competes with whom, where the publication of the data set says so.
+        The competitors, where the publication of the data set names them.
     preparation : sequence of Preparation
-        How raw values became the inputs, one for each array; none if that is not known.
+        How raw values became the inputs, one for each array; empty if that is not known.
     class_names : sequence of str
-        What the classes are called, if they have names.
+        The names of the classes, if they have any.
 
     Raises
     ------
     DataError
-        If a position or a class is out of range, a silo has nothing to train on, or a sample is
-        shared in a way that it must not be.
+        If a position or a class is out of range, a silo has no training samples, or silos share
+        samples that they must not share.
 
     Examples
     --------
@@ -195,9 +192,8 @@ class SiloedData:
     >>> data = SiloedData("tiny", "binary", samples, (north, south), 2, "", ())
     >>> data.sizes()["North"]
     SplitSizes(train=2, validation=1, test=1)
-    >>> data.label_counts("train")
-    array([[1, 1],
-           [0, 1]])
+    >>> data.restricted_to(["South"]).label_counts("train")
+    array([[0, 1]])
     """
 
     name: str
@@ -222,38 +218,41 @@ class SiloedData:
         for k, pair in enumerate(pairs):
             for name in pair:
                 index_of(name, names, f"{self.name}, competition pair {k}")
+        self._check_classes()
         self._check_targets()
         self._check_ownership()
-        self._check_names()
+        self._check_preparation()
 
-    def _check_targets(self) -> None:
-        targets = self.samples.targets
+    def _check_classes(self) -> None:
         if self.task not in get_args(TaskName):
-            raise DataError(
-                f"{self.name}: unknown task {shown(self.task)}; tasks are "
-                f"{', '.join(get_args(TaskName))}"
-            )
+            tasks = ", ".join(get_args(TaskName))
+            raise DataError(f"{self.name}: unknown task {shown(self.task)}; tasks are {tasks}")
+        count = self.classes or 0
         if self.task == "regression":
             if self.classes is not None:
                 raise DataError(f"{self.name}: a regression has no classes; give None")
-            bad = np.flatnonzero(~np.isfinite(targets))
-            if targets.dtype.kind != "f" or len(bad):
-                where = f"; that of sample {bad[0]} is {targets[bad[0]]}" if len(bad) else ""
-                raise DataError(
-                    f"{self.name}: the targets of a regression are finite floating-point "
-                    f"numbers, not {targets.dtype}{where}"
-                )
-            return
-        if (
-            self.classes is None
-            or self.classes < 2
-            or (self.task == "binary" and self.classes != 2)
-        ):
+        elif count < 2 or (self.task == "binary" and count != 2):
             expected = "2" if self.task == "binary" else "2 or more"
             raise DataError(
                 f"{self.name}: a task of the kind {self.task} has {expected} classes, "
                 f"not {self.classes}"
             )
+        if self.class_names and len(self.class_names) != self.classes:
+            raise DataError(
+                f"{self.name}: {len(self.class_names)} names for {self.classes} classes"
+            )
+
+    def _check_targets(self) -> None:
+        targets = self.samples.targets
+        if self.classes is None:
+            bad = np.flatnonzero(~np.isfinite(targets))
+            if targets.dtype.kind != "f" or len(bad):
+                where = f"; sample {bad[0]} has {targets[bad[0]]}" if len(bad) else ""
+                raise DataError(
+                    f"{self.name}: the targets of a regression are finite floating-point "
+                    f"numbers, not {targets.dtype}{where}"
+                )
+            return
         if targets.dtype.kind != "i":
             raise DataError(f"{self.name}: classes are whole numbers, not {targets.dtype}")
         bad = np.flatnonzero((targets < 0) | (targets >= self.classes))
@@ -263,39 +262,30 @@ class SiloedData:
                 f"{self.classes - 1}"
             )
 
-    def _check_names(self) -> None:
-        if self.class_names and len(self.class_names) != self.classes:
+    def _check_preparation(self) -> None:
+        shapes = [(len(self.silos), array.shape[-1]) for array in self.samples.inputs]
+        found = [(*one.center.shape[:1], len(one.columns)) for one in self.preparation]
+        if found and found != shapes:
             raise DataError(
-                f"{self.name}: {len(self.class_names)} names for {self.classes} classes"
+                f"{self.name}: preparations for (silos, columns) {found}, but the inputs have "
+                f"{shapes}"
             )
-        if self.preparation:
-            shapes = [(len(self.silos), array.shape[-1]) for array in self.samples.inputs]
-            found = [(*one.center.shape[:1], len(one.columns)) for one in self.preparation]
-            if found != shapes:
-                raise DataError(
-                    f"{self.name}: preparations for (silos, columns) {found}, but the inputs have "
-                    f"{shapes}"
-                )
 
     def _check_ownership(self) -> None:
-        """Check that positions exist and that nobody is tested on what somebody learned from."""
-        nobody = -1
-        owner = np.full(len(self.samples), nobody, dtype=np.int64)
+        """Check that positions exist, and that no silo tests on samples of anyone's training."""
+        free = -1
+        owner = np.full(len(self.samples), free, dtype=np.int64)
         for k, silo in enumerate(self.silos):
+            where = f"{self.name}, silo {silo.name!r}"
             positions = silo.all
             bad = positions[(positions < 0) | (positions >= len(owner))]
             if len(bad):
-                raise DataError(
-                    f"{self.name}, silo {silo.name!r}: there is no sample {bad[0]}; positions are "
-                    f"0 to {len(owner) - 1}"
-                )
+                last = len(owner) - 1
+                raise DataError(f"{where}: there is no sample {bad[0]}; positions are 0 to {last}")
             if not len(silo.train):
-                raise DataError(
-                    f"{self.name}, silo {silo.name!r}: no training samples; give it some, or "
-                    "leave the silo out"
-                )
+                raise DataError(f"{where}: no training samples; give it some, or leave it out")
             learned = np.concatenate([silo.train, silo.validation])
-            taken = learned[owner[learned] != nobody]
+            taken = learned[owner[learned] != free]
             if len(taken):
                 raise DataError(
                     f"{self.name}: sample {taken[0]} belongs to the silos "
@@ -304,7 +294,7 @@ class SiloedData:
                 )
             owner[learned] = k
         for silo in self.silos:
-            seen = silo.test[owner[silo.test] != nobody]
+            seen = silo.test[owner[silo.test] != free]
             if len(seen):
                 raise DataError(
                     f"{self.name}: silo {silo.name!r} tests on sample {seen[0]}, which silo "
@@ -312,31 +302,21 @@ class SiloedData:
                 )
 
     @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of one sample in each input array."""
+        return tuple(array.shape[1:] for array in self.samples.inputs)
+
+    @property
     def participants(self) -> tuple[str, ...]:
         """The names of the silos."""
         return tuple(silo.name for silo in self.silos)
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of one sample, for each input array."""
-        return tuple(array.shape[1:] for array in self.samples.inputs)
 
     def silo(self, reference: str | int) -> SiloIndices:
         """Return a silo by its name or position."""
         return self.silos[index_of(reference, self.participants, f"silos of {self.name}")]
 
     def restricted_to(self, names: Sequence[str]) -> "SiloedData":
-        """Return the data of some silos only, in this order.
-
-        Examples
-        --------
-        >>> samples = Samples((np.zeros((4, 2)),), np.array([0, 1, 0, 1]))
-        >>> none = np.array([], dtype=int)
-        >>> silos = [SiloIndices(name, np.array([k]), none, none) for k, name in enumerate("abc")]
-        >>> data = SiloedData("tiny", "binary", samples, silos, 2, "", ())
-        >>> data.restricted_to(["c", "a"]).participants
-        ('c', 'a')
-        """
+        """Return the data of some silos only, in this order."""
         chosen = [index_of(name, self.participants, f"silos of {self.name}") for name in names]
         return replace(
             self,
@@ -352,11 +332,11 @@ class SiloedData:
         return self.samples.take(self.silo(reference).of(split))
 
     def sizes(self) -> dict[str, SplitSizes]:
-        """Return how many samples each silo has in each split."""
+        """Return the number of samples of each silo in each split."""
         return {silo.name: silo.sizes for silo in self.silos}
 
     def label_counts(self, split: Split = "train") -> Indices:
-        """Return how many samples of each class (column) each silo (row) has in a split.
+        """Return the number of samples of each class (column) in each silo (row) of a split.
 
         Raises
         ------
@@ -365,13 +345,9 @@ class SiloedData:
         """
         if self.classes is None:
             raise DataError(f"{self.name}: a regression has no classes to count")
-        return np.array(
-            [
-                np.bincount(self.samples.targets[silo.of(split)], minlength=self.classes)
-                for silo in self.silos
-            ],
-            dtype=np.int64,
-        )
+        targets = self.samples.targets
+        counts = [np.bincount(targets[s.of(split)], minlength=self.classes) for s in self.silos]
+        return np.array(counts, dtype=np.int64)
 
 
 def _read_only(array: Array) -> Array:
@@ -379,9 +355,3 @@ def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _first_repeated(positions: Sequence[int] | Indices) -> int | None:
-    ordered = np.sort(np.asarray(positions, dtype=np.int64))
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    return int(repeated[0]) if len(repeated) else None

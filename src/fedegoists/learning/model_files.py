@@ -1,75 +1,100 @@
-"""Models as files: the weights, and what one must know to use them."""
+"""Model files: the weights, and a card with all that is needed to use them."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fedegoists.files import file_name, name_digest, private_folder, write_bytes
+from fedegoists.learning.data import TaskName
 from fedegoists.learning.data_description import DataFacts
+from fedegoists.learning.preparation import InputPreparation
 
-__all__ = ["MODELS", "keep_model", "model_about", "model_bytes"]
+__all__ = ["CARD_KEY", "MODELS_FOLDER", "ModelCard", "keep_model", "model_bytes"]
 
-MODELS = "models"
-"""The folder of a silo's kit, as of a run, in which models are."""
-
+MODELS_FOLDER = "models"
+"""The folder of models, in a run and in a silo's kit."""
 MOST_MODELS = 20
-"""Runs of which a silo keeps its model; those of older runs are removed."""
+"""Runs of which a silo keeps its model; models of older runs are removed."""
+CARD_KEY = "fedegoists"
+"""The key of the card in the metadata of a file."""
 
 
-def model_about(
-    data: DataFacts,
-    participant: str,
-    *,
-    method: str,
-    seed: int,
-    chosen_round: int,
-    model: str,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return what a model's file says of it, as values for JSON.
+class ModelCard(BaseModel):
+    """The origin of a model, its network, and how its inputs are prepared."""
 
-    Parameters
-    ----------
-    data : DataFacts
-        The data it was trained on: it needs its inputs prepared in the same way.
-    model, options : str and mapping
-        The network, and what it had to know of the data.
-    """
-    return {
-        "participant": participant,
-        "method": method,
-        "seed": seed,
-        "round": chosen_round,
-        "model": model,
-        "options": dict(options),
-        "task": data.task,
-        "description": data.description,
-        "inputs": [one.of(data.participants.index(participant)) for one in data.preparation],
-        "classes": list(data.class_names),
-    }
+    model_config = ConfigDict(frozen=True)
+
+    participant: str
+    method: str
+    seed: int = 0
+    round: int = 0
+    model: str
+    options: dict[str, int]
+    task: TaskName
+    description: str
+    inputs: tuple[InputPreparation, ...]
+    classes: tuple[str, ...]
+    kept: tuple[str, ...] = Field(
+        default=(),
+        validation_alias=AliasChoices("kept", "kept by the silo"),
+        serialization_alias="kept by the silo",
+        description="prefixes of parameters that are not in the file",
+    )
+
+    @classmethod
+    def of(
+        cls,
+        data: DataFacts,
+        participant: str,
+        *,
+        method: str,
+        seed: int,
+        chosen_round: int,
+        model: str,
+        options: Mapping[str, int],
+        kept: tuple[str, ...] = (),
+    ) -> "ModelCard":
+        """Return the card of a participant's model that was trained on some data."""
+        silo = data.participants.index(participant)
+        return cls(
+            participant=participant,
+            method=method,
+            seed=seed,
+            round=chosen_round,
+            model=model,
+            options=dict(options),
+            task=data.task,
+            description=data.description,
+            inputs=tuple(one.of(silo) for one in data.preparation),
+            classes=data.class_names,
+            kept=kept,
+        )
+
+    def json_text(self, indent: int | None = None) -> str:
+        """Return the card as JSON with sorted keys."""
+        left_out = None if self.kept else {"kept"}
+        content = self.model_dump(mode="json", by_alias=True, exclude=left_out)
+        return json.dumps(content, sort_keys=True, indent=indent)
 
 
-def model_bytes(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> bytes:
+def model_bytes(tensors: Mapping[str, Tensor], card: ModelCard) -> bytes:
     """Return a model as a safetensors file."""
     from safetensors.torch import save
 
-    metadata = {"fedegoists": json.dumps(dict(about), sort_keys=True)}
     own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    content: bytes = save(own, metadata)
+    content: bytes = save(own, {CARD_KEY: card.json_text()})
     return content
 
 
-def keep_model(
-    folder: Path, run: str, tensors: Mapping[str, Tensor], about: Mapping[str, Any]
-) -> Path:
+def keep_model(folder: Path, run: str, tensors: Mapping[str, Tensor], card: ModelCard) -> Path:
     """Write the model that a run gave an organisation; only its owner can read it."""
     private_folder(folder)
     plain = file_name(run)
     path = folder / f"{plain if plain == run else f'{plain}-{name_digest(run)}'}.safetensors"
-    write_bytes(path, model_bytes(tensors, about), private=True)
+    write_bytes(path, model_bytes(tensors, card), private=True)
     known = sorted(folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
     for file in known[:-MOST_MODELS]:
         file.unlink()

@@ -1,22 +1,18 @@
-"""The networks of the paper, as plain modules without state beside their parameters.
+"""The networks of the paper, as modules whose only state is their parameters.
 
 They are used through `torch.func.functional_call`, so that one module serves every silo and can be
 stacked over silos with `torch.func.vmap`. None has dropout or batch statistics.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from fedegoists.errors import SettingsError
-from fedegoists.learning.data_description import DataFacts
+from fedegoists.learning.model_registry import OUTPUT_LAYER, model_named, model_options
 
 __all__ = [
-    "MODELS",
     "OUTPUT_LAYER",
     "CifarCNN",
     "IcuTransformer",
@@ -26,10 +22,7 @@ __all__ = [
 ]
 
 SLOPE = 0.2
-"""Of the leaky rectifiers, as in the authors' settings."""
-
-OUTPUT_LAYER = "output."
-"""How the names of the last layer's parameters start, in every model here."""
+"""Slope of the leaky rectifiers below zero, as in the authors' settings."""
 
 
 class TabularMLP(nn.Module):
@@ -87,7 +80,7 @@ class CifarCNN(nn.Module):
 class IcuTransformer(nn.Module):
     """A two-layer transformer encoder over hourly features, with static features as one more token.
 
-    A value that was not measured (NaN) counts as the mean, and a second input per feature says
+    A missing value (NaN) counts as the mean, which is zero, and a second input per feature says
     whether it was measured. Attention runs over the hours of one stay.
 
     Parameters
@@ -155,22 +148,14 @@ class _EncoderLayer(nn.Module):
 
 
 def _with_mask(values: Tensor) -> Tensor:
-    """Return the values with zeros for what is missing, and beside them what was measured."""
+    """Return values with zeros in place of NaN, followed by the mask of measured values."""
     missing = values.isnan()
     zero = torch.zeros((), dtype=values.dtype, device=values.device)
     return torch.cat([torch.where(missing, zero, values), (~missing).to(values.dtype)], -1)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "mlp": TabularMLP,
-    "cifar10-cnn": lambda: CifarCNN(10, rectified=False),
-    "cifar100-cnn": lambda: CifarCNN(100, rectified=True),
-    "icu-transformer": IcuTransformer,
-}
-
-
-def build_model(name: str, seed: int, **options: Any) -> nn.Module:
-    """Return a new module with parameters drawn from a seed, without touching global randomness.
+def build_model(name: str, seed: int, **options: int) -> nn.Module:
+    """Return a new network with parameters drawn from a seed; global randomness is left alone.
 
     Examples
     --------
@@ -178,19 +163,7 @@ def build_model(name: str, seed: int, **options: Any) -> nn.Module:
     >>> sum(p.numel() for p in model.parameters())
     121182
     """
-    if name not in MODELS:
-        raise SettingsError(f"unknown model {name!r}; models are {', '.join(MODELS)}")
+    entry = model_named(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return MODELS[name](**options)
-
-
-def model_options(data: DataFacts) -> dict[str, Any]:
-    """Return the numbers of features, hours and outputs that a network needs for the data."""
-    first, *others = data.shapes
-    if len(first) == 3:  # images
-        return {}
-    if len(first) == 2:  # hours × features
-        return {"hourly": first[1], "static": others[0][0], "hours": first[0]}
-    outputs = data.classes if data.task == "classification" else 1
-    return {"features": first[0], "outputs": outputs}
+        return entry.build(**options)

@@ -1,33 +1,44 @@
-"""Dividing samples among silos: pure functions of labels and a random generator.
+"""Division of samples among silos: pure functions of labels and a random generator.
 
-Every function returns positions in the labels it was given, in ascending order.
+Throughout, `labels` are the classes of all samples and `rng` is a random generator; the same state
+gives the same division. Functions return positions in the labels, in ascending order.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from fedegoists.errors import SettingsError
 from fedegoists.graphs.participants import natural_order, shown
-from fedegoists.learning.data import DataError, Indices
-from fedegoists.learning.options import positive_number, whole_number
+from fedegoists.learning.data import DataError, Indices, SiloIndices
 
 __all__ = [
+    "SPLIT_SHARES",
     "consecutive_blocks",
     "dirichlet",
     "matched_test",
     "natural",
     "pathological",
+    "seeded",
+    "split_silos",
     "stratified",
     "train_validation",
 ]
 
+SPLIT_SHARES = (0.7, 0.15, 0.15)
+"""The shares of a silo's samples for training, validation and test."""
 REDRAWS = 50
-"""How often `dirichlet` draws again before it moves samples to those who have too few."""
-
+"""Draws of `dirichlet` before it moves samples to participants with too few."""
 LARGEST_BETA = 1e12
-"""Beyond it shares differ by less than a millionth, and numpy's draws start to overflow."""
+"""Above it, shares differ by less than a millionth, and numpy's draws start to overflow."""
+
+
+def seeded(seed: object) -> np.random.Generator:
+    """Return the random generator of a seed."""
+    return np.random.default_rng(_whole_number("seed", seed, 0))
 
 
 def consecutive_blocks(classes: int, size: int) -> tuple[tuple[int, ...], ...]:
@@ -38,8 +49,6 @@ def consecutive_blocks(classes: int, size: int) -> tuple[tuple[int, ...], ...]:
     >>> consecutive_blocks(10, 5)
     ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))
     """
-    classes = whole_number("classes", classes, 1)
-    size = whole_number("size", size, 1)
     return tuple(
         tuple(range(first, min(first + size, classes))) for first in range(0, classes, size)
     )
@@ -51,32 +60,20 @@ def pathological(
     blocks: Sequence[Sequence[int]],
     rng: np.random.Generator,
 ) -> tuple[Indices, ...]:
-    """Give every participant one class from each block, and as many samples as everybody else.
+    """Give every participant one class from each block, and as many samples as the others.
 
-    The classes of a block are dealt like cards: a class goes out a second time only when all
-    others have gone out once, so as few participants as possible share one. From each block all
-    get the same number of samples, the largest for which those who share a class get different
-    ones. That keeps this split what it is for, a difference in labels and not in quantity. Nothing
-    is left over if classes are equally frequent and `participants` is a multiple of the size of
-    the blocks; otherwise what is left over belongs to nobody.
-
-    Parameters
-    ----------
-    labels : array of int
-        The class of each sample.
-    participants : int
-        Any number; more than a class has samples cannot share it.
-    blocks : sequence of sequences of int
-        Classes that do not stand in any block are not used.
-    rng : numpy.random.Generator
-        The same state gives the same split.
+    The classes of a block are dealt like cards: a class is dealt again only when all others have
+    been dealt, so as few participants as possible share one. From each block all get the same
+    number of samples, the largest for which participants that share a class get different ones.
+    So participants differ in labels, not in quantity. All samples are used if classes are equally
+    frequent and `participants` is a multiple of the size of the blocks.
 
     Raises
     ------
     SettingsError
-        If a class stands twice in the blocks.
+        If a class is in the blocks twice.
     DataError
-        If a class has no samples, or fewer than participants who would share it.
+        If a class has no samples, or fewer than participants that would share it.
 
     Examples
     --------
@@ -91,7 +88,7 @@ def pathological(
     2
     """
     labels = _classes_of(labels)
-    participants = whole_number("participants", participants, 1)
+    participants = _whole_number("participants", participants, 1)
     members = _members_by_class(labels, rng)
     _check_blocks(blocks, members)
     pieces: list[list[Indices]] = [[] for _ in range(participants)]
@@ -117,16 +114,14 @@ def pathological(
 
 
 def _check_blocks(blocks: Sequence[Sequence[int]], members: dict[int, Indices]) -> None:
-    seen: set[int] = set()
     if not len(blocks) or not all(len(block) for block in blocks):
         raise SettingsError("blocks: give at least one block, and at least one class in each")
-    for block in blocks:
-        for c in block:
-            if c in seen:
-                raise SettingsError(f"blocks: class {c} stands twice; blocks must not overlap")
-            seen.add(c)
-            if c not in members:
-                raise DataError(f"blocks: class {c} has no samples; leave it out")
+    listed = [c for block in blocks for c in block]
+    for k, c in enumerate(listed):
+        if c in listed[:k]:
+            raise SettingsError(f"blocks: class {c} is there twice; blocks must not overlap")
+        if c not in members:
+            raise DataError(f"blocks: class {c} has no samples; leave it out")
 
 
 def dirichlet(
@@ -136,32 +131,19 @@ def dirichlet(
     rng: np.random.Generator,
     min_size: int = 10,
 ) -> tuple[Indices, ...]:
-    """Divide each class by shares drawn from a Dirichlet distribution; nobody gets too little.
+    """Divide each class by shares drawn from a Dirichlet distribution, with a least size for all.
 
     For every class c a vector q_c over the participants is drawn from Dir(β), and participant i
-    gets the share q_{c,i} of its samples, rounded so that every sample goes to somebody. If
-    somebody ends up with fewer than `min_size`, everything is drawn again. For small β and many
-    participants that never succeeds, so after 50 draws the last one is repaired: whoever has too
-    few is filled up with random samples of whoever has most. They come from one donor as far as
-    possible, since a mixture from many would make the labels of the poorest the most even.
+    gets the share q_{c,i} of its samples, rounded so that every sample is given to one of them. If
+    a participant has fewer than `min_size` samples, all is drawn again. For small β and many
+    participants that never succeeds, so after 50 draws the last one is repaired: participants with
+    too few samples get random ones of the participant with the most. They come from one donor as
+    far as possible, since a mixture of many would give the poorest the most even labels.
 
     Parameters
     ----------
-    labels : array of int
-        The class of each sample.
-    participants : int
-        Any number up to ``len(labels) / min_size``.
     beta : float
         The smaller, the more the participants' labels differ.
-    rng : numpy.random.Generator
-        The same state gives the same split.
-    min_size : int
-        The least number of samples for each participant.
-
-    Raises
-    ------
-    SettingsError
-        If there are not enough samples to give everybody `min_size`.
 
     Examples
     --------
@@ -171,9 +153,10 @@ def dirichlet(
     (5000, True)
     """
     labels = _classes_of(labels)
-    participants = whole_number("participants", participants, 1)
-    beta = positive_number("beta", beta)
-    min_size = whole_number("min_size", min_size, 1)
+    participants = _whole_number("participants", participants, 1)
+    min_size = _whole_number("min_size", min_size, 1)
+    if not isinstance(beta, int | float | np.number) or not 0 < beta < math.inf:
+        raise SettingsError(f"beta is {shown(beta)}; give a number above 0")
     if participants * min_size > len(labels):
         raise SettingsError(
             f"{len(labels)} samples are not enough for {participants} participants with at least "
@@ -184,13 +167,14 @@ def dirichlet(
     for _ in range(REDRAWS):
         for members in _members_by_class(labels, rng).values():
             shares = rng.dirichlet(concentration)
-            # Rounding the running total, not each share, gives every sample to exactly one.
+            # Rounding the running total, not each share, gives every sample to exactly one owner.
             cuts = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
             sizes = np.diff(cuts, prepend=0, append=len(members))
             owner[members] = np.repeat(np.arange(participants), sizes)
         if np.bincount(owner, minlength=participants).min() >= min_size:
             break
-    parts = _split_by(owner, participants)
+    order = np.argsort(owner, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(owner, minlength=participants))[:-1])
     _fill_up(parts, min_size, rng)
     return tuple(np.sort(part) for part in parts)
 
@@ -198,9 +182,9 @@ def dirichlet(
 def _fill_up(parts: list[Indices], min_size: int, rng: np.random.Generator) -> None:
     """Move samples until every part has the least size.
 
-    As long as a part is below it, the largest is above it, because the mean is not below it. Each
-    turn ends the need of a receiver or the surplus of a donor, so there are fewer than twice as
-    many turns as parts.
+    The mean size is at least `min_size`, so while a part is below it the largest is above it. Each
+    move fills a receiver or empties a donor's surplus, so there are fewer than twice as many moves
+    as parts.
     """
     sizes = np.array([len(part) for part in parts])
     for poor in np.flatnonzero(sizes < min_size).tolist():
@@ -215,7 +199,7 @@ def _fill_up(parts: list[Indices], min_size: int, rng: np.random.Generator) -> N
 
 
 def natural(groups: Iterable[str]) -> dict[str, Indices]:
-    """Return the samples of each group under its name, as the data came.
+    """Return the positions of each group's samples by its name.
 
     Examples
     --------
@@ -234,22 +218,18 @@ def matched_test(
     rng: np.random.Generator,
     size: int | None = None,
 ) -> tuple[Indices, ...]:
-    """Draw test samples for every silo with the class mix of what it trains on.
+    """Draw test samples for every silo in the class mix of its training samples.
 
-    A silo's samples are drawn without replacement, each silo's from all test samples: two silos may
-    share some, which does no harm, as nobody learns from them.
+    Each silo's samples are drawn without replacement from all test samples. Two silos may share
+    some, which does no harm, as no model is trained on them.
 
     Parameters
     ----------
     train_label_counts : array, silos × classes
-        How many training samples of each class each silo has.
-    test_labels : array of int
-        The classes of the common test samples.
-    rng : numpy.random.Generator
-        The same state gives the same samples.
+        The number of training samples of each class in each silo.
     size : int, optional
-        How many for each silo; by default as many as its mix allows until the first class is used
-        up.
+        The number of samples for each silo; by default as many as its mix allows until the first
+        class is used up.
 
     Raises
     ------
@@ -268,8 +248,7 @@ def matched_test(
     labels = _classes_of(test_labels)
     if counts.ndim != 2:
         raise DataError(f"expected counts as silos × classes, not the shape {counts.shape}")
-    classes = counts.shape[1]
-    available = np.bincount(labels, minlength=classes)[:classes]
+    available = np.bincount(labels, minlength=counts.shape[1])[: counts.shape[1]]
     found = []
     for k, mix in enumerate(counts):
         held = np.flatnonzero(mix)
@@ -279,7 +258,7 @@ def matched_test(
         # The size at which class c is used up is available_c / (mix_c / total).
         largest_by_class = available[held] * total // mix[held]
         largest = int(largest_by_class.min())
-        wanted = largest if size is None else whole_number("size", size, 1)
+        wanted = largest if size is None else _whole_number("size", size, 1)
         if not 0 < wanted <= largest:
             scarce = int(held[np.argmin(largest_by_class)])
             raise DataError(
@@ -294,7 +273,7 @@ def matched_test(
 
 
 def _rounded(ideal: npt.NDArray[np.float64], total: int) -> Indices:
-    """Round numbers to whole ones with a given sum, those with the largest remainders up."""
+    """Round numbers to integers with a given sum, those with the largest remainders up."""
     down = np.floor(ideal + 1e-9).astype(np.int64)
     up = np.argsort(down - ideal, kind="stable")[: total - int(down.sum())]
     down[up] += 1
@@ -307,19 +286,17 @@ def train_validation(
     fraction: float,
     rng: np.random.Generator,
 ) -> tuple[Indices, Indices]:
-    """Divide a silo's samples into those to train and those to validate on.
+    """Divide a silo's samples into training and validation samples.
 
     Parameters
     ----------
     indices : array of int
         Positions of the silo's samples.
     labels : array of int, or None
-        The classes of all samples, not only of the silo's; each class is divided alike, and one
-        with a single sample is trained on. None, for a regression, divides without regard to them.
+        Each class is divided alike, and a single sample of a class is for training. None, for a
+        regression, divides at random.
     fraction : float
-        The share to validate on, such as 0.1. Two or more samples give at least one to validate.
-    rng : numpy.random.Generator
-        The same state gives the same division.
+        The fraction for validation; at least one of two or more samples.
 
     Examples
     --------
@@ -349,19 +326,13 @@ def stratified(
     *,
     everywhere: bool = False,
 ) -> tuple[Indices, ...]:
-    """Divide samples into parts of given shares so that each part has the same class mix.
+    """Divide samples into parts of given shares with the same class mix.
 
     The size of a part, and its number of samples of a class, are their shares rounded up or down.
     A class with few samples goes into the first part first.
 
     Parameters
     ----------
-    labels : array of int
-        The class of each sample.
-    shares : sequence of float
-        Of each part; their sum is 1.
-    rng : numpy.random.Generator
-        The same state gives the same parts.
     everywhere : bool
         Whether a class with at least as many samples as there are parts must be in all of them,
         as AUC needs, even if that takes more than its share.
@@ -378,7 +349,7 @@ def stratified(
     if wanted.ndim != 1 or not (wanted >= 0).all() or not abs(wanted.sum() - 1) <= 1e-9:
         raise SettingsError(f"shares are {shown(shares)}; give parts of at least 0 that sum to 1")
     pieces: list[list[Indices]] = [[] for _ in wanted]
-    owed = np.zeros(len(wanted))  # by which each part is behind its share so far
+    owed = np.zeros(len(wanted))  # how far each part is behind its share so far
     for members in _members_by_class(labels, rng).values():
         ideal = wanted * len(members)
         sizes = np.floor(ideal + 1e-9).astype(np.int64)
@@ -398,6 +369,36 @@ def stratified(
     return tuple(_joined(piece) for piece in pieces)
 
 
+def split_silos(
+    labels: Mapping[str, Indices], streams: Iterable[np.random.Generator]
+) -> tuple[SiloIndices, ...]:
+    """Split silos whose samples follow one another into training, validation and test, by class.
+
+    Parameters
+    ----------
+    labels : mapping of str to array of int
+        The classes of each silo's samples.
+    streams : iterable of numpy.random.Generator
+        One for each silo, so that samples of one do not change the split of another.
+    """
+    silos, start = [], 0
+    for (name, own), rng in zip(labels.items(), streams, strict=True):
+        parts = stratified(own, SPLIT_SHARES, rng, everywhere=True)
+        silos.append(SiloIndices(name, *(start + part for part in parts)))
+        start += len(own)
+    return tuple(silos)
+
+
+def _whole_number(name: str, value: object, smallest: int) -> int:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = smallest - 1
+    if isinstance(value, bool) or number < smallest:
+        raise SettingsError(f"{name} is {shown(value)}; give a whole number of at least {smallest}")
+    return number
+
+
 def _classes_of(labels: npt.ArrayLike) -> Indices:
     array = np.asarray(labels)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "biu"):
@@ -414,11 +415,6 @@ def _members_by_class(labels: Indices, rng: np.random.Generator) -> dict[int, In
     classes, first = np.unique(labels[ordered], return_index=True)
     pieces = np.split(ordered, first[1:])
     return dict(zip(classes.tolist(), pieces, strict=False))  # no labels: one empty piece
-
-
-def _split_by(owner: Indices, parts: int) -> list[Indices]:
-    order = np.argsort(owner, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(owner, minlength=parts))[:-1])
 
 
 def _joined(pieces: Sequence[Indices]) -> Indices:

@@ -1,43 +1,56 @@
-"""How raw values become what a model is given, for whoever uses the model elsewhere."""
+"""How raw values become a model's inputs, so that the model can be used elsewhere."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Preparation"]
+__all__ = ["InputPreparation", "Preparation"]
 
 Numbers = npt.NDArray[np.float64]
 
 
+class InputPreparation(BaseModel):
+    """One silo's preparation of one input array, as values for JSON; None stands for NaN."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    columns: tuple[str, ...]
+    center: tuple[float | None, ...]
+    factor: tuple[float | None, ...]
+    missing: tuple[float | None, ...]
+    clip: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """One of the arrays that a model is given, and how each silo makes it from raw values.
+    """How each silo prepares one of a model's input arrays from raw values.
 
-    In every column the model gets (value − center) × factor, where `missing` stands in for a value
-    that was not measured; without a stand-in it stays NaN, which the model knows to handle.
+    The input is (value − center) × factor in every column, where `missing` replaces a value that
+    was not measured. Without a replacement it stays NaN, which the model then handles.
 
     Parameters
     ----------
     name : str
-        What the array is called, such as ``features``.
+        The array's name, such as ``features``.
     columns : sequence of str
-        What stands along its last axis.
+        The names of the columns, along its last axis.
     center, factor, missing : arrays, silos × columns
-        A factor of 0 is that of a column which is constant where the model was trained; NaN
-        in `factor` that of one which was never measured there, and in `missing` no stand-in.
+        A factor is 0 in a column that is constant in the training samples, and NaN in one that
+        was never measured in them. `missing` is NaN where there is no replacement.
     clip : float, optional
-        What the model gets is cut to plus or minus this number.
+        Inputs are cut to plus or minus this number.
 
     Examples
     --------
     >>> one = np.array([[50.0, 1.0]])
     >>> age = Preparation("features", ("age", "sex"), one, 1 / one, one)
-    >>> age.of(0)["center"]
-    [50.0, 1.0]
+    >>> age.of(0).center
+    (50.0, 1.0)
     """
 
     name: str
@@ -49,31 +62,27 @@ class Preparation:
 
     @classmethod
     def unchanged(cls, name: str, columns: Sequence[str], silos: int) -> "Preparation":
-        """Return that a model gets values as they are."""
+        """Return the preparation that leaves values as they are."""
         zero = np.zeros((silos, len(columns)))
         return cls(name, tuple(columns), zero, zero + 1.0, zero + np.nan)
 
     def only(self, silos: Sequence[int]) -> "Preparation":
         """Return the preparation of some silos, in this order."""
         chosen = list(silos)
-        return replace(
-            self,
-            center=self.center[chosen],
-            factor=self.factor[chosen],
-            missing=self.missing[chosen],
+        center, factor, missing = self.center[chosen], self.factor[chosen], self.missing[chosen]
+        return replace(self, center=center, factor=factor, missing=missing)
+
+    def of(self, silo: int) -> InputPreparation:
+        """Return one silo's preparation."""
+        center, factor, missing = (
+            tuple(None if math.isnan(value) else float(value) for value in values[silo])
+            for values in (self.center, self.factor, self.missing)
         )
-
-    def of(self, silo: int) -> dict[str, Any]:
-        """Return one silo's preparation as plain values for JSON, in which None stands for NaN."""
-        return {
-            "name": self.name,
-            "columns": list(self.columns),
-            "center": _plain(self.center[silo]),
-            "factor": _plain(self.factor[silo]),
-            "missing": _plain(self.missing[silo]),
-            "clip": self.clip,
-        }
-
-
-def _plain(values: Numbers) -> list[float | None]:
-    return [None if math.isnan(value) else float(value) for value in values]
+        return InputPreparation(
+            name=self.name,
+            columns=self.columns,
+            center=center,
+            factor=factor,
+            missing=missing,
+            clip=self.clip,
+        )

@@ -1,8 +1,8 @@
-"""Putting features on one scale, each silo by what it can measure itself.
+"""Scaling features and filling in missing values, for each silo by its own statistics.
 
-Means and deviations come from a silo's own training samples only. From its validation or test
-samples they would tell a model about what it is judged on; from other silos' samples they would
-need data, or statistics of it, to leave those silos before anybody has agreed to train together.
+Means and deviations come from a silo's own training samples only. Statistics of its validation or
+test samples would leak into the model that is judged on them; statistics of other silos would have
+to leave those silos before anything has been agreed.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,18 @@ import numpy.typing as npt
 from fedegoists.learning.data import Array, SiloIndices
 from fedegoists.learning.preparation import Preparation
 
-__all__ = ["mean_filled", "preparation", "standardised"]
+__all__ = ["mean_filled", "prepared", "standardised"]
+
+Inputs = npt.NDArray[np.float32]
 
 
 def standardised(
     values: Array, silos: Sequence[SiloIndices], columns: Sequence[int] | None = None
-) -> npt.NDArray[np.float32]:
+) -> Inputs:
     """Scale features to mean 0 and deviation 1 over each silo's training samples.
 
-    What was not measured stays NaN and does not count. A feature that is constant in a silo's
-    training samples becomes 0 throughout the silo; one that is never measured in them has no scale
-    and becomes NaN throughout.
+    Missing values (NaN) stay NaN and do not count. A feature that is constant in a silo's training
+    samples becomes 0 in the whole silo; one that is never measured in them becomes NaN.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def standardised(
     chosen = np.arange(values.shape[-1]) if columns is None else np.asarray(columns, dtype=np.int64)
     for silo in silos:
         center, deviation = _statistics(values[silo.train][..., chosen])
-        # A constant's deviation is infinite, so that dividing by it gives 0.
+        # The deviation of a constant is infinite, so that dividing by it gives 0.
         own = (values[silo.all][..., chosen].astype(np.float64) - center) / deviation
         part = scaled[silo.all]
         part[..., chosen] = own
@@ -54,7 +55,7 @@ def standardised(
     return scaled
 
 
-def mean_filled(values: Array, silos: Sequence[SiloIndices]) -> npt.NDArray[np.float32]:
+def mean_filled(values: Array, silos: Sequence[SiloIndices]) -> Inputs:
     """Replace NaN by the mean of the feature over the silo's training samples, or by 0 without one.
 
     Examples
@@ -73,7 +74,7 @@ def mean_filled(values: Array, silos: Sequence[SiloIndices]) -> npt.NDArray[np.f
     return filled
 
 
-def preparation(
+def prepared(
     name: str,
     columns: Sequence[str],
     values: Array,
@@ -82,45 +83,54 @@ def preparation(
     scaled: Sequence[int] | None = None,
     filled: bool = True,
     clip: float | None = None,
-) -> Preparation:
-    """Return what `standardised` and `mean_filled` do, so that it can be done to other values.
+) -> tuple[Inputs, Preparation]:
+    """Scale, fill and clip values; return the inputs, and the preparation for other values.
 
     Parameters
     ----------
     columns : sequence of str
         The names of the features.
     values : array, samples × … × features
-        As they were before both.
+        As measured.
     scaled : sequence of int, optional
-        The features that were scaled; all by default.
+        The features to scale; all by default.
     filled : bool
-        Whether what was missing was filled in.
+        Whether missing values are filled in, see `mean_filled`.
+    clip : float, optional
+        The largest absolute value of an input.
 
     Examples
     --------
     >>> silo = SiloIndices("a", np.array([0, 1]), np.array([2]), np.array([], dtype=int))
     >>> values = np.array([[1.0, 5.0], [3.0, 5.0], [6.0, np.nan]])
-    >>> preparation("features", ("x", "y"), values, [silo]).of(0)["factor"]
-    [1.0, 0.0]
+    >>> prepared("features", ("x", "y"), values, [silo])[1].of(0).factor
+    (1.0, 0.0)
     """
+    inputs = values
+    if scaled is None or len(scaled):
+        inputs = standardised(inputs, silos, scaled)
+    if filled:
+        inputs = mean_filled(inputs, silos)
+    if clip is not None:
+        inputs = np.clip(inputs, -clip, clip)
     chosen = np.zeros(values.shape[-1], dtype=bool)
     chosen[np.arange(len(chosen)) if scaled is None else np.asarray(scaled, dtype=np.int64)] = True
     centers, factors, missing = [], [], []
     for silo in silos:
         mean, deviation = _statistics(values[silo.train])
         known = np.nan_to_num(mean, nan=0.0)
-        # What is never measured has no scale; filled in, it is 0 whatever it is.
+        # A feature that was never measured has no scale; filled in, it is 0 for any value.
         factor = np.where(np.isnan(mean), 0.0 if filled else np.nan, 1 / deviation)
         centers.append(np.where(chosen, known, 0.0))
         factors.append(np.where(chosen, factor, 1.0))
         missing.append(known if filled else np.full(len(known), np.nan))
-    return Preparation(
+    return inputs.astype(np.float32, copy=False), Preparation(
         name, tuple(columns), np.array(centers), np.array(factors), np.array(missing), clip
     )
 
 
 def _statistics(values: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return each feature's mean and deviation, NaN and infinite where there is none."""
+    """Return each feature's mean and deviation; NaN and infinity where there is none."""
     rows = values.reshape(-1, values.shape[-1]).astype(np.float64)
     measured = ~np.isnan(rows)
     count = measured.sum(axis=0)
@@ -130,6 +140,6 @@ def _statistics(values: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
     deviation = np.sqrt(square.sum(axis=0) / np.maximum(count, 1))
     lowest = np.min(rows, axis=0, where=measured, initial=np.inf)
     highest = np.max(rows, axis=0, where=measured, initial=-np.inf)
-    # Asking whether values differ, since rounding gives constants a tiny deviation.
+    # Compares the values themselves, since rounding gives constants a tiny deviation.
     differs = (lowest < highest) & (deviation > 0)
     return center, np.where(differs, deviation, np.inf)

@@ -1,4 +1,4 @@
-"""Methods side by side on one data set: several trials at once, metrics and a summary as CSV."""
+"""Methods side by side on one data set, over several repetitions."""
 
 import hashlib
 import json
@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.methods import Outcome
 from fedegoists.methods.run import Observer
 from fedegoists.training.decisions import decide
-from fedegoists.training.summary import failures_csv, metrics_csv, summary_csv
+from fedegoists.training.summary import Summary, failures_csv, metrics_csv
 from fedegoists.training.trials import (
     Trials,
     Wanted,
@@ -24,42 +24,47 @@ from fedegoists.training.trials import (
 )
 from fedegoists.version import __version__
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "ComparisonResult", "compare"]
+
+Value = str | int | float | bool
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to compare. The same comparison gives the same numbers on the same machine.
+    """A comparison of methods. It gives the same numbers again on the same machine.
 
     Attributes
     ----------
     data : str
-        A data set's name, see `fedegoists.learning.datasets.available`, or a folder with one's own
-        silos, see `fedegoists.learning.datasets.load_own`.
+        A data set's name, see `fedegoists.learning.datasets.available`, or a folder with one file
+        per organisation, see `fedegoists.learning.datasets.load_own`.
     methods : tuple of str
         Names of `fedegoists.methods.METHODS`; ``+ft`` behind one adds fine-tuning on own data.
     coalitions : str
-        ``all`` together, ``none`` (everybody alone), a CSV file with ``participant,coalition``, or
-        a way to form them: ``published``, ``stable`` or ``best`` for everybody, or ``cliques``, as
-        the paper compares: FedEgoists (and EgoMix) in published coalitions, all others in cliques
-        of independent participants.
+        ``all`` for one coalition, ``none`` (every participant alone), a CSV file with
+        ``participant,coalition``, or a formation method: ``published``, ``stable`` or ``best`` for
+        all methods, or ``cliques``, as the paper compares: FedEgoists (and EgoMix) in published
+        coalitions, all others in cliques of independent participants.
     benefit : str
-        Who benefits whom, for forming coalitions and for FedEgoists: a CSV file with
+        The benefit graph, for forming coalitions and for FedEgoists: a CSV file with
         ``source,target,weight``; ``learn``, or ``learn:`` and an estimator, to learn it in every
-        trial; or nothing, and everybody benefits everybody.
+        repetition; or empty, and every participant benefits every other.
     competition : str
-        A CSV file with ``a,b``; the probability with which any two compete, drawn anew for each
-        seed; ``published`` for what the data set comes with; or nothing for none.
+        A CSV file with ``a,b``; the probability that any two compete, drawn for each seed;
+        ``published`` for the data set's own competitors; or empty for none.
     seeds : tuple of int
-        One trial each: its own partition, competition, initial model and batches.
+        One repetition each, with its own partition, competition, initial model and batches.
     steps : int, optional
-        Training steps in all; a default that suits the data if left out.
+        Training steps in all; the default suits the data.
     options : mapping
-        For the data set, such as ``partition`` and ``beta``.
+        Options of the data set, such as ``partition`` and ``beta``.
     personal : tuple of str, optional
-        Parameters whose names start so never leave a silo, such as ``output.``; see `Wanted`.
+        Prefixes of parameters that never leave a silo, such as ``output.``; see `Wanted`.
     method_settings : mapping of str to mapping
         Settings of methods other than their defaults, such as ``{"fedprox": {"mu": 0.1}}``.
+    model : str
+        A name of `fedegoists.learning.model_registry.MODELS`, or ``auto`` for the one that suits
+        the data.
     """
 
     data: str
@@ -69,13 +74,16 @@ class Comparison:
     competition: str = ""
     seeds: tuple[int, ...] = (0,)
     steps: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Value] = field(default_factory=dict)
     personal: tuple[str, ...] | None = None
-    method_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    method_settings: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     device: str = "cpu"
+    model: str = AUTO
 
     def __post_init__(self) -> None:
         _ = self.wanted
+        if self.model != AUTO:
+            model_named(self.model)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise SettingsError("name at least one seed, and none twice")
 
@@ -85,6 +93,14 @@ class Comparison:
         return Wanted(self.methods, self.method_settings, self.personal)
 
 
+@dataclass(frozen=True)
+class ComparisonResult:
+    """The outcome of each method, and their summary."""
+
+    outcomes: dict[str, Outcome]
+    summary: Summary
+
+
 def compare(
     comparison: Comparison,
     out: str | os.PathLike[str],
@@ -92,28 +108,26 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
     observers: tuple[Observer, ...] = (),
-) -> dict[str, Outcome]:
+) -> ComparisonResult:
     """Run a comparison and write ``metrics.csv`` and ``summary.csv`` to a folder.
 
     Parameters
     ----------
     resume : bool
-        Continue what an earlier call with the same comparison left in the folder.
-
-    Returns
-    -------
-    dict of Outcome by method
+        Continue an earlier call with the same comparison and folder.
     """
     out = Path(out)
     data = {
         seed: load_trainable(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
         for seed in comparison.seeds
     }
-    trials = Trials.simulated(data, steps=comparison.steps, device=comparison.device)
+    trials = Trials.simulated(
+        data, steps=comparison.steps, device=comparison.device, model=comparison.model
+    )
     decisions = decide(comparison, data, trials.federation)
     for name in comparison.wanted.bases:
-        method_of(name, comparison.wanted, trials, decisions)  # reports what is wrong with it
-    # Only now: a command that failed so far leaves nothing behind.
+        method_of(name, comparison.wanted, trials, decisions)  # reports wrong settings
+    # Only now: a command that failed before this line leaves nothing behind.
     digest = hashlib.sha256(f"{decisions}{data_digest(*data.values())}".encode()).hexdigest()
     _claim(out, comparison, digest, resume)
     outcomes = train_methods(
@@ -124,24 +138,25 @@ def compare(
         observers,
     )
     wanted = {name: outcomes[name] for name in comparison.methods}
+    summary = Summary.of(wanted, outcomes, trials.federation)
     write_all(
         [
             (out / "coalitions.csv", decisions.coalitions_csv()),
             *([(out / "benefit.csv", decisions.benefit_csv())] if comparison.benefit else []),
             (out / "failures.csv", failures_csv(wanted)),
             (out / "metrics.csv", metrics_csv(wanted, outcomes)),
-            (out / "summary.csv", summary_csv(wanted, outcomes, trials.federation)),
+            (out / "summary.csv", summary.csv()),
         ],
-        private=True,  # who trains with whom, or with nobody, lets one guess who competes
+        private=True,  # coalitions let one guess who competes
     )
-    return wanted
+    return ComparisonResult(wanted, summary)
 
 
 def _claim(out: Path, comparison: Comparison, digest: str, resume: bool) -> None:
-    """Take a folder for a comparison; one that holds another comparison is left alone.
+    """Reserve a folder for a comparison; a folder with another comparison is left alone.
 
-    What is compared includes the samples and the coalitions themselves, not only the names of the
-    files they came from: these may have changed since.
+    The digest covers the samples and the coalitions themselves, not only the names of their files,
+    because the files may have changed.
     """
     about = {**asdict(comparison), "sha256": digest, "fedegoists": __version__}
     fingerprint = json.dumps(about, sort_keys=True, indent=1) + "\n"
@@ -152,6 +167,6 @@ def _claim(out: Path, comparison: Comparison, digest: str, resume: bool) -> None
         if read_text(path) != fingerprint:
             raise FileError(
                 f"{path}: written for other settings, data or coalitions than these; resume with "
-                "what it names, or use another folder"
+                "the ones it names, or use another folder"
             )
     write_bytes(path, fingerprint.encode())

@@ -1,25 +1,129 @@
-"""The results of a comparison as CSV: every measurement, and what it comes to."""
+"""Results of several methods: every measurement, and means over the repetitions."""
 
+import csv
+import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from fedegoists.federation import Federation
+from fedegoists.files import read_text
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
 
-__all__ = ["COSTS", "EVERYBODY", "chosen_test_values", "failures_csv", "metrics_csv", "summary_csv"]
+__all__ = [
+    "COSTS",
+    "EVERYBODY",
+    "Summary",
+    "SummaryRow",
+    "chosen_by_participant",
+    "chosen_test_values",
+    "failures_csv",
+    "metrics_csv",
+]
 
 METRIC_COLUMNS = ("seed", "method", "participant", "round", "split", "metric", "value")
-SUMMARY_COLUMNS = ("method", "participant", "metric", "mean", "std", "n")
 EVERYBODY = "all"
-"""The participant's name in rows that average over all of them."""
+"""The participant's name in rows that average over all participants."""
 COSTS = ("sample_passes", "bytes_sent", "bytes_received")
-"""What a participant spends, counted over a whole run."""
+"""The costs of a participant, counted over a whole run."""
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """Mean and sample standard deviation over `n` repetitions with a defined value."""
+
+    method: str
+    participant: str
+    metric: str
+    mean: float
+    std: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The test metric at the step that validation chose, and the costs, as means over repetitions.
+
+    Attributes
+    ----------
+    rows : tuple of SummaryRow
+        For each method, metric and cost: all participants, then their mean, called `EVERYBODY`.
+    """
+
+    rows: tuple[SummaryRow, ...]
+
+    @classmethod
+    def of(
+        cls, wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome], federation: Federation
+    ) -> "Summary":
+        """Summarise outcomes.
+
+        Parameters
+        ----------
+        wanted, outcomes : mapping of str to Outcome
+            Those to summarise; and all, with those that were only fine-tuned.
+        """
+        names = federation.participants
+        rows: list[SummaryRow] = []
+        for method, outcome in wanted.items():
+            tested = chosen_test_values(outcome, federation)
+            rows += _averages(method, federation.task.metric, tested, names)
+            for kind in COSTS:
+                spent = dict.fromkeys(names, 0) | _spent(kind, method, outcomes)
+                rows += _averages(method, kind, spent, names)
+        return cls(tuple(rows))
+
+    @classmethod
+    def read(cls, path: Path) -> "Summary":
+        """Read a ``summary.csv``."""
+        rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
+        return cls(
+            tuple(
+                SummaryRow(
+                    row["method"],
+                    row["participant"],
+                    row["metric"],
+                    float(row["mean"]),
+                    float(row["std"]),
+                    int(row["n"]),
+                )
+                for row in rows
+            )
+        )
+
+    def csv(self) -> bytes:
+        """Return a ``summary.csv``, with six significant digits."""
+        columns = ("method", "participant", "metric", "mean", "std", "n")
+        rows = [
+            (row.method, row.participant, row.metric, f"{row.mean:.6g}", f"{row.std:.6g}", row.n)
+            for row in self.rows
+        ]
+        return csv_bytes(columns, rows)
+
+    @property
+    def metric(self) -> str:
+        """The name of the test metric; empty without rows."""
+        return next((row.metric for row in self.rows if row.metric not in COSTS), "")
+
+    @cached_property
+    def _found(self) -> dict[tuple[str, str, str], SummaryRow]:
+        return {(row.method, row.participant, row.metric): row for row in self.rows}
+
+    def row(self, method: str, participant: str = EVERYBODY, metric: str = "") -> SummaryRow:
+        """Return the row of a cost, or of the test metric if none is named."""
+        return self._found[method, participant, metric or self.metric]
+
+    def about(self, participant: str) -> "Summary":
+        """Return the rows of one participant."""
+        return Summary(tuple(row for row in self.rows if row.participant == participant))
 
 
 def metrics_csv(wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome]) -> bytes:
-    """Return everything measured, and what each participant spent in all, row by row."""
+    """Return a ``metrics.csv``: every measurement, and each participant's total costs."""
     rows: list[tuple[object, ...]] = []
     for method, outcome in wanted.items():
         for row in outcome.rows:
@@ -35,7 +139,7 @@ def metrics_csv(wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome]) 
 
 
 def failures_csv(wanted: Mapping[str, Outcome]) -> bytes:
-    """Return who failed in which round, and why."""
+    """Return a ``failures.csv``: participant, method, round and reason of every failure."""
     rows = [
         (*failure.participant.split("/", 1), method, number, failure.reason, failure.detail)
         for method, outcome in wanted.items()
@@ -44,29 +148,14 @@ def failures_csv(wanted: Mapping[str, Outcome]) -> bytes:
     return csv_bytes(("seed", "participant", "method", "round", "reason", "detail"), rows)
 
 
-def summary_csv(
-    wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome], federation: Federation
-) -> bytes:
-    """Average over seeds the test metric of the step that validation chose, and what it cost."""
-    rows: list[tuple[object, ...]] = []
-    metric = federation.task.metric
-    for method, outcome in wanted.items():
-        tested = chosen_test_values(outcome, federation)
-        rows += _averages(method, metric, tested, federation.participants)
-        for kind in COSTS:
-            spent = dict.fromkeys(federation.participants, 0) | _spent(kind, method, outcomes)
-            rows += _averages(method, kind, spent, federation.participants)
-    return csv_bytes(SUMMARY_COLUMNS, rows)
-
-
 def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, float]:
-    """Return everybody's test metric at the step that validation chose."""
+    """Return each participant's test metric at the step that validation chose."""
     chosen = {
         name: number
         for name, number, score in zip(
             federation.participants, outcome.best_round, outcome.best_score, strict=True
         )
-        if score[0] > -math.inf  # who was never validated has no result
+        if score[0] > -math.inf  # a participant that was never validated has no result
     }
     return {
         row.participant: row.value
@@ -76,29 +165,40 @@ def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, fl
     }
 
 
-def _averages(
-    method: str, metric: str, values: Mapping[str, float], participants: Sequence[str]
-) -> list[tuple[object, ...]]:
-    """Return a row for each participant over the seeds, and one for the mean of all of them."""
-    by_seed: dict[str, dict[str, float]] = {name.split("/", 1)[1]: {} for name in participants}
+def chosen_by_participant(outcome: Outcome, federation: Federation) -> dict[str, dict[str, float]]:
+    """Return the values of `chosen_test_values` by participant and repetition."""
+    return _by_participant(chosen_test_values(outcome, federation))
+
+
+def _by_participant(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
     for name, value in values.items():
         seed, participant = name.split("/", 1)
-        by_seed[participant][seed] = value
-    rows: list[tuple[object, ...]] = [
-        (method, participant, metric, *_statistics(list(own.values())))
-        for participant, own in by_seed.items()
-    ]
-    # A mean over everybody only where everybody has a value, or it would not be comparable.
-    complete = set.intersection(*(set(own) for own in by_seed.values()))
-    means = [
-        statistics.fmean([own[seed] for own in by_seed.values()])
+        found.setdefault(participant, {})[seed] = value
+    return found
+
+
+def _averages(
+    method: str, metric: str, values: Mapping[str, float], names: Sequence[str]
+) -> list[SummaryRow]:
+    """Return a row for each participant over the repetitions, and one for the mean of all."""
+    found = _by_participant(values)
+    own = {name: found.get(name, {}) for name in dict.fromkeys(n.split("/", 1)[1] for n in names)}
+    rows = {name: list(repetitions.values()) for name, repetitions in own.items()}
+    # The mean over all participants needs a value of each, or it would not be comparable.
+    complete = set.intersection(*(set(repetitions) for repetitions in own.values()))
+    rows[EVERYBODY] = [
+        statistics.fmean([repetitions[seed] for repetitions in own.values()])
         for seed in sorted(complete, key=int)
     ]
-    return [*rows, (method, EVERYBODY, metric, *_statistics(means))]
+    return [
+        SummaryRow(method, name, metric, *_statistics(repetitions))
+        for name, repetitions in rows.items()
+    ]
 
 
 def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[str, int]:
-    """Return what everybody spent; fine-tuning counts on top of its method."""
+    """Return the costs of all participants; fine-tuning counts on top of its method."""
     totals: dict[str, int] = {}
     for name in dict.fromkeys((method.removesuffix("+ft"), method)):
         for participant, amount in outcomes[name].spent.get(kind, {}).items():
@@ -106,10 +206,10 @@ def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[str,
     return totals
 
 
-def _statistics(values: Sequence[float]) -> tuple[str, str, int]:
+def _statistics(values: Sequence[float]) -> tuple[float, float, int]:
     """Return mean, sample standard deviation and number of the values that are defined."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
-        return "nan", "nan", 0
+        return math.nan, math.nan, 0
     spread = statistics.stdev(finite) if len(finite) > 1 else 0.0
-    return f"{statistics.fmean(finite):.6g}", f"{spread:.6g}", len(finite)
+    return statistics.fmean(finite), spread, len(finite)

@@ -16,11 +16,12 @@ from fedegoists.federation import Federation, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
+from fedegoists.learning.model_registry import AUTO, model_for, model_options
 from fedegoists.learning.models import OUTPUT_LAYER, build_model
 from fedegoists.methods import METHODS, Local, Method, Outcome, run
 from fedegoists.methods.run import Observer, best_slot
 from fedegoists.training.decisions import Decisions
-from fedegoists.training.defaults import Defaults, defaults_for, model_options
+from fedegoists.training.defaults import Defaults, defaults_for
 from fedegoists.training.summary import EVERYBODY
 
 __all__ = ["Trials", "Wanted", "data_digest", "load_trainable", "method_of", "train_methods"]
@@ -93,23 +94,34 @@ class Trials:
 
     @classmethod
     def simulated(
-        cls, data: Mapping[int, SiloedData], *, steps: int | None, device: str
+        cls,
+        data: Mapping[int, SiloedData],
+        *,
+        steps: int | None,
+        device: str,
+        model: str = AUTO,
     ) -> "Trials":
         """Return the trials of some seeds; everybody in one starts with the same model."""
         first = next(iter(data.values()))
         federation = SimulatedFederation(
             {str(seed): one for seed, one in data.items()},
-            build_model(defaults_for(first).model, 0, **model_options(first)),
+            build_model(model_for(first, model).name, 0, **model_options(first, model)),
             device=device,
         )
-        return cls.over(federation, first, list(data), steps=steps)
+        return cls.over(federation, first, list(data), steps=steps, model=model)
 
     @classmethod
     def over(
-        cls, federation: Federation, data: DataFacts, seeds: Iterable[int], *, steps: int | None
+        cls,
+        federation: Federation,
+        data: DataFacts,
+        seeds: Iterable[int],
+        *,
+        steps: int | None,
+        model: str = AUTO,
     ) -> "Trials":
         """Return trials over any federation whose participants are called ``seed/name``."""
-        defaults, options = defaults_for(data, steps), model_options(data)
+        defaults, options = defaults_for(data, steps, model), model_options(data, model)
         models = {
             str(seed): federation.schema.flatten(
                 dict(build_model(defaults.model, seed, **options).named_parameters())

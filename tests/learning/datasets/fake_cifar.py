@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from fedegoists.learning.datasets.cifar_files import Checked, Pictures, Release
+from fedegoists.learning.datasets.cifar_files import ImageFiles, Release
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -76,7 +76,7 @@ class FakeCifar:
             name: python2_batch(pixels, labels, self.label_key)
             for name, pixels, labels in zip(names, self.pixels, self.labels, strict=True)
         }
-        checked = [Checked(name, md5(content)) for name, content in self.batches.items()]
+        checked = [(name, md5(content)) for name, content in self.batches.items()]
         train = np.concatenate(self.pixels[:2])
         self.archive = self._archive()
         self.release = Release(
@@ -86,10 +86,10 @@ class FakeCifar:
             "https://example.invalid/fake-python.tar.gz",
             hashlib.sha256(self.archive).hexdigest(),
             "fake-batches-py",
-            tuple(checked[:2]),
-            tuple(checked[2:]),
-            Pictures(("fake_train_a.npz", "fake_train_b.npz"), md5(train.data)),
-            Pictures(("fake_test.npz",), md5(self.pixels[2].data)),
+            ImageFiles(
+                tuple(checked[:2]), ("fake_train_a.npz", "fake_train_b.npz"), md5(train.data)
+            ),
+            ImageFiles(tuple(checked[2:]), ("fake_test.npz",), md5(self.pixels[2].data)),
         )
 
     def _archive(self) -> bytes:

@@ -1,6 +1,7 @@
 """CIFAR among silos: who gets which images, and where they come from."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from fedegoists.errors import SettingsError
 from fedegoists.learning import datasets
 from fedegoists.learning.data import DataError, SiloedData
 from fedegoists.learning.datasets import cifar
-from fedegoists.learning.datasets.cifar import load_cifar
+from fedegoists.learning.datasets.cifar import CifarOptions, load_cifar
 from fedegoists.learning.datasets.location import DATA_VARIABLE
+from fedegoists.learning.typed_settings import validated
 from tests.learning.datasets.fake_cifar import FakeCifar
 from tests.learning.real_data import real_data
 
@@ -32,9 +34,13 @@ def same(one: SiloedData, other: SiloedData) -> bool:
     )
 
 
+def loaded(data_dir: Path, seed: int = 0, **options: Any) -> SiloedData:
+    return load_cifar(FAKE.release, CifarOptions(**options), data_dir=data_dir, seed=seed)
+
+
 class TestSmall:
     def test_pathological_by_hand(self, data_dir: Path) -> None:
-        found = load_cifar(FAKE.release, data_dir=data_dir)
+        found = loaded(data_dir)
         assert found.participants == tuple(f"v{i}" for i in range(10))
         # 400 images among ten: 40 each, of which 4 to validate; 10 test images of each class.
         assert set(found.sizes().values()) == {(36, 4, 20)}
@@ -48,7 +54,9 @@ class TestSmall:
 
     def test_dirichlet(self, data_dir: Path) -> None:
         found = load_cifar(
-            FAKE.release, data_dir=data_dir, partition="dirichlet", beta=0.1, participants=7
+            FAKE.release,
+            CifarOptions(partition="dirichlet", beta=0.1, participants=7),
+            data_dir=data_dir,
         )
         assert len(found.silos) == 7
         assert sum(size.train + size.validation for size in found.sizes().values()) == 400
@@ -58,29 +66,40 @@ class TestSmall:
         assert not np.any((test > 0) & (train + found.label_counts("validation") == 0))
 
     def test_the_seed_decides(self, data_dir: Path) -> None:
-        one, again, other = (load_cifar(FAKE.release, data_dir=data_dir, seed=s) for s in (1, 1, 2))
+        one, again, other = (loaded(data_dir, seed=s) for s in (1, 1, 2))
         assert same(one, again)
         assert not same(one, other)
 
     def test_pixels_are_shared_between_loads(self, data_dir: Path) -> None:
-        one, other = (load_cifar(FAKE.release, data_dir=data_dir, seed=s) for s in (1, 2))
+        one, other = (loaded(data_dir, seed=s) for s in (1, 2))
         assert np.shares_memory(one.samples.inputs[0], other.samples.inputs[0])
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"partition": "iid"}, "^partition is 'iid'; choose one of pathological, dirichlet$"),
-            ({"participants": 0}, "^participants is 0; give a whole number from 1 to 5000$"),
-            ({"partition": "dirichlet", "beta": 0}, "^beta is 0"),
+            (
+                {"partition": "iid"},
+                "^cifar10: partition is 'iid': input should be 'path",
+            ),
+            ({"participants": 0}, "^cifar10: participants is 0: input should be greater than or"),
+            ({"participants": 5001}, "participants is 5001: input should be less than or equal to"),
+            ({"participants": 2.5}, "participants is 2.5: input should be a valid integer"),
+            ({"partition": "dirichlet", "beta": 0}, "^cifar10: beta is 0: input should be greater"),
             ({"seed": -1}, "^seed is -1"),
             ({"partition": "dirichlet", "participants": 41}, "400 samples are not enough for 41"),
         ],
     )
     def test_options_out_of_range(
-        self, data_dir: Path, options: dict[str, object], message: str
+        self, data_dir: Path, options: dict[str, Any], message: str
     ) -> None:
+        given = {key: value for key, value in options.items() if key != "seed"}
         with pytest.raises(SettingsError, match=message):
-            load_cifar(FAKE.release, data_dir=data_dir, **options)  # type: ignore[arg-type]
+            load_cifar(
+                FAKE.release,
+                validated(CifarOptions, given, "cifar10"),
+                data_dir=data_dir,
+                seed=options.get("seed", 0),
+            )
 
 
 class TestDownload:
@@ -92,17 +111,17 @@ class TestDownload:
             path.parent.mkdir()
             path.write_bytes(FAKE.archive)
 
-        monkeypatch.setattr(cifar, "fetch", fetch)
-        found = load_cifar(FAKE.release, data_dir=tmp_path, download=True)
+        monkeypatch.setattr(cifar, "download", fetch)
+        found = load_cifar(FAKE.release, CifarOptions(download=True), data_dir=tmp_path)
         assert len(found.samples) == 500
         assert asked == [(FAKE.release.url, FAKE.release.sha256)]
-        load_cifar(FAKE.release, data_dir=tmp_path, download=True, seed=1)
+        load_cifar(FAKE.release, CifarOptions(download=True), data_dir=tmp_path, seed=1)
         assert len(asked) == 1
 
     def test_not_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cifar, "fetch", lambda *_: pytest.fail("fetched unasked"))
-        with pytest.raises(DataError, match=r"pass download=True to have it fetched$"):
-            load_cifar(FAKE.release, data_dir=tmp_path)
+        monkeypatch.setattr(cifar, "download", lambda *_: pytest.fail("fetched unasked"))
+        with pytest.raises(DataError, match=r"pass download=True to download it$"):
+            load_cifar(FAKE.release, CifarOptions(), data_dir=tmp_path)
 
 
 class TestLocation:
@@ -125,9 +144,9 @@ class TestLocation:
         self, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv(DATA_VARIABLE, str(data_dir))
-        assert len(load_cifar(FAKE.release).samples) == 500
+        assert len(load_cifar(FAKE.release, CifarOptions()).samples) == 500
         with pytest.raises(DataError, match=r"no images in"):
-            load_cifar(FAKE.release, data_dir=tmp_path)
+            load_cifar(FAKE.release, CifarOptions(), data_dir=tmp_path)
 
 
 class TestRealImages:

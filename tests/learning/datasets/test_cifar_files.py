@@ -12,8 +12,7 @@ from fedegoists.learning.data import DataError
 from fedegoists.learning.datasets.cifar_files import (
     CIFAR10,
     CIFAR100,
-    Checked,
-    Pictures,
+    ImageFiles,
     Release,
     read_images,
 )
@@ -67,7 +66,7 @@ def test_a_changed_batch_is_refused_before_it_is_read(tmp_path: Path) -> None:
     folder = FAKE.write(tmp_path, "folder")
     # Would fail in another way if it were unpickled.
     (folder / "fake-batches-py" / "test_batch").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-    expected = FAKE.release.test[0].md5
+    ((_, expected),) = FAKE.release.test.batches
     with pytest.raises(DataError, match=rf"test_batch: the MD5 sum is \w+, not {expected}: the"):
         read_images(FAKE.release, folder)
 
@@ -154,7 +153,7 @@ def test_a_batch_without_labels_or_images(tmp_path: Path) -> None:
     for name in FAKE.batches:
         (folder / "fake-batches-py" / name).write_bytes(empty)
     release = replace(
-        FAKE.release, train=(Checked("data_batch_1", md5(empty)),), test=(FAKE.release.test[0],)
+        FAKE.release, train=replace(FAKE.release.train, batches=(("data_batch_1", md5(empty)),))
     )
     with pytest.raises(DataError, match=r"it has no images of 3,072 numbers under 'data'"):
         read_images(release, folder)
@@ -174,7 +173,7 @@ class TestRealFiles:
 
     def test_a_wrong_checksum_is_noticed(self) -> None:
         folder = real_data("cifar10") / "cifar10"
-        wrong = replace(CIFAR10, train_pictures=Pictures(("cifar10_test.npz",), "0" * 32))
+        wrong = replace(CIFAR10, train=ImageFiles((), ("cifar10_test.npz",), "0" * 32))
         with pytest.raises(
             DataError, match=r"the MD5 sum is 6d2714505047e13831cd876923568712, not"
         ):

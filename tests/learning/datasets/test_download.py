@@ -54,7 +54,7 @@ def test_another_file_is_not_written(address: str, tmp_path: Path) -> None:
 
 
 def test_what_the_server_does_not_have(address: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"/none cannot be downloaded \(Not Found\); where the"):
+    with pytest.raises(DataError, match=r"/none cannot be downloaded \(Not Found\); without"):
         download(f"{address}/none", "00", tmp_path / "file")
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedegoists.errors import SettingsError
 from fedegoists.learning import datasets
 from fedegoists.learning.data import DataError
-from fedegoists.learning.datasets.heart import HOSPITALS, feature_names, load_heart
+from fedegoists.learning.datasets.heart import HOSPITALS, HeartOptions, feature_names, load_heart
 from tests.learning.real_data import real_data
 
 #            age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num
@@ -30,7 +30,7 @@ def named(row: np.ndarray, impute: str = "mean") -> dict[str, float]:  # type: i
 
 
 def test_a_patient_by_hand(data_dir: Path) -> None:
-    data = load_heart(data_dir=data_dir)
+    data = load_heart(HeartOptions(), data_dir=data_dir)
     assert data.participants == HOSPITALS
     assert set(data.sizes().values()) == {(28, 6, 6)}
     assert data.samples.inputs[0].shape == (160, 32)
@@ -50,7 +50,7 @@ def test_a_patient_by_hand(data_dir: Path) -> None:
 
 
 def test_raw_patients_can_be_prepared_as_these_were(data_dir: Path) -> None:
-    data = load_heart(data_dir=data_dir)
+    data = load_heart(HeartOptions(), data_dir=data_dir)
     (prepared,) = data.preparation
     assert prepared.columns == feature_names("mean")
     raw = np.full(32, np.nan)  # the ill patient, as measured
@@ -63,7 +63,7 @@ def test_raw_patients_can_be_prepared_as_these_were(data_dir: Path) -> None:
 
 
 def test_nan_stays_if_asked_for(data_dir: Path) -> None:
-    data = load_heart(data_dir=data_dir, impute="none")
+    data = load_heart(HeartOptions(impute="none"), data_dir=data_dir)
     assert data.samples.inputs[0].shape == (160, 22)
     ill = named(data.samples.inputs[0][20], "none")
     missing = {name for name, value in ill.items() if np.isnan(value)}
@@ -71,22 +71,22 @@ def test_nan_stays_if_asked_for(data_dir: Path) -> None:
 
 
 def test_a_hospital_is_scaled_by_its_own_training_patients(data_dir: Path) -> None:
-    before = load_heart(data_dir=data_dir)
+    before = load_heart(HeartOptions(), data_dir=data_dir)
     path = data_dir / "heart" / "processed.va.data"
     path.write_text(path.read_text().replace("40.0,", "90.0,"))
-    after = load_heart(data_dir=data_dir)
+    after = load_heart(HeartOptions(), data_dir=data_dir)
     assert np.array_equal(before.samples.inputs[0][:120], after.samples.inputs[0][:120])
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (HEALTHY + ",1", "15 values where 14 are expected; take the file anew"),
-        (HEALTHY.replace("200.0", "high"), "column 'chol': 'high' is not a number or '\\?'$"),
+        (HEALTHY + ",1", "15 values for 14 columns; is the file cut off"),
+        (HEALTHY.replace("200.0", "high"), "column 'chol': 'high' is not a number; write"),
         (HEALTHY.replace("40.0", "?"), "column 'age': '\\?' is not a number$"),
         (HEALTHY.replace("6.0,0", "5.0,0"), "column 'thal': '5.0' is not one of 3, 6, 7 or '\\?'$"),
         (HEALTHY[:-1] + "7", "column 'num': '7' is not one of 0, 1, 2, 3, 4$"),
-        (HEALTHY.replace("1.5", "inf"), "column 'oldpeak': 'inf' is not a number"),
+        (HEALTHY.replace("1.5", "inf"), "column 'oldpeak': inf is not a finite number"),
     ],
 )
 def test_a_damaged_line(data_dir: Path, line: str, message: str) -> None:
@@ -95,24 +95,25 @@ def test_a_damaged_line(data_dir: Path, line: str, message: str) -> None:
     with pytest.raises(
         DataError, match=rf"^heart, hospital 'switzerland', .*\.data, line 3(:|,) {message}"
     ):
-        load_heart(data_dir=data_dir)
+        load_heart(HeartOptions(), data_dir=data_dir)
 
 
 def test_missing_and_empty_files(data_dir: Path) -> None:
     path = data_dir / "heart" / "processed.va.data"
     path.write_text("\n")
-    with pytest.raises(DataError, match=r"^heart, hospital 'va', .*: the file is empty$"):
-        load_heart(data_dir=data_dir)
+    with pytest.raises(DataError, match=r"^heart, hospital 'va', .*: the file has no rows"):
+        load_heart(HeartOptions(), data_dir=data_dir)
     path.unlink()
     with pytest.raises(
         DataError, match=r"^heart: no file processed\.va\.data in .*; put there processed\.cleve"
     ):
-        load_heart(data_dir=data_dir)
+        load_heart(HeartOptions(), data_dir=data_dir)
 
 
 def test_unknown_way_to_impute(data_dir: Path) -> None:
-    with pytest.raises(SettingsError, match=r"^impute is 'median'; choose one of mean, none$"):
-        load_heart(data_dir=data_dir, impute="median")
+    message = r"^heart: impute is 'median': input should be 'mean' or 'none'$"
+    with pytest.raises(SettingsError, match=message):
+        datasets.load("heart", data_dir=data_dir, impute="median")
 
 
 class TestRealPatients:

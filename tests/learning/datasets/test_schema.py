@@ -7,6 +7,7 @@ import pytest
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.learning.datasets import Schema
+from fedegoists.learning.typed_settings import validated
 
 GOOD: dict[str, Any] = {
     "features": ["age", "income"],
@@ -17,8 +18,9 @@ GOOD: dict[str, Any] = {
 
 
 def test_lists_become_tuples() -> None:
-    schema = Schema.from_mapping(GOOD)
-    assert schema == Schema(("age", "income"), "default", "binary", ("no", "yes"), "error")
+    schema = validated(Schema, GOOD, "schema")
+    assert schema.features == ("age", "income")
+    assert (schema.classes, schema.missing, schema.standardise) == (("no", "yes"), "error", True)
     assert schema.columns == ("age", "income", "default")
 
 
@@ -29,48 +31,53 @@ def test_from_toml(tmp_path: Path) -> None:
         'missing = "mean"\nstandardise = false\n'
     )
     assert Schema.from_toml(path) == Schema(
-        ("age",), "ill", "classification", ("0", "1", "2"), "mean", False
+        features=("age",),
+        target="ill",
+        task="classification",
+        classes=("0", "1", "2"),
+        missing="mean",
+        standardise=False,
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"features": []}, "features is empty; name at least one column"),
-        ({"features": "age"}, "features is 'age'; give a list of texts"),
-        ({"features": 3}, "features is 3; give a list of texts"),
-        ({"features": ["age", ""]}, "features holds ''"),
-        ({"features": ["age", 3]}, "features holds 3"),
-        ({"features": ["age", "age"]}, "'age' stands twice in features"),
-        ({"target": ""}, "target is ''; name one column"),
-        ({"target": ["a"]}, r"target is \['a'\]; name one column"),
+        ({"features": []}, r"features is \[\]: tuple should have at least 1 item"),
+        ({"features": "age"}, "features is 'age': input should be a valid tuple"),
+        ({"features": 3}, "features is 3: input should be a valid tuple"),
+        ({"features": ["age", ""]}, "features is '': string should match pattern"),
+        ({"features": ["age", 3]}, "features is 3: input should be a valid string"),
+        ({"features": ["age", "age"]}, "'age' is twice in features; remove one"),
+        ({"target": ""}, "target is '': string should match pattern"),
+        ({"target": ["a"]}, r"target is \['a'\]: input should be a valid string"),
         ({"target": "age"}, "'age' is the target and a feature"),
-        ({"task": "ranking"}, "task is 'ranking'; choose one of classification, binary, regr"),
-        ({"missing": "median"}, "missing is 'median'; choose one of error, mean"),
-        ({"standardise": 1}, "standardise is 1; choose true or false"),
-        ({"classes": None}, "a task of the kind binary needs classes: the values that 'default'"),
-        ({"classes": ["a"]}, "a task of the kind binary has two classes, not 1"),
-        ({"classes": ["a", "b", "c"]}, "a task of the kind binary has two classes, not 3"),
+        ({"task": "ranking"}, "task is 'ranking': input should be 'classification', 'binary' or"),
+        ({"missing": "median"}, "missing is 'median': input should be 'error' or 'mean'"),
+        ({"standardise": 1}, "standardise is 1: input should be a valid boolean"),
+        ({"classes": None}, "a binary task needs classes: the values of 'default'"),
+        ({"classes": ["a"]}, "a binary task has two classes, not 1"),
+        ({"classes": ["a", "b", "c"]}, "a binary task has two classes, not 3"),
         (
             {"classes": ["a"], "task": "classification"},
-            "a task of the kind class.* has at least two classes, not 1",
+            "a classification task has at least two classes, not 1",
         ),
-        ({"classes": ["a", "a"]}, "'a' stands twice in classes"),
-        ({"classes": [0.5, 1]}, "classes holds 0.5"),
+        ({"classes": ["a", "a"]}, "'a' is twice in classes; remove one"),
+        ({"classes": [0.5, 1]}, "classes is 0.5: input should be a valid string"),
         ({"task": "regression"}, "a regression has no classes; leave them out"),
-        ({"clases": []}, "unknown setting 'clases'; settings are features, target, task, classes"),
+        ({"clases": []}, "unknown key 'clases'; keys are features, target, task, classes"),
     ],
 )
 def test_what_is_no_schema(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=f"^schema: {message}"):
-        Schema.from_mapping(GOOD | changes)
+        validated(Schema, GOOD | changes, "schema")
 
 
 @pytest.mark.parametrize("name", ["features", "target", "task"])
 def test_a_setting_is_missing(name: str) -> None:
     settings = {key: value for key, value in GOOD.items() if key != name}
-    with pytest.raises(SettingsError, match=f"^schema: the setting '{name}' is missing$"):
-        Schema.from_mapping(settings)
+    with pytest.raises(SettingsError, match=f"^schema: {name} is missing$"):
+        validated(Schema, settings, "schema")
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -81,5 +88,5 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"schema\.toml: not TOML \(Invalid value"):
         Schema.from_toml(path)
     path.write_text("features = []\ntarget = 'y'\ntask = 'regression'\n")
-    with pytest.raises(SettingsError, match=r"schema\.toml: schema: features is empty"):
+    with pytest.raises(SettingsError, match=r"schema\.toml: features is \[\]: tuple"):
         Schema.from_toml(path)

@@ -7,7 +7,13 @@ from fedegoists import CompetitionGraph
 from fedegoists.errors import SettingsError
 from fedegoists.learning import datasets
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.datasets.synthetic import STRONG, WEAK, load_synthetic
+from fedegoists.learning.datasets.synthetic import (
+    STRONG,
+    WEAK,
+    Setting,
+    SyntheticOptions,
+    load_synthetic,
+)
 
 LARGE = {"v1", "v2", "v5", "v6"}
 
@@ -21,6 +27,10 @@ def powers(x: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
 def everything(data: SiloedData, name: str) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     part = data.samples.take(data.silo(name).all)
     return part.inputs[0], part.targets
+
+
+def drawn(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> SiloedData:
+    return load_synthetic(setting, SyntheticOptions(rho=rho), seed=seed)
 
 
 class TestSettings:
@@ -41,7 +51,10 @@ class TestSettings:
     def test_competition_of_the_paper(self) -> None:
         weak, strong = (
             CompetitionGraph(data.competition_pairs, data.participants)
-            for data in (load_synthetic(WEAK), load_synthetic(STRONG))
+            for data in (
+                drawn(WEAK),
+                drawn(STRONG),
+            )
         )
         number = {f"v{i}": i for i in range(1, 9)}
         found = {tuple(sorted((number[a], number[b]))) for a, b in weak.pairs}
@@ -50,25 +63,25 @@ class TestSettings:
         assert found == {(1, 3), (1, 4), (2, 3), (2, 4), (5, 7), (5, 8), (6, 7), (6, 8)}
 
     def test_the_seed_decides(self) -> None:
-        one, again, other = (load_synthetic(WEAK, seed=seed) for seed in (1, 1, 2))
+        one, again, other = (drawn(WEAK, seed=seed) for seed in (1, 1, 2))
         assert np.array_equal(one.samples.targets, again.samples.targets)
         assert not np.array_equal(one.samples.targets, other.samples.targets)
 
     def test_v1_has_the_same_data_in_both_settings(self) -> None:
         # Only what the settings are about differs.
-        weak, strong = (everything(load_synthetic(s, seed=3), "v1") for s in (WEAK, STRONG))
+        weak, strong = (everything(drawn(s, seed=3), "v1") for s in (WEAK, STRONG))
         assert np.array_equal(weak[0], strong[0])
         assert np.array_equal(weak[1], strong[1])
 
     @pytest.mark.parametrize("rho", [0, -1, "x"])
     def test_what_is_no_rho(self, rho: float) -> None:
-        with pytest.raises(SettingsError, match=r"^rho is .*; give a number above 0$"):
+        with pytest.raises(SettingsError, match=r"^synthetic-weak: rho is .*: input should be "):
             datasets.load("synthetic-weak", rho=rho)
 
 
 class TestFormula:
     def test_inputs_are_uniform(self) -> None:
-        x = load_synthetic(STRONG).samples.inputs[0]
+        x = drawn(STRONG).samples.inputs[0]
         assert x.min() >= -1
         assert x.max() <= 1
         assert x.mean() == pytest.approx(0, abs=0.01)
@@ -76,8 +89,8 @@ class TestFormula:
         assert (x.astype(np.float64) ** 4).mean() == pytest.approx(1 / 5, abs=0.01)
 
     @pytest.mark.parametrize("setting", [WEAK, STRONG], ids=["weak", "strong"])
-    def test_coefficients_and_noise_from_least_squares(self, setting: object) -> None:
-        data = load_synthetic(setting, seed=4)  # type: ignore[arg-type]
+    def test_coefficients_and_noise_from_least_squares(self, setting: Setting) -> None:
+        data = drawn(setting, seed=4)
         solved = {}
         for name in ("v1", "v2", "v5", "v6"):
             x, y = everything(data, name)
@@ -98,7 +111,7 @@ class TestFormula:
         assert np.corrcoef(total, solved["v1"][1])[0, 1] > 0.9
 
     def test_rho_is_the_deviation_between_participants(self) -> None:
-        data = load_synthetic(STRONG, seed=1, rho=2.0)
+        data = drawn(STRONG, seed=1, rho=2.0)
         squares = []
         for name in ("v1", "v2", "v3", "v4"):
             x, y = everything(data, name)
@@ -107,7 +120,7 @@ class TestFormula:
         assert np.std(squares, axis=0, ddof=1).mean() == pytest.approx(2.0 * 0.92, rel=0.15)
 
     def test_the_noise_floor_of_the_squared_error(self) -> None:
-        data = load_synthetic(STRONG, seed=2)
+        data = drawn(STRONG, seed=2)
         train, test = data.part("v1", "train"), data.part("v1", "test")
         solution = np.linalg.lstsq(powers(train.inputs[0]), train.targets, rcond=None)[0]
         error = np.mean((powers(test.inputs[0]) @ solution - test.targets) ** 2)

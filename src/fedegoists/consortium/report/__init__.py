@@ -1,4 +1,4 @@
-"""The report of a run: pages that need nothing else, for the manager and for each participant."""
+"""The report of a run: self-contained pages for the manager and for each participant."""
 
 from fedegoists.consortium.report.report_files import write_report
 

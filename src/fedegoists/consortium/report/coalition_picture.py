@@ -1,4 +1,4 @@
-"""The picture of the coalitions as a part of a page."""
+"""The picture of the coalitions inside a page."""
 
 import re
 from typing import TYPE_CHECKING
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 __all__ = ["inline_picture"]
 
 SMALLEST, LARGEST = 0.8, 1.2
-"""How much smaller and larger than drawn a picture is shown."""
+"""The range of the scale at which the picture is shown."""
 
 
 def inline_picture(formation: "Formation", label: str) -> Markup:
-    """Return the drawing of a formation as an element of HTML, described by a label."""
+    """Return the drawing of a formation as an HTML element with a label."""
     text = render(formation, "svg").decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    # Styles of a picture inside a page would be for the whole page.
+    # Styles inside the picture would apply to the whole page.
     text = text.replace(">*{", ">.coalitions *{", 1)
     opening, rest = text.split(">", 1)
     found = re.search(r'viewBox="0 0 ([\d.]+) [\d.]+"', opening)

@@ -1,4 +1,4 @@
-"""Gains as dots with intervals, in positions that suit any width."""
+"""The chart of gains: dots with confidence intervals, in per cent of the width."""
 
 import math
 from collections.abc import Sequence
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from fedegoists.consortium.report.results_section import GainRow
 from fedegoists.consortium.report.wording import signed
 
-__all__ = ["Chart", "Mark", "gains_chart"]
+__all__ = ["GainChart", "GainMark", "gains_chart"]
 
 MARGIN = 4.0
-"""Per cent of the width that stays free on both sides."""
+"""Free space on both sides, in per cent of the width."""
 
 REACH = 3.0
-"""Intervals are cut beyond this many times the largest gain: those over two seeds are huge."""
+"""Intervals are cut at this multiple of the largest gain: over two repetitions they are huge."""
 
 MOST_TICKS = 4
 
 
 @dataclass(frozen=True)
-class Mark:
+class GainMark:
     """One dot and its interval; all positions are per cent of the width.
 
     Attributes
     ----------
     cut_left, cut_right : bool
-        Whether the interval goes on beyond what is shown.
+        Whether the interval is longer than shown.
     """
 
     row: GainRow
@@ -37,21 +37,21 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """Marks by method, the position of zero, and numbers along the axis with theirs."""
+class GainChart:
+    """Marks by method, the position of zero, and positions and numbers of the ticks."""
 
-    methods: tuple[tuple[str, tuple[Mark, ...]], ...]
+    methods: tuple[tuple[str, tuple[GainMark, ...]], ...]
     zero: str
     ticks: tuple[tuple[str, str], ...]
 
     @property
     def cut(self) -> bool:
-        """Whether any interval goes on beyond what is shown."""
+        """Whether any interval is longer than shown."""
         return any(m.cut_left or m.cut_right for _, marks in self.methods for m in marks)
 
 
-def gains_chart(rows: Sequence[GainRow]) -> Chart | None:
-    """Return the chart of some gains, all on one scale; nothing without gains."""
+def gains_chart(rows: Sequence[GainRow]) -> GainChart | None:
+    """Return the chart of some gains, all on one scale; None without gains."""
     if not rows:
         return None
     largest = max(abs(row.gain.gain) for row in rows) or 1e-3
@@ -70,15 +70,15 @@ def gains_chart(rows: Sequence[GainRow]) -> Chart | None:
         share = (min(max(value, left), right) - left) / (right - left)
         return f"{MARGIN + (100 - 2 * MARGIN) * share:.2f}%"
 
-    def mark(row: GainRow) -> Mark:
+    def mark(row: GainRow) -> GainMark:
         gain = row.gain
         if not math.isfinite(gain.low):
-            return Mark(row, at(gain.gain), None, None)
+            return GainMark(row, at(gain.gain), None, None)
         cut_left, cut_right = gain.low < left, gain.high > right
-        return Mark(row, at(gain.gain), at(gain.low), at(gain.high), cut_left, cut_right)
+        return GainMark(row, at(gain.gain), at(gain.low), at(gain.high), cut_left, cut_right)
 
     methods = dict.fromkeys(row.gain.method for row in rows)
-    return Chart(
+    return GainChart(
         tuple(
             (method, tuple(mark(row) for row in rows if row.gain.method == method))
             for method in methods

@@ -1,4 +1,4 @@
-"""The benefit matrix as a picture and as a list."""
+"""The benefit weights as a picture and as a list."""
 
 import math
 import unicodedata
@@ -9,38 +9,44 @@ from fedegoists.consortium.report.wording import decimals_for, fixed, weight
 from fedegoists.plotting import short_labels
 
 if TYPE_CHECKING:
-    from fedegoists.consortium.pipeline import ConsortiumRun
+    from fedegoists.consortium.consortium_run import ConsortiumRun
 
-__all__ = ["MOST_DRAWN", "Benefit", "HeatMap", "benefits", "heat_map"]
+__all__ = ["MOST_DRAWN", "BenefitCell", "HeatMap", "benefit_cells", "heat_map"]
 
 MOST_DRAWN = 60
-"""With more participants than this, a picture of all pairs says nothing."""
+"""With more participants, a picture of all pairs says nothing."""
 
 MOST_NUMBERED = 12
 LARGE_CELL, SMALL_CELL, GAP = 46, 20, 6
 LETTER = 8.2
-"""How wide a letter of a label is, rather too much than too little."""
+"""The width of a letter of a label, rather too large than too small."""
 
 
 @dataclass(frozen=True)
-class Benefit:
-    """What one participant is worth to another.
+class BenefitCell:
+    """The benefit of one participant's data for another.
 
     Attributes
     ----------
-    number : str
-        The weight with few digits, for a small cell.
+    source, target : int
+        Positions of the two participants.
+    text, number : str
+        The weight with three digits, and with fewer for a small cell.
+    error : str
+        The standard error of the weight, if it is known.
     share : str
-        Of the largest weight, from 0 to 1.
+        The weight as a share of the largest, from 0 to 1.
     counts, used : bool
         Whether it is an edge of the benefit graph, and one inside a coalition.
+    sentence : str
+        The cell in words.
     """
 
     source: int
     target: int
     text: str
     number: str
-    spread: str
+    error: str
     share: str
     counts: bool
     used: bool
@@ -48,7 +54,7 @@ class Benefit:
 
 
 @dataclass(frozen=True)
-class Label:
+class AxisLabel:
     """A name along the picture, and where it ends or begins."""
 
     x: float
@@ -58,24 +64,23 @@ class Label:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Everything's place in the picture, in pixels."""
+    """The places of all elements of the picture, in pixels."""
 
     width: int
     height: int
     cell: int
     left: int
     top: int
-    rows: tuple[Label, ...]
-    columns: tuple[Label, ...]
+    rows: tuple[AxisLabel, ...]
+    columns: tuple[AxisLabel, ...]
     numbered: bool
 
 
-def benefits(run: "ConsortiumRun") -> list[Benefit]:
-    """Return all pairs, source by source; without learned weights, those of the graph."""
-    formation, graph = run.formation, run.formation.benefit
+def benefit_cells(run: "ConsortiumRun") -> list[BenefitCell]:
+    """Return all pairs, source by source, with learned weights if there are any."""
+    formation, graph, estimate = run.formation, run.formation.benefit, run.benefit.estimate
     names = formation.participants
-    weights = graph.weights if run.benefit.weights is None else run.benefit.weights
-    spread = run.benefit.spread
+    weights = graph.weights if estimate is None else estimate.weights
     largest = float(weights.max(initial=0.0)) or 1.0
     decimals = max(0, decimals_for([largest]) - 1)
     home = {name: k for k, group in enumerate(formation.coalitions) for name in group}
@@ -85,19 +90,19 @@ def benefits(run: "ConsortiumRun") -> list[Benefit]:
             if i == j:
                 continue
             value = float(weights[j, i])
-            error = math.nan if spread is None else float(spread[j, i])
-            deviation = weight(error) if math.isfinite(error) else ""
+            spread = math.nan if estimate is None else float(estimate.spread[j, i])
+            error = weight(spread) if math.isfinite(spread) else ""
             counts = bool(graph.weights[j, i] > 0)
             used = counts and home[source] == home[target]
             status = "used in a coalition" if used else "counts" if counts else "does not count"
-            between = f" ± {deviation}" if deviation else ""
+            between = f" ± {error}" if error else ""
             found.append(
-                Benefit(
+                BenefitCell(
                     j,
                     i,
                     weight(value),
                     fixed(value, decimals),
-                    deviation,
+                    error,
                     f"{max(value, 0.0) / largest:.3f}",
                     counts,
                     used,
@@ -108,7 +113,7 @@ def benefits(run: "ConsortiumRun") -> list[Benefit]:
 
 
 def heat_map(names: tuple[str, ...]) -> HeatMap | None:
-    """Return the places of rows, columns and cells; nothing for very many participants."""
+    """Return the places of rows, columns and cells; None for very many participants."""
     n = len(names)
     if n > MOST_DRAWN or n < 2:
         return None
@@ -119,7 +124,8 @@ def heat_map(names: tuple[str, ...]) -> HeatMap | None:
     left = math.ceil(longest) + GAP
     slope = math.sin(math.radians(45))
     top = math.ceil(longest * slope) + 2 * GAP + 6
-    over = max((k + 0.5) * cell + _length(label) * slope + GAP for k, label in enumerate(labels))
+    centers = [(k + 0.5) * cell for k in range(n)]
+    over = max(x + _length(label) * slope + GAP for x, label in zip(centers, labels, strict=True))
     return HeatMap(
         width=left + math.ceil(max(n * cell + GAP, over)),
         height=top + n * cell + GAP,
@@ -127,10 +133,12 @@ def heat_map(names: tuple[str, ...]) -> HeatMap | None:
         left=left,
         top=top,
         rows=tuple(
-            Label(left - GAP, top + (k + 0.5) * cell + 4, label) for k, label in enumerate(labels)
+            AxisLabel(left - GAP, top + y + 4, label)
+            for y, label in zip(centers, labels, strict=True)
         ),
         columns=tuple(
-            Label(left + (k + 0.5) * cell + 4, top - GAP, label) for k, label in enumerate(labels)
+            AxisLabel(left + x + 4, top - GAP, label)
+            for x, label in zip(centers, labels, strict=True)
         ),
         numbered=numbered,
     )

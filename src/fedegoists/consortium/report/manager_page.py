@@ -1,43 +1,51 @@
-"""What the manager's page says."""
+"""Content of the manager's page."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from fedegoists.benefit.learn_settings import SHOWN_TO_ALL
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.gain_chart import gains_chart
-from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefits, heat_map
-from fedegoists.consortium.report.no_coalition import nobody
-from fedegoists.consortium.report.results_section import CONFIDENCE, EVERYBODY, VERDICTS, Results
+from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
+from fedegoists.consortium.report.no_coalition import no_coalition
+from fedegoists.consortium.report.results_section import (
+    CONFIDENCE,
+    EVERYBODY,
+    VERDICTS,
+    Results,
+    failures_of,
+)
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
+from fedegoists.learning.model_registry import MODELS
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from fedegoists.consortium.pipeline import ConsortiumRun
+    from fedegoists.consortium.consortium_run import ConsortiumRun
 
 __all__ = ["manager_view"]
 
 MOST_NAMED = 6
-"""A headline names at most so many participants."""
+"""The largest number of participants that a headline names."""
 
 CLAIMS = {
-    "no free riders": "Everybody in a coalition benefits another member and is benefited by one.",
+    "no free riders": "Every member of a coalition benefits another member and is benefited by "
+    "one.",
     "no conflicts": "Nothing of one competitor reaches another, directly or through others.",
-    "merge-stable": "No coalitions could unite so that nobody loses and somebody gains.",
+    "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
     "welfare": "The total benefit inside the coalitions.",
-    "upper bound": "No valid coalitions have a higher total benefit than this.",
-    "objective": "No valid coalitions are better by what was to be best, where it is proven.",
+    "upper bound": "No valid coalitions have a higher welfare than this.",
+    "objective": "No valid coalitions are better by the chosen objective, where it is proven.",
 }
 
 
 @dataclass(frozen=True)
-class Member:
+class CoalitionMember:
     """One participant in the table of coalitions."""
 
     name: str
@@ -48,36 +56,37 @@ class Member:
 
 def manager_view(
     run: "ConsortiumRun", results: Results, usage: "nx.DiGraph[str]", files: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return what ``report.html.j2`` needs."""
+) -> dict[str, object]:
+    """Return the values of ``report.html.j2``."""
     formation = run.formation
     names = formation.participants
     together, alone = headline(formation)
-    why_nobody = nobody(run)
-    if why_nobody is not None and why_nobody.lead:
-        alone = why_nobody.lead
+    why_none = no_coalition(run)
+    if why_none is not None and why_none.lead:
+        alone = why_none.lead
     return {
         "run": run,
         "name": run.folder.name,
         "results": results,
         "together": together,
         "alone": alone,
-        "total": total(formation),
+        "quality": quality(formation),
         "tallies": _tallies(results),
         "confidence": CONFIDENCE,
         "picture": inline_picture(formation, f"{together} {alone} The table below says the same."),
-        "nobody": why_nobody,
+        "no_coalition": why_none,
         "coalitions": _coalitions(formation, usage),
         "competitors": formation.competition.pairs,
-        "mingled": mingled(run),
+        "shown_to_all": shown_to_all(run),
         "chart": gains_chart(results.gains),
         "everybody": EVERYBODY,
-        "benefits": benefits(run),
+        "benefits": benefit_cells(run),
         "heat_map": heat_map(names),
         "names": names,
         "explanations": _explanations(formation),
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
+        "network": MODELS[run.trials.defaults.model],
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {
@@ -85,7 +94,11 @@ def manager_view(
             for name, file in files.items()
             if name in results.chosen
         },
-        "failures": _failures(run, results),
+        "failures": [
+            *(("data", absent, "did not answer and was left out") for absent in run.absent),
+            *failures_of(run),
+            *(("report", name, "its model was not delivered") for name in run.undelivered),
+        ],
         "settings": settings_text(run.settings, run.folder),
         "versions": versions(),
         "times": stage_times(run.seconds),
@@ -95,8 +108,8 @@ def manager_view(
     }
 
 
-def mingled(run: "ConsortiumRun") -> str:
-    """Return by which estimator competitors saw models made from one another's data, or nothing."""
+def shown_to_all(run: "ConsortiumRun") -> str:
+    """Return the estimator if it showed competitors models made from one another's data."""
     estimate = run.benefit.estimate
     if estimate is None or not run.formation.competition.pairs:
         return ""
@@ -104,7 +117,7 @@ def mingled(run: "ConsortiumRun") -> str:
 
 
 def headline(formation: Formation) -> tuple[str, str]:
-    """Say who trains together and who alone, in two sentences.
+    """Return two sentences: who trains together, and who alone.
 
     Examples
     --------
@@ -115,43 +128,41 @@ def headline(formation: Formation) -> tuple[str, str]:
     """
     groups = [group for group in formation.coalitions if len(group) > 1]
     alone = [group[0] for group in formation.coalitions if len(group) == 1]
-    everybody = len(formation.participants)
+    count = len(formation.participants)
     if not groups:
         edges = sum(1 for _ in formation.benefit.edges())
+        why = "No valid coalition was found."
         if not edges:
             why = "No benefit between any two participants was found."
         elif formation.optimal:
             why = (
                 f"There {'is' if edges == 1 else 'are'} {counted(edges, 'benefit')} between "
-                "participants, but no coalition in which everybody gives and receives and nobody "
-                "helps a rival."
+                "participants, but no coalition in which every member gives and receives and none "
+                "helps a competitor."
             )
-        else:
-            why = "No valid coalition was found."
-        return "Nobody trains together.", why
-    inside = everybody - len(alone)
-    share = f"All {everybody}" if not alone else f"{inside} of {everybody}"
+        return "No coalition was formed.", why
+    share = f"All {count}" if not alone else f"{count - len(alone)} of {count}"
     first = f"{share} participants train together, in {counted(len(groups), 'coalition')}."
     if not alone:
-        return first, "Nobody trains alone."
+        return first, "None trains alone."
     if len(alone) > MOST_NAMED:
         return first, f"{len(alone)} train alone."
     return first, f"{listed(alone)} {'trains' if len(alone) == 1 else 'train'} alone."
 
 
-def total(formation: Formation) -> str:
-    """Say how good the decision is, and whether that is proven."""
-    welfare = weight(formation.welfare)
+def quality(formation: Formation) -> str:
+    """Return a sentence on the welfare, and whether it is proven to be the highest."""
+    welfare = f"The welfare, which is the total benefit, is {weight(formation.welfare)}"
     if formation.optimal:
-        return f"The total benefit is {welfare}, proven to be the highest possible."
+        return f"{welfare}, proven to be the highest possible."
     return (
-        f"The total benefit is {welfare}. The highest possible is at most "
-        f"{weight(formation.upper_bound)}: at most {100 * formation.gap:.2g} % of that is missed."
+        f"{welfare}. The highest possible is at most {weight(formation.upper_bound)}: at most "
+        f"{100 * formation.gap:.2g} % of that is missed."
     )
 
 
 def _tallies(results: Results) -> list[tuple[str, str]]:
-    """Count by method who is better, not clearly different, or worse than alone."""
+    """Return for each method how many participants have each verdict."""
     found = []
     for method in dict.fromkeys(row.gain.method for row in results.gains):
         counts = Counter(row.verdict for row in results.gains if row.gain.method == method)
@@ -160,13 +171,15 @@ def _tallies(results: Results) -> list[tuple[str, str]]:
     return found
 
 
-def _coalitions(formation: Formation, usage: "nx.DiGraph[str]") -> list[tuple[str, list[Member]]]:
+def _coalitions(
+    formation: Formation, usage: "nx.DiGraph[str]"
+) -> list[tuple[str, list[CoalitionMember]]]:
     decimals = decimals_for(formation.utilities.values())
-    shown: list[tuple[str, list[Member]]] = []
-    alone: list[Member] = []
+    shown: list[tuple[str, list[CoalitionMember]]] = []
+    alone: list[CoalitionMember] = []
     for group in formation.coalitions:
         members = [
-            Member(
+            CoalitionMember(
                 name,
                 usage.nodes[name]["contributors"],
                 usage.nodes[name]["beneficiaries"],
@@ -191,33 +204,8 @@ def _explanations(formation: Formation) -> list[tuple[str, list[tuple[str, bool,
         for k, a in enumerate(names)
         for b in names[k + 1 :]
     }
-    return [
-        (
-            a,
-            [
-                (b, known[frozenset((a, b))].together, known[frozenset((a, b))].sentence)
-                for b in names
-                if b != a
-            ],
-        )
-        for a in names
-    ]
-
-
-def _failures(run: "ConsortiumRun", results: Results) -> list[tuple[str, str, str]]:
-    """Return what failed: in which part, whose, and how often for which reason."""
-    found = [("data", who, "away and left out") for who in run.absent]
-    for text in run.benefit.failures:
-        who, _, what = text.rpartition(": ")
-        found.append(("benefit", who, what))
-    for method in results.methods:
-        counts = Counter(
-            (failure.participant.split("/", 1)[1], failure.reason)
-            for _, failure in run.outcomes[method].failures
-        )
-        found += [
-            (method, who, f"{reason}, {counted(times, 'time')}")
-            for (who, reason), times in counts.items()
-        ]
-    found += [("report", who, "its silo has not got its model") for who in run.undelivered]
+    found = []
+    for a in names:
+        pairs = [(b, known[frozenset((a, b))]) for b in names if b != a]
+        found.append((a, [(b, one.together, one.sentence) for b, one in pairs]))
     return found

@@ -1,21 +1,20 @@
-"""What a participant's own page says.
+"""Content of a participant's own page.
 
-Everything here is about the participant itself or its coalition. Nothing may depend on who competes
-with whom other than through the members of its coalition.
+All of it is about the participant itself or its coalition. Nothing may depend on the competition
+graph other than through the members of the coalition.
 """
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedegoists.consortium.report.gain_chart import gains_chart
-from fedegoists.consortium.report.results_section import CONFIDENCE, Results
-from fedegoists.consortium.report.wording import counted, listed, weight
+from fedegoists.consortium.report.results_section import CONFIDENCE, Results, failures_of
+from fedegoists.consortium.report.wording import listed, weight
 from fedegoists.version import __version__
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from fedegoists.consortium.pipeline import ConsortiumRun
+    from fedegoists.consortium.consortium_run import ConsortiumRun
 
 __all__ = ["member_view"]
 
@@ -26,14 +25,14 @@ def member_view(
     usage: "nx.DiGraph[str]",
     participant: str,
     file: str,
-) -> dict[str, Any]:
-    """Return what ``member.html.j2`` needs."""
+) -> dict[str, object]:
+    """Return the values of ``member.html.j2``."""
     formation = run.formation
     own = usage.nodes[participant]
     gives = formation.benefit.benefit
     others = [name for name in formation.coalition_of(participant) if name != participant]
-    results = results.about(participant)  # else the decimals shown would tell on others' errors
-    gains = list(results.gains)
+    # Else the number of decimals would tell of the others' errors.
+    results = results.about(participant)
     return {
         "name": run.folder.name,
         "participant": participant,
@@ -49,29 +48,11 @@ def member_view(
         ],
         "together": listed(others),
         "utility": weight(formation.utilities[participant]),
-        "gains": gains,
-        "chart": gains_chart(gains),
+        "gains": list(results.gains),
+        "chart": gains_chart(results.gains),
         "sizes": run.data.sizes[participant],
         "model": f"{file}.safetensors",
         "method": results.chosen.get(participant),
-        "failures": _failures(run, results, participant),
+        "failures": [(part, what) for part, who, what in failures_of(run) if who == participant],
         "version": __version__,
     }
-
-
-def _failures(run: "ConsortiumRun", results: Results, participant: str) -> list[tuple[str, str]]:
-    found = [
-        ("benefit", what)
-        for who, _, what in (text.rpartition(": ") for text in run.benefit.failures)
-        if who == participant
-    ]
-    for method in results.methods:
-        reasons = Counter(
-            failure.reason
-            for _, failure in run.outcomes[method].failures
-            if failure.participant.split("/", 1)[1] == participant
-        )
-        found += [
-            (method, f"{reason}, {counted(times, 'time')}") for reason, times in reasons.items()
-        ]
-    return found

@@ -1,4 +1,4 @@
-"""Writing the report: one page for the manager, and one for each participant."""
+"""The files of the report: one page for the manager, and one for each participant."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from fedegoists.consortium.report.results_section import Results
 from fedegoists.files import write_all
 
 if TYPE_CHECKING:
-    from fedegoists.consortium.pipeline import ConsortiumRun
+    from fedegoists.consortium.consortium_run import ConsortiumRun
 
 __all__ = ["write_report"]
 
@@ -20,8 +20,8 @@ __all__ = ["write_report"]
 def write_report(run: "ConsortiumRun") -> None:
     """Write ``report.html`` and a page for each participant to the run's folder.
 
-    Only their owner can read them: the first names competitors, and the others are each for one
-    participant. The same run gives the same bytes.
+    Only their owner can read them: the first names the competitors, and the others are confidential
+    to one participant each. The same run gives the same bytes.
     """
     pages = Environment(
         loader=PackageLoader("fedegoists.consortium.report"),

@@ -1,43 +1,33 @@
-"""What the methods came to, as both kinds of pages show it."""
+"""Metrics, costs and gains of a run, as both kinds of pages show them."""
 
-import csv
-import io
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import preferred
-from fedegoists.consortium.report.wording import decimals_for, fixed, signed
-from fedegoists.training.summary import EVERYBODY, summary_csv
+from fedegoists.consortium.report.wording import counted, decimals_for, fixed, signed
+from fedegoists.training.summary import COSTS, EVERYBODY, Summary
 
 if TYPE_CHECKING:
-    from fedegoists.consortium.pipeline import ConsortiumRun
+    from fedegoists.consortium.consortium_run import ConsortiumRun
 
-__all__ = ["CONFIDENCE", "EVERYBODY", "VERDICTS", "Amount", "GainRow", "Results", "verdict"]
+__all__ = ["CONFIDENCE", "EVERYBODY", "VERDICTS", "GainRow", "Results", "failures_of", "verdict"]
 
 CONFIDENCE = "95 %"
 
 NAMES = {"auc": "AUC", "accuracy": "accuracy", "mse": "mean squared error"}
-"""Metrics as a reader calls them."""
+"""Metrics in words."""
 
-SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼", "not sure": "○"}
+SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼", "uncertain": "○"}
 VERDICTS = tuple(SIGNS)
 
 
 @dataclass(frozen=True)
-class Amount:
-    """A mean over seeds with its standard deviation, and over how many seeds."""
-
-    mean: float
-    std: float
-    n: int
-
-
-@dataclass(frozen=True)
 class GainRow:
-    """A gain in words."""
+    """A gain as text."""
 
     gain: Gain
     value: str
@@ -47,16 +37,31 @@ class GainRow:
     verdict: str
     sign: str
 
+    @classmethod
+    def of(cls, gain: Gain, decimals: int) -> "GainRow":
+        """Return a gain with some decimals."""
+        low, high = signed(gain.low, decimals), signed(gain.high, decimals)
+        said = verdict(gain)
+        return cls(
+            gain,
+            fixed(gain.value, decimals),
+            fixed(gain.alone, decimals),
+            signed(gain.gain, decimals),
+            f"{low} to {high}" if math.isfinite(gain.low) else "",
+            said,
+            SIGNS[said],
+        )
+
     @property
     def sentence(self) -> str:
-        """The gain for who cannot see the chart."""
+        """The gain as a sentence, for readers who cannot see the chart."""
         between = f", interval {self.interval}" if self.interval else ""
         gain = self.gain
         return f"{gain.participant} with {gain.method}: {self.change}{between}; {self.verdict}"
 
 
 def verdict(gain: Gain) -> str:
-    """Return whether a participant is better off than alone, as far as that is sure.
+    """Return whether a participant is better off than alone, as far as that is certain.
 
     Examples
     --------
@@ -65,10 +70,10 @@ def verdict(gain: Gain) -> str:
     >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=-0.05, high=0.25))
     'no clear difference'
     >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=math.nan, high=math.nan))
-    'not sure'
+    'uncertain'
     """
     if not math.isfinite(gain.low):
-        return "not sure"
+        return "uncertain"
     if gain.low > 0:
         return "better"
     return "worse" if gain.high < 0 else "no clear difference"
@@ -81,112 +86,92 @@ class Results:
     Attributes
     ----------
     methods : tuple of str
-        In the order they were asked for.
+        In the order of the settings.
     metric : str
         Its name.
-    summary : mapping
-        Amounts by method, participant (or `EVERYBODY`) and ``metric`` or kind of cost.
-    decimals : int
-        How many to show of metrics and gains.
+    summary : Summary
+        Means over repetitions.
     gains : tuple of GainRow
-        Of everybody by every method but Local.
+        Of all participants with every method but Local.
     chosen : mapping of str to str
-        By which method the model of each participant that has one was trained.
+        The method of each participant's model, if it has one.
     """
 
     methods: tuple[str, ...]
     metric: str
     higher_is_better: bool
     seeds: int
-    summary: Mapping[tuple[str, str, str], Amount]
-    decimals: int
+    summary: Summary
     gains: tuple[GainRow, ...]
     chosen: Mapping[str, str]
 
     @classmethod
     def of(cls, run: "ConsortiumRun") -> "Results":
-        """Collect the results of a run; the numbers are those of its ``summary.csv``."""
+        """Collect the results of a run."""
         task, methods = run.trials.federation.task, run.settings.training.methods
-        wanted = {method: run.outcomes[method] for method in methods}
-        text = summary_csv(wanted, run.outcomes, run.trials.federation).decode()
-        summary = {
-            (
-                row["method"],
-                row["participant"],
-                "metric" if row["metric"] == task.metric else row["metric"],
-            ): Amount(float(row["mean"]), float(row["std"]), int(row["n"]))
-            for row in csv.DictReader(io.StringIO(text, newline=""))
-        }
-        decimals = _decimals(summary)
         order = {name: k for k, name in enumerate(run.formation.participants)}
-
-        def place(gain: Gain) -> tuple[int, int]:
-            return methods.index(gain.method), order[gain.participant]
-
+        gains = sorted(run.gains, key=lambda g: (methods.index(g.method), order[g.participant]))
+        decimals = _decimals(run.summary)
+        best = preferred(run.wanted, run.trials.federation)
         return cls(
             methods,
             NAMES.get(task.metric, task.metric),
             task.higher_is_better,
             run.settings.training.seeds,
-            summary,
-            decimals,
-            tuple(_row(gain, decimals) for gain in sorted(run.gains, key=place)),
-            {
-                name: method
-                for name, (method, _) in preferred(wanted, run.trials.federation).items()
-            },
+            run.summary,
+            tuple(GainRow.of(gain, decimals) for gain in gains),
+            {name: method for name, (method, _) in best.items()},
         )
 
     def about(self, participant: str) -> "Results":
-        """Return the results of one participant alone, shown as if there were nobody else."""
-        summary = {key: amount for key, amount in self.summary.items() if key[1] == participant}
+        """Return the results of one participant, shown as if there were no others."""
+        summary = self.summary.about(participant)
         decimals = _decimals(summary)
         own = (row.gain for row in self.gains if row.gain.participant == participant)
         return replace(
             self,
             summary=summary,
-            decimals=decimals,
-            gains=tuple(_row(gain, decimals) for gain in own),
+            gains=tuple(GainRow.of(gain, decimals) for gain in own),
             chosen={name: how for name, how in self.chosen.items() if name == participant},
         )
 
     @property
     def direction(self) -> str:
-        """Which metrics are good."""
+        """The direction of the metric."""
         return "higher is better" if self.higher_is_better else "lower is better"
 
     def metric_of(self, method: str, participant: str) -> str:
-        """Return a mean over seeds with its standard deviation."""
-        amount = self.summary[method, participant, "metric"]
-        mean = fixed(amount.mean, self.decimals)
-        return f"{mean} ± {fixed(amount.std, self.decimals)}" if amount.n > 1 else mean
+        """Return the mean of the metric with its standard deviation."""
+        row, decimals = self.summary.row(method, participant), _decimals(self.summary)
+        mean = fixed(row.mean, decimals)
+        return f"{mean} ± {fixed(row.std, decimals)}" if row.n > 1 else mean
 
     def cost_of(self, method: str, participant: str) -> tuple[str, str, str]:
         """Return sample passes, and megabytes sent and received."""
-        passes = self.summary[method, participant, "sample_passes"].mean
-        sent, received = (
-            self.summary[method, participant, kind].mean / 1e6
-            for kind in ("bytes_sent", "bytes_received")
+        passes, sent, received = (self.summary.row(method, participant, k).mean for k in COSTS)
+        return f"{passes:,.0f}", _megabytes(sent / 1e6), _megabytes(received / 1e6)
+
+
+def failures_of(run: "ConsortiumRun") -> list[tuple[str, str, str]]:
+    """Return the silos' failures: the part of the run, the participant, and what happened."""
+    found = []
+    for text in () if run.benefit.estimate is None else run.benefit.estimate.failures:
+        name, _, what = text.rpartition(": ")
+        found.append(("benefit", name, what))
+    for method, outcome in run.wanted.items():
+        counts = Counter(
+            (failure.participant.split("/", 1)[1], failure.reason)
+            for _, failure in outcome.failures
         )
-        return f"{passes:,.0f}", _megabytes(sent), _megabytes(received)
+        found += [
+            (method, name, f"{reason}, {counted(times, 'time')}")
+            for (name, reason), times in counts.items()
+        ]
+    return found
 
 
-def _decimals(summary: Mapping[tuple[str, str, str], Amount]) -> int:
-    return decimals_for(amount.mean for (_, _, kind), amount in summary.items() if kind == "metric")
-
-
-def _row(gain: Gain, decimals: int) -> GainRow:
-    known = math.isfinite(gain.low)
-    said = verdict(gain)
-    return GainRow(
-        gain,
-        fixed(gain.value, decimals),
-        fixed(gain.alone, decimals),
-        signed(gain.gain, decimals),
-        f"{signed(gain.low, decimals)} to {signed(gain.high, decimals)}" if known else "",
-        said,
-        SIGNS[said],
-    )
+def _decimals(summary: Summary) -> int:
+    return decimals_for(row.mean for row in summary.rows if row.metric == summary.metric)
 
 
 def _megabytes(value: float) -> str:

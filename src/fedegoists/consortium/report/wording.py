@@ -1,4 +1,4 @@
-"""Numbers and lists as words for a reader."""
+"""Numbers and lists as text."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def counted(number: int, what: str, many: str | None = None) -> str:
-    """Return a number with what it counts.
+    """Return a number with a noun.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def counted(number: int, what: str, many: str | None = None) -> str:
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Return how many decimals show three digits of the largest value, the same for all of them.
+    """Return the number of decimals that shows three digits of the largest value.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def decimals_for(values: Iterable[float]) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Return a number with some decimals, or a dash where it is not known."""
+    """Return a number with some decimals, or a dash for NaN."""
     return f"{value:,.{decimals}f}" if math.isfinite(value) else UNKNOWN
 
 

@@ -23,7 +23,7 @@ from fedegoists.federation.silo_memory import owner_of
 from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.model_files import MODELS, keep_model, model_about
+from fedegoists.learning.model_files import MODELS_FOLDER, ModelCard, keep_model
 from fedegoists.learning.models import build_model, model_options
 from fedegoists.version import __version__
 
@@ -50,7 +50,7 @@ class SiloService:
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
         self._guard = Guard(self._settings, self._state, splits)
         self._kept = KeptLayers(self._state, self._log)
-        self._models = kit / MODELS
+        self._models = kit / MODELS_FOLDER
         self._own: tuple[tuple[str, int], SimulatedFederation] | None = None
         self._lock = threading.Lock()
         sizes = "/".join(map(str, self._data.silos[0].sizes))
@@ -138,7 +138,7 @@ class SiloService:
             labels = ["", *map(str, range(request.trials))]
             federation = SimulatedFederation(
                 dict.fromkeys(labels, self._data),
-                build_model(request.model, 0, **model_options(self._data)),
+                build_model(request.model, 0, **model_options(self._data, request.model)),
                 device=self._settings.data.device,
             )
             self._own = None  # nothing is asked of one that has not got its layers
@@ -177,16 +177,16 @@ class SiloService:
             whole = federation.personal_model(
                 name, payload["parameters"], personal, payload.get("slot", "")
             )
-            about = model_about(
+            card = ModelCard.of(
                 self._data,
                 self._settings.participant,
                 method=payload["method"],
                 seed=int(label or 0),
                 chosen_round=payload["round"],
                 model=request.model,
-                options=model_options(self._data),
+                options=model_options(self._data, request.model),
             )
-            keep_model(self._models, request.run, federation.schema.unflatten(whole), about)
+            keep_model(self._models, request.run, federation.schema.unflatten(whole), card)
 
     def _about(self) -> About:
         data = self._data

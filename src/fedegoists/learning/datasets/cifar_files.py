@@ -1,8 +1,8 @@
-"""From the files of CIFAR-10 and CIFAR-100, in any of their three forms, to images and labels.
+"""Images and labels of CIFAR-10 and CIFAR-100, from any of three forms of their files.
 
 The forms are the official archive, the folder that it unpacks to, and NPZ files in which every 500
-images stand below each other in one lossless WebP picture. Every file or image array is compared
-with its known checksum, so what is returned is the data set itself.
+images are stacked in one lossless WebP picture. Every file or image array is compared with its
+published checksum.
 """
 
 import functools
@@ -10,11 +10,10 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,30 +24,34 @@ from fedegoists.learning.datasets.location import missing_files
 from fedegoists.learning.datasets.npz import opened_npz
 from fedegoists.learning.datasets.pickled import read_batch
 
-__all__ = ["CIFAR10", "CIFAR100", "Images", "Release", "read_images"]
+__all__ = ["CIFAR10", "CIFAR100", "ImageFiles", "Images", "Release", "read_images"]
 
 SIDE, CHANNELS = 32, 3
+Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A file's name and the MD5 sum it must have."""
+class ImageFiles:
+    """The files of the training or the test images.
 
-    name: str
-    md5: str
+    Attributes
+    ----------
+    batches : tuple of (str, str)
+        The name and MD5 sum of each official batch.
+    pictures : tuple of str
+        The names of the NPZ files of WebP pictures.
+    pixels_md5 : str
+        The MD5 sum of all images decoded from the pictures.
+    """
 
-
-@dataclass(frozen=True)
-class Pictures:
-    """NPZ files of WebP pictures, and the MD5 sum of all their decoded images together."""
-
-    names: tuple[str, ...]
-    md5: str
+    batches: tuple[tuple[str, str], ...]
+    pictures: tuple[str, ...]
+    pixels_md5: str
 
 
 @dataclass(frozen=True)
 class Release:
-    """A published data set of images: its files, their checksums, and how labels are called."""
+    """A published data set of images: its files, their checksums, and the key of its labels."""
 
     name: str
     classes: int
@@ -56,10 +59,8 @@ class Release:
     url: str
     sha256: str
     folder: str
-    train: tuple[Checked, ...]
-    test: tuple[Checked, ...]
-    train_pictures: Pictures
-    test_pictures: Pictures
+    train: ImageFiles
+    test: ImageFiles
 
     @property
     def archive(self) -> str:
@@ -68,10 +69,10 @@ class Release:
 
     @property
     def needs(self) -> str:
-        """What a user shall put into the data set's folder."""
+        """The files to put into the data set's folder, for errors."""
         return (
             f"{self.archive} from {self.url}, or the folder {self.folder} that it unpacks to; or "
-            "pass download=True to have it fetched"
+            "pass download=True to download it"
         )
 
 
@@ -82,16 +83,22 @@ CIFAR10 = Release(
     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
     "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     "cifar-10-batches-py",
-    (
-        Checked("data_batch_1", "c99cafc152244af753f735de768cd75f"),
-        Checked("data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
-        Checked("data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
-        Checked("data_batch_4", "634d18415352ddfa80567beed471001a"),
-        Checked("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
+    ImageFiles(
+        (
+            ("data_batch_1", "c99cafc152244af753f735de768cd75f"),
+            ("data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
+            ("data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
+            ("data_batch_4", "634d18415352ddfa80567beed471001a"),
+            ("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
+        ),
+        ("cifar10_train_a.npz", "cifar10_train_b.npz"),
+        "17e2cb5a4119d89a4a13e02b91701bff",
     ),
-    (Checked("test_batch", "40351d587109b95175f43aff81a1287e"),),
-    Pictures(("cifar10_train_a.npz", "cifar10_train_b.npz"), "17e2cb5a4119d89a4a13e02b91701bff"),
-    Pictures(("cifar10_test.npz",), "6d2714505047e13831cd876923568712"),
+    ImageFiles(
+        (("test_batch", "40351d587109b95175f43aff81a1287e"),),
+        ("cifar10_test.npz",),
+        "6d2714505047e13831cd876923568712",
+    ),
 )
 
 # The pictures of CIFAR-100 hold the official images in another order, so silos drawn from them and
@@ -103,10 +110,16 @@ CIFAR100 = Release(
     "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
     "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
     "cifar-100-python",
-    (Checked("train", "16019d7e3df5f24257cddd939b257f8d"),),
-    (Checked("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),),
-    Pictures(("cifar100_train_a.npz", "cifar100_train_b.npz"), "6377cf4b9a9b40bc8dcc73ec1e9718ff"),
-    Pictures(("cifar100_test.npz",), "887b55e46355ced0b55b00db6fe751f3"),
+    ImageFiles(
+        (("train", "16019d7e3df5f24257cddd939b257f8d"),),
+        ("cifar100_train_a.npz", "cifar100_train_b.npz"),
+        "6377cf4b9a9b40bc8dcc73ec1e9718ff",
+    ),
+    ImageFiles(
+        (("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),),
+        ("cifar100_test.npz",),
+        "887b55e46355ced0b55b00db6fe751f3",
+    ),
 )
 
 
@@ -114,81 +127,68 @@ CIFAR100 = Release(
 class Images:
     """All images (number × 32 × 32 × 3, the training images first) and their classes."""
 
-    pixels: npt.NDArray[np.uint8]
+    pixels: Pixels
     labels: Indices
     train_size: int
 
 
 @functools.lru_cache(maxsize=2)
 def read_images(release: Release, folder: Path) -> Images:
-    """Read all images of a release; asking again in the same process costs nothing.
+    """Read all images of a release; the last two releases are kept in memory.
 
-    Parameters
-    ----------
-    release : Release
-        `CIFAR10` or `CIFAR100`.
-    folder : Path
-        Where one of the three forms lies. If there are several, pictures come before the
-        unpacked folder and that before the archive, the order of how fast they are read.
+    Of several forms in the folder, pictures are read first, then the unpacked folder, then the
+    archive, because that is how fast they are read.
 
     Raises
     ------
     DataError
         If a file is missing, damaged, or has another checksum.
     """
-    pictures = (*release.train_pictures.names, *release.test_pictures.names)
+    pictures = (*release.train.pictures, *release.test.pictures)
     absent = [name for name in pictures if not (folder / name).is_file()]
     if not absent:
-        halves = [
-            _from_pictures(release, folder, side)
-            for side in (release.train_pictures, release.test_pictures)
-        ]
+        halves = [_from_pictures(release, folder, half) for half in (release.train, release.test)]
     elif (folder / release.folder).is_dir() or (folder / release.archive).is_file():
         halves = _from_batches(release, folder)
     else:
         found = "no images" if len(absent) == len(pictures) else f"no file {absent[0]}"
         raise missing_files(release.name, folder, found, release.needs)
-    # Concatenating keeps the order in memory, which in batches is not that of the axes.
+    # Concatenating keeps the memory order, which in batches differs from that of the axes.
     pixels = np.ascontiguousarray(np.concatenate([half[0] for half in halves]))
     labels = np.concatenate([half[1] for half in halves])
-    # What is shared by all who ask must not be changed by one of them.
+    # All callers share these arrays, so none may change them.
     pixels.flags.writeable = labels.flags.writeable = False
     return Images(pixels, labels, len(halves[0][1]))
 
 
-_Half = tuple[npt.NDArray[np.uint8], Indices]
-
-
-def _from_batches(release: Release, folder: Path) -> list[_Half]:
-    wanted = (*release.train, *release.test)
+def _from_batches(release: Release, folder: Path) -> list[tuple[Pixels, Indices]]:
+    expected = dict((*release.train.batches, *release.test.batches))
     if (folder / release.folder).is_dir():
-        files = _files_of_folder(folder / release.folder, wanted)
+        files = _files_of_folder(folder / release.folder, expected)
     else:
-        files = _files_of_archive(folder / release.archive, release, wanted)
-    batches: dict[str, _Half] = {}
-    for batch, where, content in files:
+        files = _files_of_archive(folder / release.archive, release, expected)
+    batches: dict[str, tuple[Pixels, Indices]] = {}
+    for name, where, content in files:
         # Compared before it is read: only the published bytes are unpickled.
-        _check_md5(content, batch.md5, where)
-        batches[batch.name] = _half(read_batch(content, where), release, where)
-    missing = [batch.name for batch in wanted if batch.name not in batches]
+        _check_md5(content, expected[name], where)
+        batches[name] = _batch(read_batch(content, where), release, where)
+    missing = [name for name in expected if name not in batches]
     if missing:
         raise missing_files(release.name, folder, f"no batch {missing[0]}", release.needs)
     return [
         (
-            np.concatenate([batches[batch.name][0] for batch in side]),
-            np.concatenate([batches[batch.name][1] for batch in side]),
+            np.concatenate([batches[name][0] for name, _ in half.batches]),
+            np.concatenate([batches[name][1] for name, _ in half.batches]),
         )
-        for side in (release.train, release.test)
+        for half in (release.train, release.test)
     ]
 
 
-def _files_of_folder(
-    folder: Path, wanted: tuple[Checked, ...]
-) -> Iterator[tuple[Checked, str, bytes]]:
-    for batch in wanted:
-        path = folder / batch.name
+def _files_of_folder(folder: Path, wanted: Mapping[str, str]) -> Iterator[tuple[str, str, bytes]]:
+    for name in wanted:
+        path = folder / name
         try:
-            yield batch, str(path), path.read_bytes()
+            yield name, str(path), path.read_bytes()
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -196,24 +196,24 @@ def _files_of_folder(
 
 
 def _files_of_archive(
-    path: Path, release: Release, wanted: tuple[Checked, ...]
-) -> Iterator[tuple[Checked, str, bytes]]:
+    path: Path, release: Release, wanted: Mapping[str, str]
+) -> Iterator[tuple[str, str, bytes]]:
     """Return the batches in an archive; nothing is unpacked to disk."""
-    by_name = {f"{release.folder}/{batch.name}": batch for batch in wanted}
     try:
         with tarfile.open(path, "r|*") as archive:  # a stream: decompressed only once
             for member in archive:
-                batch = by_name.get(member.name)
-                file = archive.extractfile(member) if batch and member.isfile() else None
-                if batch and file:
-                    yield batch, f"{path}, {member.name}", file.read()
+                name = member.name.removeprefix(f"{release.folder}/")
+                if member.isfile() and member.name != name and name in wanted:
+                    file = archive.extractfile(member)
+                    assert file is not None  # of a regular file
+                    yield name, f"{path}, {member.name}", file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
         raise DataError(
-            f"{path}: the archive cannot be read ({error}); fetch it anew from {release.url}"
+            f"{path}: the archive cannot be read ({error}); download it again from {release.url}"
         ) from None
 
 
-def _half(batch: dict[bytes, Any], release: Release, where: str) -> _Half:
+def _batch(batch: Mapping[bytes, object], release: Release, where: str) -> tuple[Pixels, Indices]:
     data, labels = batch.get(b"data"), batch.get(release.label_key)
     per_image = CHANNELS * SIDE * SIDE
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != per_image:
@@ -225,23 +225,21 @@ def _half(batch: dict[bytes, Any], release: Release, where: str) -> _Half:
     return pixels, _labels(labels, len(pixels), release, where)
 
 
-def _from_pictures(release: Release, folder: Path, pictures: Pictures) -> _Half:
+def _from_pictures(release: Release, folder: Path, half: ImageFiles) -> tuple[Pixels, Indices]:
     pixels, labels = [], []
-    for name in pictures.names:
+    for name in half.pictures:
         path = folder / name
         with opened_npz(path, str(path)) as arrays:
             packed, offsets, classes = arrays["webp"], arrays["off"], arrays["y"]
         pixels.append(_decoded(packed, offsets, path))
         labels.append(_labels(classes, len(pixels[-1]), release, str(path)))
     together = np.concatenate(pixels)
-    where = " and ".join(str(folder / name) for name in pictures.names)
-    _check_md5(together.data, pictures.md5, f"{where}, decoded")
+    where = " and ".join(str(folder / name) for name in half.pictures)
+    _check_md5(together.data, half.pixels_md5, f"{where}, decoded")
     return together, np.concatenate(labels)
 
 
-def _decoded(
-    packed: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], path: Path
-) -> npt.NDArray[np.uint8]:
+def _decoded(packed: Pixels, offsets: Indices, path: Path) -> Pixels:
     try:
         from PIL import Image
     except ImportError:
@@ -250,7 +248,7 @@ def _decoded(
             "pip install 'fedegoists[train]'"
         ) from None
 
-    def images(start: int, stop: int) -> npt.NDArray[np.uint8]:
+    def images(start: int, stop: int) -> Pixels:
         with Image.open(io.BytesIO(packed[start:stop].tobytes()), formats=["WEBP"]) as picture:
             if picture.width != SIDE or picture.height % SIDE:
                 raise ValueError(f"a picture of {picture.width} × {picture.height} points")
@@ -263,11 +261,11 @@ def _decoded(
         return np.concatenate(parts)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"{path}: its pictures cannot be decoded ({error}); copy the file anew"
+            f"{path}: its pictures cannot be decoded ({error}); copy the file again"
         ) from None
 
 
-def _labels(labels: Any, count: int, release: Release, where: str) -> Indices:
+def _labels(labels: npt.ArrayLike, count: int, release: Release, where: str) -> Indices:
     classes = np.asarray(labels)
     if (
         classes.shape != (count,)
@@ -281,11 +279,10 @@ def _labels(labels: Any, count: int, release: Release, where: str) -> Indices:
 
 
 def _check_md5(content: bytes | memoryview, expected: str, where: str) -> None:
-    # MD5 is what has been published for these files; it finds damage, and `download` compares
-    # SHA-256.
+    # MD5 is published for these files; it finds damage. `download` compares SHA-256.
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != expected:
         raise DataError(
             f"{where}: the MD5 sum is {found}, not {expected}: the file is damaged or another one; "
-            "copy it anew"
+            "copy it again"
         )

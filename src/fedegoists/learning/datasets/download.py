@@ -1,4 +1,4 @@
-"""Fetching a file from its home on the internet, accepted only if it is the right one."""
+"""Downloads, accepted only with the right checksum."""
 
 import hashlib
 import http.client
@@ -20,7 +20,7 @@ LARGEST = 1 << 30
 
 
 def download(url: str, sha256: str, path: Path) -> None:
-    """Write a file from the internet to `path`, once its SHA-256 sum has been checked.
+    """Download a file to `path` once its SHA-256 sum has been checked.
 
     Raises
     ------
@@ -32,8 +32,8 @@ def download(url: str, sha256: str, path: Path) -> None:
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"{url} cannot be downloaded ({reason}); where the internet cannot be reached, fetch "
-            f"the file elsewhere and put it at {path}"
+            f"{url} cannot be downloaded ({reason}); without access to the internet, "
+            f"download the file elsewhere and put it at {path}"
         ) from None
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:

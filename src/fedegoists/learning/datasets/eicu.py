@@ -1,23 +1,23 @@
 """eICU demo: outcomes of intensive-care stays, where a silo is a group of hospitals.
 
 The open demo of the eICU Collaborative Research Database has 2,520 stays in 186 hospitals, ten to
-forty in each: too few to train on in one hospital. The groups here follow what a hospital is, not
-how its patients fare: its region, and whether it is large (250 beds or more, or teaching). The
-paper's ten hospitals come from the full database, which is not open.
+forty in each: too few to train on in one hospital. Hospitals are grouped by their region and by
+whether they are large (250 beds or more, or teaching), not by outcomes. The paper's ten hospitals
+come from the full database, which is not open.
 
 Hourly values and outcomes are those that YAIB-cohorts (van de Water et al., ICLR 2024) extracts.
 
-What may be known when predicting
+Which values a prediction may use
 ---------------------------------
 ``mortality24``: does the patient die in the unit? YAIB keeps stays of at least 30 hours, so the 25
 hourly values 0 to 24 lie at least five hours before any death.
 
 ``aki``: does acute kidney injury begin later in the stay? YAIB labels every hour, 1 from six hours
 before the onset to six hours after it, and ends the record there. So the onset is six hours after
-the first 1. The length of a record, and any value close to its end, would give the outcome away.
-Therefore everybody is seen at the same moment: after the first `hours` hours, by these hours alone.
-Stays that are over by then, and stays in which the injury has begun by then, are left out, as there
-is nothing to predict; positive are all in which it begins at that moment or later.
+the first 1. The length of a record, and any value close to its end, would leak the outcome.
+Therefore every stay is predicted from its first `hours` hours alone. Stays that are over by then,
+and stays in which the injury has begun by then, are left out, as there is nothing to predict; all
+in which it begins at that moment or later are positive.
 """
 
 import csv
@@ -28,55 +28,37 @@ import tarfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
-from fedegoists.errors import SettingsError
-from fedegoists.graphs.participants import shown
 from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData, SiloIndices
-from fedegoists.learning.datasets.info import DatasetInfo, Option
+from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptions
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.datasets.npz import opened_npz
-from fedegoists.learning.options import generator, one_of, whole_number
-from fedegoists.learning.partitioners import natural, stratified
-from fedegoists.learning.scaling import preparation, standardised
+from fedegoists.learning.partitioners import SPLIT_SHARES, natural, seeded, stratified
+from fedegoists.learning.scaling import prepared
 
-__all__ = ["INFO", "STATIC_FEATURES", "hospital_group", "load_eicu"]
+__all__ = ["STATIC_FEATURES", "EicuOptions", "hospital_group", "load_eicu"]
 
-SHARES = (0.7, 0.15, 0.15)
 ONSET_AFTER_FIRST_LABEL = 6
 STATIC_FEATURES = ("age", "sex", "height", "weight")
 NUMBERS = (0, 2, 3)
-"""Those of them that are scaled: all but sex."""
+"""Positions of the static features that are scaled: all but sex."""
 LARGE_BEDS = ("250 - 499", ">= 500")
 OUTLIER = 10.0
 """Scaled hourly values are cut to ±10 deviations: few measurements make a poor scale."""
 
 ARCHIVE = "eicu_demo_core.tar"
-SOURCE = "https://physionet.org/content/eicu-crd-demo/2.0.1/"
-GROUPS = ("region-size", "region")
-
-INFO = DatasetInfo(
-    "eicu-demo",
-    "outcomes of intensive-care stays from hourly measurements, in groups of US hospitals",
-    (
-        Option("target", "aki", "'aki' (acute kidney injury) or 'mortality24' (death in the unit)"),
-        Option(
-            "groups", "region-size", "'region-size' (8 silos) or 'region' (5 silos, more outcomes)"
-        ),
-        Option("hours", None, "how many hours to predict from; 12 for aki, 25 for mortality24"),
-        Option("standardise", True, "whether to scale values by each silo's training stays"),
-    ),
-    "ODbL 1.0",
-    SOURCE,
-)
+Groups = Literal["region-size", "region"]
+TargetName = Literal["aki", "mortality24"]
 
 
 @dataclass(frozen=True)
-class _Target:
-    """An outcome, and how many hours predict it: by default, and at most."""
+class _Outcome:
+    """An outcome to predict: its file, and from how many hours, by default and at most."""
 
     file: str
     question: str
@@ -84,13 +66,41 @@ class _Target:
     most_hours: int
 
 
-TARGETS = {
-    "aki": _Target("yaib_aki.npz", "whether acute kidney injury begins later in the stay", 12, 48),
-    "mortality24": _Target("yaib_mortality24.npz", "whether the patient dies in the unit", 25, 25),
+TARGETS: dict[TargetName, _Outcome] = {
+    "aki": _Outcome("yaib_aki.npz", "whether acute kidney injury begins later in the stay", 12, 48),
+    "mortality24": _Outcome("yaib_mortality24.npz", "whether the patient dies in the unit", 25, 25),
 }
 
 
-def hospital_group(region: str, beds: str, teaching: bool, groups: str = "region-size") -> str:
+class EicuOptions(DatasetOptions):
+    """Options of the eICU demo."""
+
+    target: TargetName = Field(
+        default="aki",
+        description="'aki' (acute kidney injury) or 'mortality24' (death in the unit)",
+    )
+    groups: Groups = Field(
+        default="region-size",
+        description="'region-size' (8 silos) or 'region' (5 silos, more outcomes)",
+    )
+    hours: int | None = Field(
+        default=None,
+        ge=1,
+        description="how many hours to predict from; 12 for aki, 25 for mortality24",
+    )
+    standardise: bool = Field(
+        default=True, description="whether to scale values by each silo's training stays"
+    )
+
+    @model_validator(mode="after")
+    def _hours_of_the_target(self) -> "EicuOptions":
+        most = TARGETS[self.target].most_hours
+        if self.hours is not None and self.hours > most:
+            raise ValueError(f"hours is {self.hours}; for {self.target} give 1 to {most}")
+        return self
+
+
+def hospital_group(region: str, beds: str, teaching: bool, groups: Groups = "region-size") -> str:
     """Return the silo of a hospital.
 
     With ``region-size`` the three large regions are divided into large hospitals (250 beds or more,
@@ -111,34 +121,12 @@ def hospital_group(region: str, beds: str, teaching: bool, groups: str = "region
 
 
 def load_eicu(
-    *,
-    data_dir: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    target: str = "aki",
-    groups: str = "region-size",
-    hours: int | None = None,
-    standardise: bool = True,
+    options: EicuOptions, *, data_dir: str | os.PathLike[str] | None = None, seed: int = 0
 ) -> SiloedData:
-    """Load stays with 48 hourly and 4 static features; NaN is what was not measured.
+    """Load stays with 48 hourly and 4 static features; NaN stands for what was not measured.
 
     Patients, not stays, are divided 70/15/15 by silo and outcome: all stays of a patient are for
-    the same purpose, even if they are in different silos.
-
-    Parameters
-    ----------
-    data_dir : path, optional
-        The folder with a sub-folder ``eicu_demo``; by default that of the environment variable.
-    seed : int
-        Decides who is in training, validation and test.
-    target : {"aki", "mortality24"}
-        The outcome; see this module's description for what exactly is predicted from what.
-    groups : {"region-size", "region"}
-        See `hospital_group`.
-    hours : int, optional
-        How many hours to predict from: by default 12 for ``aki`` (1 to 48) and 25 for
-        ``mortality24`` (1 to 25).
-    standardise : bool
-        Whether values are scaled by each silo's training stays. Sex is 0 or 1 in any case.
+    the same purpose, even if they are in different silos. Sex is 0 or 1 and never scaled.
 
     Raises
     ------
@@ -146,71 +134,64 @@ def load_eicu(
         If files are missing or damaged, or a split of a silo has only one outcome, so that AUC
         is not defined.
     """
-    chosen = TARGETS[one_of("target", target, TARGETS)]
-    one_of("groups", groups, GROUPS)
-    if not isinstance(standardise, bool):
-        raise SettingsError(f"standardise is {shown(standardise)}; choose True or False")
-    window = whole_number("hours", chosen.hours if hours is None else hours, 1, chosen.most_hours)
+    target = TARGETS[options.target]
+    window = target.hours if options.hours is None else options.hours
     needs = (
-        f"{ARCHIVE} (the tables patient and hospital of {SOURCE} as .csv.gz) and {chosen.file} "
-        "(what https://github.com/rvandewater/YAIB-cohorts makes of them, as NumPy arrays)"
+        f"{ARCHIVE} (the tables patient and hospital of {DATASETS['eicu-demo'].source} as .csv.gz) "
+        f"and {target.file} (what https://github.com/rvandewater/YAIB-cohorts makes of them, as "
+        "NumPy arrays)"
     )
     folder = dataset_folder("eicu_demo", data_dir, needs)
-    for name in (chosen.file, ARCHIVE):
+    for name in (target.file, ARCHIVE):
         if not (folder / name).is_file():
             raise missing_files("eicu-demo", folder, f"no file {name}", needs)
-    stays = _read_stays(folder / chosen.file, target, window)
+    stays = _read_stays(folder / target.file, options.target, window)
     hospitals = _table(folder / ARCHIVE, "hospital", "hospitalid")
     patients = _table(folder / ARCHIVE, "patient", "patientunitstayid")
     silo_of_stay = [
-        _group_of(hospitals.get(str(hospital), {}), groups) for hospital in stays.hospital
+        _group_of(hospitals.get(str(hospital), {}), options.groups) for hospital in stays.hospital
     ]
     persons = [
         patients.get(str(stay), {}).get("uniquepid") or f"stay {stay}" for stay in stays.stay
     ]
-    silos = _split_by_patient(silo_of_stay, persons, stays.outcome, generator(seed))
-    _check_outcomes(silos, stays.outcome, target)
-    hourly, static = stays.hourly, stays.static
-    prepared = (
-        preparation(
-            "hourly",
-            stays.features,
-            hourly,
-            silos,
-            scaled=None if standardise else (),
-            filled=False,
-            clip=OUTLIER if standardise else None,
-        ),
-        preparation(
-            "static",
-            STATIC_FEATURES,
-            static,
-            silos,
-            scaled=NUMBERS if standardise else (),
-            filled=False,
-        ),
+    silos = _split_by_patient(silo_of_stay, persons, stays.outcome, seeded(seed))
+    _check_outcomes(silos, stays.outcome, options.target)
+    scale = options.standardise
+    hourly, hourly_preparation = prepared(
+        "hourly",
+        stays.features,
+        stays.hourly,
+        silos,
+        scaled=None if scale else (),
+        filled=False,
+        clip=OUTLIER if scale else None,
     )
-    if standardise:
-        hourly = np.clip(standardised(hourly, silos), -OUTLIER, OUTLIER)
-        static = standardised(static, silos, NUMBERS)
+    static, static_preparation = prepared(
+        "static",
+        STATIC_FEATURES,
+        stays.static,
+        silos,
+        scaled=NUMBERS if scale else (),
+        filled=False,
+    )
     return SiloedData(
         "eicu-demo",
         "binary",
         Samples((hourly, static), stays.outcome),
         tuple(silos),
         2,
-        f"Predict {chosen.question} from its first {window} hours; a silo is a group of hospitals.",
+        f"Predict {target.question} from its first {window} hours; a silo is a group of hospitals.",
         (
             *stays.notes,
             f"hourly features: {', '.join(stays.features)}",
             f"static features: {', '.join(STATIC_FEATURES)} (sex: 1 male, 0 female; ages above 89 "
             "are 90)",
             f"values are scaled by each silo's own training stays, hourly ones cut to ±{OUTLIER:g}"
-            if standardise
+            if scale
             else "values are as measured, in their own units",
             "all stays of a patient are for the same purpose",
         ),
-        preparation=prepared,
+        preparation=(hourly_preparation, static_preparation),
         class_names=("no", "yes"),
     )
 
@@ -226,8 +207,8 @@ class _Stays:
     notes: tuple[str, ...]
 
 
-def _read_stays(path: Path, target: str, window: int) -> _Stays:
-    """Return the stays that have something to predict, seen for their first hours."""
+def _read_stays(path: Path, target: TargetName, window: int) -> _Stays:
+    """Return the first hours of the stays in which there is something to predict."""
     arrays = _arrays(path)
     ids = arrays["sta_stay_id"].astype(np.int64)
     row = _positions(arrays["stay_id"], ids, path)
@@ -255,7 +236,7 @@ def _read_stays(path: Path, target: str, window: int) -> _Stays:
     else:
         kept = np.ones(len(ids), dtype=bool)
         notes = (f"positive: the patient dies in the unit; only hours 0 to {window - 1} are seen",)
-    place = np.cumsum(kept) - 1  # of a kept stay among the kept
+    place = np.cumsum(kept) - 1  # position of a kept stay among the kept
     features = arrays["x"]
     hourly = np.full((int(kept.sum()), window, features.shape[1]), np.nan, dtype=np.float32)
     seen = kept[row] & (hour < window)
@@ -296,7 +277,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def _positions(stays: Array, ids: Indices, path: Path) -> Indices:
-    """Return where each stay stands in `ids`."""
+    """Return the position of each stay in `ids`."""
     order = np.argsort(ids, kind="stable")
     places = np.searchsorted(ids, stays, sorter=order)
     found = order[np.minimum(places, len(order) - 1)]
@@ -311,25 +292,26 @@ def _positions(stays: Array, ids: Indices, path: Path) -> Indices:
 
 def _table(archive: Path, name: str, key: str) -> dict[str, dict[str, str]]:
     """Return a table of the archive by one of its columns; nothing is unpacked to disk."""
+    source = DATASETS["eicu-demo"].source
     try:
         with tarfile.open(archive) as files:
             for member in files:
-                if member.isfile() and Path(member.name).name == f"{name}.csv.gz":
-                    file: Any = files.extractfile(member)
+                file = files.extractfile(member)
+                if file is not None and Path(member.name).name == f"{name}.csv.gz":
                     text = gzip.decompress(file.read()).decode()
                     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
                     return {row[key]: row for row in rows}
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, csv.Error, KeyError) as e:
         raise DataError(
-            f"eicu-demo, {archive}: {name}.csv.gz cannot be read ({type(e).__name__}: {e}); take "
-            f"it anew from {SOURCE}"
+            f"eicu-demo, {archive}: {name}.csv.gz cannot be read ({type(e).__name__}: {e}); "
+            f"download it again from {source}"
         ) from None
     raise DataError(
-        f"eicu-demo, {archive}: it has no {name}.csv.gz; take it from {SOURCE} and add it"
+        f"eicu-demo, {archive}: it has no {name}.csv.gz; take it from {source} and add it"
     )
 
 
-def _group_of(hospital: dict[str, str], groups: str) -> str:
+def _group_of(hospital: dict[str, str], groups: Groups) -> str:
     return hospital_group(
         hospital.get("region", ""),
         hospital.get("numbedscategory", ""),
@@ -349,22 +331,19 @@ def _split_by_patient(
     np.maximum.at(positive, person_of_stay, outcome)
     purpose = np.empty(len(first), dtype=np.int64)
     for group in natural([silo_of_stay[stay] for stay in first_stay]).values():
-        for k, part in enumerate(stratified(positive[group], SHARES, rng, everywhere=True)):
+        for k, part in enumerate(stratified(positive[group], SPLIT_SHARES, rng, everywhere=True)):
             purpose[group[part]] = k
     silos = []
     for name, stays in natural(silo_of_stay).items():
         theirs = purpose[person_of_stay[stays]]
-        silos.append(SiloIndices(name, *(stays[theirs == k] for k in range(len(SHARES)))))
+        silos.append(SiloIndices(name, *(stays[theirs == k] for k in range(len(SPLIT_SHARES)))))
     return silos
 
 
 def _check_outcomes(silos: list[SiloIndices], outcome: Indices, target: str) -> None:
     for silo in silos:
-        for split, positions in (
-            ("training", silo.train),
-            ("validation", silo.validation),
-            ("test", silo.test),
-        ):
+        purposes = {"training": silo.train, "validation": silo.validation, "test": silo.test}
+        for split, positions in purposes.items():
             found = np.unique(outcome[positions])
             if len(found) < 2:
                 raise DataError(

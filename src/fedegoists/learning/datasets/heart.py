@@ -1,50 +1,44 @@
-"""UCI Heart Disease: patients of four hospitals, with 13 features and much that is missing.
+"""UCI Heart Disease: patients of four hospitals, with 13 features and many missing values.
 
-The hospitals are as different as silos get: Switzerland measured no cholesterol at all and has 115
-ill patients of 123; three of the four hardly ever looked at the vessels (``ca``).
+The hospitals differ as much as silos can: Switzerland measured no cholesterol at all, and 115 of
+its 123 patients are ill; three of the four hardly ever examined the vessels (``ca``).
 """
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from fedegoists.files import read_text
-from fedegoists.graphs.participants import shown
-from fedegoists.learning.data import DataError, Samples, SiloedData, SiloIndices
-from fedegoists.learning.datasets.info import DatasetInfo, Option
+from fedegoists.learning.data import DataError, Samples, SiloedData
+from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptions
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
-from fedegoists.learning.options import generator, one_of
-from fedegoists.learning.partitioners import stratified
-from fedegoists.learning.scaling import mean_filled, preparation, standardised
+from fedegoists.learning.datasets.table_files import read_csv
+from fedegoists.learning.partitioners import seeded, split_silos
+from fedegoists.learning.scaling import prepared
 
-__all__ = ["HOSPITALS", "INFO", "feature_names", "load_heart"]
+__all__ = ["HOSPITALS", "HeartOptions", "feature_names", "load_heart"]
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
-SHARES = (0.7, 0.15, 0.15)
-SOURCE = "https://archive.ics.uci.edu/dataset/45/heart+disease"
-NEEDS = f"{', '.join(f'processed.{name}.data' for name in HOSPITALS)} from {SOURCE}"
 
-INFO = DatasetInfo(
-    "heart",
-    "heart disease or not, from 13 features of patients of four hospitals",
-    (
-        Option(
-            "impute",
-            "mean",
-            "'mean': what is missing becomes the hospital's mean, and one more column for each "
-            "feature says so; 'none': it stays NaN",
-        ),
-    ),
-    "CC BY 4.0",
-    SOURCE,
-)
+Impute = Literal["mean", "none"]
+
+
+class HeartOptions(DatasetOptions):
+    """Options of the heart data."""
+
+    impute: Impute = Field(
+        default="mean",
+        description="'mean': what is missing becomes the hospital's mean, and one more column for "
+        "each feature says so; 'none': it stays NaN",
+    )
 
 
 @dataclass(frozen=True)
-class _Column:
+class HeartColumn:
     """A column of the files: its name, the codes it may have, and whether it may be missing."""
 
     name: str
@@ -54,33 +48,34 @@ class _Column:
 
     @property
     def encoded(self) -> tuple[str, ...]:
-        """The names of the features it becomes: one for each code, unless there are only two."""
+        """The names of its features: one for each code, unless there are only two."""
         if len(self.codes) <= 2:
             return (self.name,)
         return tuple(f"{self.name}={code}" for code in self.codes)
 
 
-# The codes stand here rather than being collected from the files, so that all hospitals have equal
-# columns whichever codes occur in them. A living patient's pressure or cholesterol is not 0: that
-# is how Switzerland and the VA wrote that they had not measured it.
+# The codes are listed here rather than collected from the files, so that all hospitals have the
+# same columns. A living patient's pressure or cholesterol is not 0: that is how Switzerland and the
+# VA wrote that they had not measured it.
 COLUMNS = (
-    _Column("age", optional=False),
-    _Column("sex", (0, 1), optional=False),
-    _Column("cp", (1, 2, 3, 4), optional=False),
-    _Column("trestbps", zero_is_missing=True),
-    _Column("chol", zero_is_missing=True),
-    _Column("fbs", (0, 1)),
-    _Column("restecg", (0, 1, 2)),
-    _Column("thalach"),
-    _Column("exang", (0, 1)),
-    _Column("oldpeak"),
-    _Column("slope", (1, 2, 3)),
-    _Column("ca"),
-    _Column("thal", (3, 6, 7)),
+    HeartColumn("age", optional=False),
+    HeartColumn("sex", (0, 1), optional=False),
+    HeartColumn("cp", (1, 2, 3, 4), optional=False),
+    HeartColumn("trestbps", zero_is_missing=True),
+    HeartColumn("chol", zero_is_missing=True),
+    HeartColumn("fbs", (0, 1)),
+    HeartColumn("restecg", (0, 1, 2)),
+    HeartColumn("thalach"),
+    HeartColumn("exang", (0, 1)),
+    HeartColumn("oldpeak"),
+    HeartColumn("slope", (1, 2, 3)),
+    HeartColumn("ca"),
+    HeartColumn("thal", (3, 6, 7)),
 )
+DIAGNOSIS = HeartColumn("num", (0, 1, 2, 3, 4), optional=False)
 
 
-def feature_names(impute: str = "mean") -> tuple[str, ...]:
+def feature_names(impute: Impute = "mean") -> tuple[str, ...]:
     """Return the names of the columns of the inputs.
 
     Examples
@@ -95,115 +90,82 @@ def feature_names(impute: str = "mean") -> tuple[str, ...]:
 
 
 def load_heart(
-    *, data_dir: str | os.PathLike[str] | None = None, seed: int = 0, impute: str = "mean"
+    options: HeartOptions, *, data_dir: str | os.PathLike[str] | None = None, seed: int = 0
 ) -> SiloedData:
     """Load the patients of the four hospitals.
 
     Codes (``cp``, ``restecg``, ``slope``, ``thal``) become one column each; measurements are scaled
-    to mean 0 and deviation 1 by the hospital's own training patients, because its statistics
-    must neither come from its test patients nor leave the hospital. A patient counts as ill if the
-    diagnosis is above 0. Each hospital's patients are divided 70/15/15 by diagnosis.
-
-    Parameters
-    ----------
-    data_dir : path, optional
-        The folder with a sub-folder ``heart``; by default that of the environment variable.
-    seed : int
-        Decides who is in training, validation and test.
-    impute : {"mean", "none"}
-        What becomes of missing values.
+    by the hospital's own training patients. A patient is ill if the diagnosis is above 0. Each
+    hospital's patients are divided 70/15/15 by diagnosis.
     """
-    one_of("impute", impute, ("mean", "none"))
-    folder = dataset_folder("heart", data_dir, NEEDS)
-    tables, silos = [], []
-    start = 0
-    for name, rng in zip(HOSPITALS, generator(seed).spawn(len(HOSPITALS)), strict=True):
-        path = folder / f"processed.{name}.data"
-        if not path.is_file():
-            raise missing_files("heart", folder, f"no file {path.name}", NEEDS)
-        table = _read(path, name)
-        parts = stratified((table[:, -1] > 0).astype(np.int64), SHARES, rng, everywhere=True)
-        silos.append(SiloIndices(name, *(start + part for part in parts)))
-        tables.append(table)
-        start += len(table)
-    rows = np.concatenate(tables)
-    ill = (rows[:, -1] > 0).astype(np.int64)
+    needs = f"{', '.join(map(_file, HOSPITALS))} from {DATASETS['heart'].source}"
+    folder = dataset_folder("heart", data_dir, needs)
+    for name in HOSPITALS:
+        if not (folder / _file(name)).is_file():
+            raise missing_files("heart", folder, f"no file {_file(name)}", needs)
+    tables = {name: _read(folder / _file(name), name) for name in HOSPITALS}
+    rows = np.concatenate(list(tables.values()))
+    ill = {name: (table[:, -1] > 0).astype(np.int64) for name, table in tables.items()}
+    silos = split_silos(ill, seeded(seed).spawn(len(HOSPITALS)))
     features = _encoded(rows)
-    names = feature_names("none")
+    if options.impute == "mean":
+        missing = [np.isnan(rows[:, k]) for k, column in enumerate(COLUMNS) if column.optional]
+        features = np.concatenate([features, np.stack(missing, axis=1)], axis=1)
+    names = feature_names(options.impute)
     measured = [names.index(column.name) for column in COLUMNS if not column.codes]
-    inputs = standardised(features, silos, measured)
-    if impute == "mean":
-        optional = [k for k, column in enumerate(COLUMNS) if column.optional]
-        missing = np.isnan(rows[:, optional]).astype(np.float32)
-        inputs = np.concatenate([mean_filled(inputs, silos), missing], axis=1)
-        features = np.concatenate([features, missing], axis=1)
+    filled = options.impute == "mean"
+    inputs, preparation = prepared(
+        "features", names, features, silos, scaled=measured, filled=filled
+    )
     return SiloedData(
         "heart",
         "binary",
-        Samples((inputs,), ill),
-        tuple(silos),
+        Samples((inputs,), np.concatenate(list(ill.values()))),
+        silos,
         2,
         "Predict heart disease from 13 features of a patient; a silo is a hospital.",
         (
-            f"{len(feature_names(impute))} columns: {', '.join(feature_names(impute))}",
+            f"{len(names)} columns: {', '.join(names)}",
             "measurements are scaled by each hospital's own training patients",
             "a resting pressure or cholesterol of 0 counts as missing",
             "missing values are the hospital's training mean, 0 if it has none"
-            if impute == "mean"
+            if filled
             else "missing values are NaN",
         ),
-        preparation=(
-            preparation(
-                "features",
-                feature_names(impute),
-                features,
-                silos,
-                scaled=measured,
-                filled=impute == "mean",
-            ),
-        ),
+        preparation=(preparation,),
         class_names=("no heart disease", "heart disease"),
     )
 
 
+def _file(hospital: str) -> str:
+    return f"processed.{hospital}.data"
+
+
 def _read(path: Path, hospital: str) -> npt.NDArray[np.float64]:
-    """Return a file's 14 columns, with NaN for what is missing."""
-    rows = []
-    for line, text in enumerate(read_text(path).splitlines(), start=1):
-        if not text.strip():
-            continue
-        cells = text.split(",")
-        place = f"heart, hospital {hospital!r}, {path}, line {line}"
-        if len(cells) != len(COLUMNS) + 1:
+    """Return a file's 14 columns, with NaN for missing values."""
+    columns = (*COLUMNS, DIAGNOSIS)
+    header = tuple(column.name for column in columns)
+    table = read_csv(
+        f"heart, hospital {hospital!r}", path, header, header=header, missing=frozenset("?")
+    )
+    found = []
+    for column in columns:
+        values = table.numbers(column.name)
+        if column.zero_is_missing:
+            values[values == 0] = np.nan
+        wrong = np.isnan(values) & (not column.optional)
+        if column.codes:
+            wrong |= ~np.isnan(values) & ~np.isin(values, column.codes)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            allowed = f"one of {', '.join(map(str, column.codes))}" if column.codes else "a number"
             raise DataError(
-                f"{place}: {len(cells)} values where {len(COLUMNS) + 1} are expected; take the "
-                f"file anew from {SOURCE}"
+                f"{table.place(row, column.name)}: {table.columns[column.name][row]!r} is not "
+                + allowed
+                + (" or '?'" if column.optional else "")
             )
-        row = [_value(cell, column, place) for cell, column in zip(cells, COLUMNS, strict=False)]
-        diagnosis = _Column("num", (0, 1, 2, 3, 4), optional=False)
-        rows.append([*row, _value(cells[-1], diagnosis, place)])
-    if not rows:
-        raise DataError(f"heart, hospital {hospital!r}, {path}: the file is empty")
-    return np.array(rows)
-
-
-def _value(cell: str, column: _Column, place: str) -> float:
-    text = cell.strip()
-    try:
-        value = np.nan if text == "?" else float(text)
-    except ValueError:
-        value = np.inf
-    if column.zero_is_missing and value == 0:
-        value = np.nan
-    if np.isnan(value) and column.optional:
-        return float(np.nan)
-    if not np.isfinite(value) or (column.codes and value not in column.codes):
-        allowed = f"one of {', '.join(map(str, column.codes))}" if column.codes else "a number"
-        raise DataError(
-            f"{place}, column {column.name!r}: {shown(text)} is not {allowed}"
-            + (" or '?'" if column.optional else "")
-        )
-    return value
+        found.append(values)
+    return np.stack(found, axis=1)
 
 
 def _encoded(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Where the files of real data sets lie on this computer."""
+"""Where the files of real data sets are on this computer."""
 
 import os
 from pathlib import Path
@@ -19,9 +19,9 @@ def dataset_folder(dataset: str, data_dir: str | os.PathLike[str] | None, needs:
     dataset : str
         The folder's name, such as ``cifar10``.
     data_dir : path, optional
-        The folder of all data sets; by default what the environment variable says.
+        The folder of all data sets; by default that of the environment variable.
     needs : str
-        What to put there, for the error.
+        The files to put there, for the error.
 
     Raises
     ------
@@ -29,21 +29,18 @@ def dataset_folder(dataset: str, data_dir: str | os.PathLike[str] | None, needs:
         If no folder was given, or it does not exist.
     """
     given = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE, "")
+    put = f"put into its sub-folder '{dataset}' {needs}"
     if not os.fspath(given):
         raise DataError(
-            f"{dataset}: no folder with data was given; make one, put into its sub-folder "
-            f"'{dataset}' {needs}, and give it as --data-dir (in Python, data_dir) or in the "
-            f"environment variable {DATA_VARIABLE}"
+            f"{dataset}: no folder with data was given; make one, {put}, and give it as --data-dir "
+            f"(in Python, data_dir) or in the environment variable {DATA_VARIABLE}"
         )
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise DataError(
-            f"{dataset}: the folder {folder} does not exist; make it, and put into its sub-folder "
-            f"'{dataset}' {needs}"
-        )
+        raise DataError(f"{dataset}: the folder {folder} does not exist; make it, and {put}")
     return folder / dataset
 
 
 def missing_files(dataset: str, folder: Path, found: str, needs: str) -> DataError:
-    """Return the error for a folder without the files it should have."""
+    """Return the error for a folder that lacks files."""
     return DataError(f"{dataset}: {found} in {folder}; put there {needs}")

@@ -1,4 +1,4 @@
-"""Opening NPZ files that may be damaged, or not what they seem."""
+"""Safe reading of NPZ files that may be damaged or hostile."""
 
 import struct
 import zipfile
@@ -17,28 +17,28 @@ __all__ = ["opened_npz"]
 
 _DAMAGES = (
     *(OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError),
-    # The first: encrypted files, and ways to compress that Python does not know.
+    # RuntimeError: encrypted files, and compression methods that Python does not know.
     *(RuntimeError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 
 
 @contextmanager
 def opened_npz(path: Path, where: str) -> Iterator[NpzFile]:
-    """Open an NPZ file; arrays are read from it on demand, and objects in them are refused.
+    """Context manager with an NPZ file; arrays are read on demand, and pickles in it are refused.
 
     Parameters
     ----------
     path : Path
         The file.
     where : str
-        How errors begin.
+        The beginning of errors.
 
     Raises
     ------
     FileError
-        If there is no such file, or it must not be read.
+        If the file cannot be opened.
     DataError
-        If it is damaged, also while arrays are read from it.
+        If it is damaged; also raised while arrays are read from it.
     """
     try:
         file = path.open("rb")

@@ -1,4 +1,4 @@
-"""A user's own silos: one file for each organisation, checked against an agreed schema."""
+"""An organisation's own data: one file per organisation, checked against an agreed schema."""
 
 import os
 from collections.abc import Mapping
@@ -9,33 +9,32 @@ import numpy.typing as npt
 
 from fedegoists.errors import FileError
 from fedegoists.graphs.participants import natural_order, shown, validated_names
-from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData, SiloIndices
+from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData
 from fedegoists.learning.datasets.schema import Schema
 from fedegoists.learning.datasets.table_files import READERS, Table, read_table
-from fedegoists.learning.options import generator
-from fedegoists.learning.partitioners import stratified
-from fedegoists.learning.scaling import mean_filled, preparation, standardised
+from fedegoists.learning.partitioners import seeded, split_silos
+from fedegoists.learning.scaling import prepared
 
 __all__ = ["SCHEMA_FILE", "load_own"]
 
 SCHEMA_FILE = "schema.toml"
-SHARES = (0.7, 0.15, 0.15)
 FEWEST_ROWS = 10
 FEWEST_OF_A_CLASS = 3
-"""One to train, one to validate and one to test on; fewer leave the AUC of a split undefined."""
+"""One each for training, validation and test; with fewer, the AUC of a split is undefined."""
 
-Source = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
+PathText = str | os.PathLike[str]
+Source = PathText | Mapping[str, PathText]
 
 
 def load_own(
     source: Source,
-    schema: Schema | str | os.PathLike[str] | None = None,
+    schema: Schema | PathText | None = None,
     *,
     seed: int = 0,
     position: int = 0,
     name: str = "own",
 ) -> SiloedData:
-    r"""Load one table for each organisation, and say exactly what is wrong with it if anything is.
+    r"""Load one table per organisation; an error names the organisation, file, line and column.
 
     Each organisation's rows are divided 70/15/15 into training, validation and test, in a
     classification by class.
@@ -44,28 +43,28 @@ def load_own(
     ----------
     source : folder, or mapping of organisations to files
         In a folder, every file that ends in ``.csv``, ``.parquet`` or ``.npz`` is an organisation,
-        called as the file without its ending. Hidden files and folders are passed over.
+        named like the file without its ending. Hidden files and folders are ignored.
     schema : Schema or path, optional
-        What the files contain; by default ``schema.toml`` in the folder.
+        The agreed columns; by default ``schema.toml`` in the folder.
     seed : int
-        Decides which rows are for training, validation and test.
+        The same seed gives the same rows for training, validation and test.
     position : int
-        Which organisation of a consortium the first one is: where each has only its own file, its
-        rows are so divided as if all files were here.
+        The first organisation's position in its consortium. Where each organisation has only its
+        own file, its rows are then divided as if all files were here.
     name : str
-        What to call the data set.
+        The name of the data set.
 
     Raises
     ------
     DataError
-        With the organisation, file, line and column of the first thing that does not fit.
+        With the organisation, file, line and column of the first cell that does not fit.
     SettingsError
         If the schema is not one.
 
     Examples
     --------
     >>> import tempfile
-    >>> schema = Schema(("age",), "ill", "binary", ("no", "yes"))
+    >>> schema = Schema(features=("age",), target="ill", task="binary", classes=("no", "yes"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for hospital in ("north", "south"):
     ...         rows = "\n".join(f"{age},{'yes' if age % 2 else 'no'}" for age in range(40, 60))
@@ -76,37 +75,32 @@ def load_own(
     """
     files = _files(source)
     agreed = _schema(source, schema)
-    tables = [read_table(organisation, path, agreed.columns) for organisation, path in files]
-    _check_same_columns(tables)
-    features, targets, silos = [], [], []
-    start = 0
-    # Separate streams: more rows of one organisation leave the others' divisions alone.
-    streams = generator(seed).spawn(position + len(tables))[position:]
-    for table, rng in zip(tables, streams, strict=True):
-        values = _features(table, agreed)
-        goal = _target(table, agreed)
-        silos.append(_divided(table, agreed, goal, start, rng))
-        features.append(values)
-        targets.append(goal)
-        start += len(values)
-    inputs: Array = np.concatenate(features)
-    filled = int(np.isnan(inputs).sum())
-    prepared = preparation(
-        "features", agreed.features, inputs, silos, scaled=None if agreed.standardise else ()
+    tables = {
+        organisation: read_table(f"organisation {organisation!r}", path, agreed.columns)
+        for organisation, path in files.items()
+    }
+    _check_same_columns(list(tables.values()))
+    features, targets, labels = [], [], {}
+    for organisation, table in tables.items():
+        features.append(_features(table, agreed))
+        targets.append(_target(table, agreed))
+        labels[organisation] = _labels(table, agreed, targets[-1])
+    # Separate random streams: more rows of one organisation leave the others' splits alone.
+    silos = split_silos(labels, seeded(seed).spawn(position + len(tables))[position:])
+    values: Array = np.concatenate(features)
+    inputs, preparation = prepared(
+        "features", agreed.features, values, silos, scaled=None if agreed.standardise else ()
     )
-    if agreed.standardise:
-        inputs = standardised(inputs, silos)
-    inputs = mean_filled(inputs, silos)
     return SiloedData(
         name,
         agreed.task,
         Samples((inputs,), np.concatenate(targets)),
-        tuple(silos),
+        silos,
         None if agreed.classes is None else len(agreed.classes),
         f"Predict {agreed.target!r} from {len(agreed.features)} features; a silo is an "
         "organisation.",
-        _notes(agreed, filled, tables[0].names),
-        preparation=(prepared,),
+        _notes(agreed, int(np.isnan(values).sum()), next(iter(tables.values())).names),
+        preparation=(preparation,),
         class_names=agreed.classes or (),
     )
 
@@ -125,13 +119,13 @@ def _notes(schema: Schema, filled: int, columns: tuple[str, ...]) -> tuple[str, 
     return tuple(notes)
 
 
-def _files(source: Source) -> list[tuple[str, Path]]:
-    """Return organisations and their files."""
+def _files(source: Source) -> dict[str, Path]:
+    """Return each organisation's file."""
     if isinstance(source, Mapping):
         if not source:
             raise DataError("no organisations; give at least one name with its file")
         names = validated_names(source, "organisations")
-        return [(name, Path(path)) for name, path in zip(names, source.values(), strict=True)]
+        return dict(zip(names, map(Path, source.values()), strict=True))
     folder = Path(source)
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "no such folder"
@@ -141,7 +135,7 @@ def _files(source: Source) -> list[tuple[str, Path]]:
         if path.name.startswith(".") or path.name == SCHEMA_FILE or path.is_dir():
             continue
         if path.suffix.casefold() not in READERS:
-            # Passing over it could silently leave out an organisation.
+            # Ignoring it could silently leave out an organisation.
             raise DataError(
                 f"{path}: files that end in {path.suffix or 'nothing'!r} cannot be read; save the "
                 f"table as {', '.join(READERS)}, or move the file elsewhere"
@@ -157,11 +151,12 @@ def _files(source: Source) -> list[tuple[str, Path]]:
             f"{folder}: no organisations; put in one file for each, such as north.csv, that ends "
             f"in {', '.join(READERS)}"
         )
-    names = validated_names(natural_order(found), str(folder))
-    return [(name, found[stem]) for name, stem in zip(names, natural_order(found), strict=True)]
+    stems = natural_order(found)
+    names = validated_names(stems, str(folder))
+    return {name: found[stem] for name, stem in zip(names, stems, strict=True)}
 
 
-def _schema(source: Source, schema: Schema | str | os.PathLike[str] | None) -> Schema:
+def _schema(source: Source, schema: Schema | PathText | None) -> Schema:
     if isinstance(schema, Schema):
         return schema
     if schema is not None:
@@ -178,16 +173,15 @@ def _schema(source: Source, schema: Schema | str | os.PathLike[str] | None) -> S
 
 
 def _check_same_columns(tables: list[Table]) -> None:
-    """Refuse columns that only some have: a feature under another name would go unnoticed."""
+    """Refuse columns that only some files have: a renamed feature would go unnoticed."""
     first = tables[0]
     for table in tables[1:]:
         for one, other in ((first, table), (table, first)):
             extra = [name for name in one.names if name not in other.names]
             if extra:
                 raise DataError(
-                    f"{one.where}: it has a column {extra[0]!r} that organisation "
-                    f"{other.organisation!r} ({other.path}) does not have; give all organisations "
-                    "the same columns"
+                    f"{one.where}: it has a column {extra[0]!r} that {other.owner} ({other.path}) "
+                    "does not have; give all organisations the same columns"
                 )
 
 
@@ -226,9 +220,7 @@ def _target(table: Table, schema: Schema) -> Array:
     codes = {text: code for code, text in enumerate(schema.classes)}
     found = []
     for row, text in enumerate(table.texts(schema.target)):
-        code = codes.get(text)
-        if code is None:
-            code = codes.get(_whole(text))
+        code = codes.get(text, codes.get(_whole(text)))
         if code is None:
             if not text:
                 raise _without_target(table, schema, row)
@@ -252,29 +244,27 @@ def _whole(text: str) -> str:
     return whole if rest and not rest.strip("0") else text
 
 
-def _divided(
-    table: Table, schema: Schema, target: Array, start: int, rng: np.random.Generator
-) -> SiloIndices:
+def _labels(table: Table, schema: Schema, target: Array) -> Indices:
+    """Return the classes by which rows are divided; one for all in a regression."""
     if len(table) < FEWEST_ROWS:
         raise DataError(
             f"{table.where}: {len(table)} rows are too few to divide into training, validation and "
             f"test; at least {FEWEST_ROWS} are needed"
         )
-    labels: Indices = np.zeros(len(table), dtype=np.int64)
-    if schema.classes is not None:
-        labels = target
-        counts = np.bincount(labels, minlength=len(schema.classes))
-        if np.count_nonzero(counts) < 2:
-            raise DataError(
-                f"{table.where}, column {schema.target!r}: all {len(table)} rows are of the class "
-                f"{schema.classes[int(counts.argmax())]!r}; with one class there is nothing to "
-                "learn, so leave this organisation out"
-            )
-        if schema.task == "binary" and counts.min() < FEWEST_OF_A_CLASS:
-            raise DataError(
-                f"{table.where}, column {schema.target!r}: {counts.min()} rows of the class "
-                f"{schema.classes[int(counts.argmin())]!r} are too few to divide into training, "
-                f"validation and test; at least {FEWEST_OF_A_CLASS} are needed"
-            )
-    parts = stratified(labels, SHARES, rng, everywhere=True)
-    return SiloIndices(table.organisation, *(start + part for part in parts))
+    if schema.classes is None:
+        return np.zeros(len(table), dtype=np.int64)
+    counts = np.bincount(target, minlength=len(schema.classes))
+    where = f"{table.where}, column {schema.target!r}"
+    if np.count_nonzero(counts) < 2:
+        raise DataError(
+            f"{where}: all {len(table)} rows are of the class "
+            f"{schema.classes[int(counts.argmax())]!r}; with one class there is nothing to learn, "
+            "so leave this organisation out"
+        )
+    if schema.task == "binary" and counts.min() < FEWEST_OF_A_CLASS:
+        raise DataError(
+            f"{where}: {counts.min()} rows of the class "
+            f"{schema.classes[int(counts.argmin())]!r} are too few to divide into training, "
+            f"validation and test; at least {FEWEST_OF_A_CLASS} are needed"
+        )
+    return target

@@ -1,8 +1,7 @@
-"""Reading the official CIFAR batches, which are Python pickles, without running what is in them.
+"""Safe reading of the official CIFAR batches, which are Python pickles.
 
 A pickle may name any function of any module to be called while it is read. Here only the names that
-numpy arrays need are known, and even these do not lead to numpy but to stand-ins that take bytes
-and a shape and nothing else.
+numpy arrays need are known, and they lead to substitutes that take bytes and a shape, not to numpy.
 """
 
 import io
@@ -37,8 +36,8 @@ def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
         found = _BatchUnpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a damaged or hostile pickle can raise anything
         raise DataError(
-            f"{where}: not a CIFAR batch ({error}); it was not read any further; take the file "
-            "anew from its home"
+            f"{where}: not a CIFAR batch ({error}); it was not read any further; "
+            "download the file again"
         ) from None
     if not isinstance(found, dict):
         raise DataError(f"{where}: not a CIFAR batch: it holds {type(found).__name__}, not a dict")
@@ -49,7 +48,7 @@ def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
 
 
 class _PickledDtype:
-    """What stands for numpy.dtype; its state is the byte order, which single bytes do not have."""
+    """Substitute for numpy.dtype; its state is the byte order, which single bytes do not have."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.code = code
@@ -59,7 +58,7 @@ class _PickledDtype:
 
 
 class _PickledArray:
-    """What stands for numpy.ndarray, filled from its state."""
+    """Substitute for numpy.ndarray, filled from its state."""
 
     array: npt.NDArray[np.uint8]
 

@@ -16,17 +16,19 @@ The noise is drawn after the sign is chosen, so no model has a lower squared err
 """
 
 from dataclasses import dataclass
+from functools import partial
+from os import PathLike
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
-from fedegoists.learning.datasets.info import DatasetInfo, Option
-from fedegoists.learning.options import generator, positive_number
-from fedegoists.learning.partitioners import train_validation
+from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptions
+from fedegoists.learning.partitioners import seeded, train_validation
 from fedegoists.learning.preparation import Preparation
 
-__all__ = ["STRONG", "WEAK", "Setting", "load_synthetic"]
+__all__ = ["STRONG", "WEAK", "Setting", "SyntheticOptions", "load_strong", "load_weak"]
 
 FEATURES, POWERS = 20, 3
 NOISE = 0.5
@@ -35,71 +37,72 @@ VALIDATION_SHARE = 0.1
 PARTICIPANTS = tuple(f"v{i}" for i in range(1, 9))
 
 
+class SyntheticOptions(DatasetOptions):
+    """Options of both synthetic data sets."""
+
+    rho: float = Field(
+        default=0.01, gt=0, description="standard deviation of the coefficients of participants"
+    )
+
+
 @dataclass(frozen=True)
 class Setting:
-    """One of the paper's two experiments: how much data, which sign, who competes."""
+    """One of the paper's two experiments: sample sizes, signs and competitors."""
 
-    info: DatasetInfo
+    name: str
     sizes: tuple[int, ...]
     signs: tuple[int, ...]
-    competition_pairs: tuple[tuple[str, str], ...]
+    competition: tuple[tuple[int, int], ...]
     note: str
 
-
-def _info(name: str, summary: str) -> DatasetInfo:
-    rho = Option("rho", 0.01, "standard deviation of the coefficients between participants")
-    return DatasetInfo(name, summary, (rho,), "none needed: generated", "FedEgoists, Appendix B")
-
-
-def _pairs(*pairs: tuple[int, int]) -> tuple[tuple[str, str], ...]:
-    return tuple((f"v{first}", f"v{second}") for first, second in pairs)
+    @property
+    def competition_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of competitors by name."""
+        return tuple((f"v{first}", f"v{second}") for first, second in self.competition)
 
 
 WEAK = Setting(
-    _info("synthetic-weak", "eight regressions alike, four with 2,000 samples and four with 100"),
+    "synthetic-weak",
     sizes=(2000, 2000, 100, 100, 2000, 2000, 100, 100),
     signs=(1,) * 8,
-    competition_pairs=_pairs((1, 5), (1, 6), (2, 5), (2, 6), (1, 7), (2, 8), (3, 5), (4, 6)),
+    competition=((1, 5), (1, 6), (2, 5), (2, 6), (1, 7), (2, 8), (3, 5), (4, 6)),
     note="v1, v2, v5 and v6 have 2,000 samples, the others 100",
 )
 STRONG = Setting(
-    _info("synthetic-strong", "eight regressions, four with the opposite sign of the others"),
+    "synthetic-strong",
     sizes=(2000,) * 8,
     signs=(1, 1, 1, 1, -1, -1, -1, -1),
-    competition_pairs=_pairs((1, 3), (1, 4), (2, 3), (2, 4), (5, 7), (5, 8), (6, 7), (6, 8)),
+    competition=((1, 3), (1, 4), (2, 3), (2, 4), (5, 7), (5, 8), (6, 7), (6, 8)),
     note="all have 2,000 samples; v5 to v8 learn the opposite sign",
 )
 
 
-def load_synthetic(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> SiloedData:
+def load_synthetic(
+    setting: Setting,
+    options: SyntheticOptions,
+    *,
+    data_dir: str | PathLike[str] | None = None,
+    seed: int = 0,
+) -> SiloedData:
     """Draw one of the synthetic data sets.
 
     Of each participant's samples 90 % are for training and 10 % for validation; 1,000 more are
     drawn for its test.
 
-    Parameters
-    ----------
-    setting : Setting
-        `WEAK` or `STRONG`.
-    seed : int
-        The same seed gives the same samples.
-    rho : float
-        How much the participants' coefficients differ.
-
     Examples
     --------
-    >>> data = load_synthetic(WEAK)
+    >>> data = load_weak(SyntheticOptions())
     >>> data.sizes()["v1"], data.sizes()["v3"].train
     (SplitSizes(train=1800, validation=200, test=1000), 90)
     """
-    rho = positive_number("rho", rho)
+    del data_dir  # nothing is read
     # Separate streams: more samples for one participant change nothing for the others.
-    shared, *own = generator(seed).spawn(1 + len(PARTICIPANTS))
+    shared, *own = seeded(seed).spawn(1 + len(PARTICIPANTS))
     common = shared.uniform(0, 1, FEATURES)
     inputs, targets, silos = [], [], []
     start = 0
     for name, size, sign, rng in zip(PARTICIPANTS, setting.sizes, setting.signs, own, strict=True):
-        coefficients = common + rng.normal(0, rho, (POWERS, FEATURES))
+        coefficients = common + rng.normal(0, options.rho, (POWERS, FEATURES))
         drawn = rng.uniform(-1, 1, (size + TEST_SIZE, FEATURES))
         noise = rng.normal(0, NOISE, len(drawn))
         inputs.append(drawn)
@@ -109,7 +112,7 @@ def load_synthetic(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> Sil
         silos.append(SiloIndices(name, train, validation, positions[size:]))
         start += len(drawn)
     return SiloedData(
-        setting.info.name,
+        setting.name,
         "regression",
         Samples(
             (np.concatenate(inputs).astype(np.float32),),
@@ -117,7 +120,8 @@ def load_synthetic(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> Sil
         ),
         tuple(silos),
         None,
-        f"Predict a polynomial of {FEATURES} inputs from noisy values: {setting.info.summary}.",
+        f"Predict a polynomial of {FEATURES} inputs from noisy values: "
+        f"{DATASETS[setting.name].summary}.",
         (
             setting.note,
             "the coefficients of all participants and powers lie around one vector v",
@@ -130,6 +134,10 @@ def load_synthetic(setting: Setting, *, seed: int = 0, rho: float = 0.01) -> Sil
             ),
         ),
     )
+
+
+load_weak = partial(load_synthetic, WEAK)
+load_strong = partial(load_synthetic, STRONG)
 
 
 def polynomial(

@@ -1,18 +1,16 @@
 """Loading by name: what there is, and what is refused."""
 
-import inspect
 import subprocess
 import sys
 
 import pytest
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning import datasets
-from fedegoists.learning.datasets import DatasetInfo, available, load
+from fedegoists.learning.datasets import DatasetEntry, DatasetOptions, available, load
 
 
 def test_what_there_is() -> None:
-    assert [info.name for info in available()] == [
+    assert [entry.name for entry in available()] == [
         "synthetic-weak",
         "synthetic-strong",
         "cifar10",
@@ -20,21 +18,24 @@ def test_what_there_is() -> None:
         "eicu-demo",
         "heart",
     ]
-    for info in available():
-        assert info.licence
-        assert info.source
-        assert "\n" not in info.summary
+    for entry in available():
+        assert entry.licence
+        assert entry.source
+        assert "\n" not in entry.summary
 
 
-@pytest.mark.parametrize("info", available(), ids=lambda info: info.name)
-def test_options_and_their_defaults_are_those_of_the_loader(info: DatasetInfo) -> None:
-    loader = datasets._LOADERS[info.name][1]
-    parameters = dict(inspect.signature(loader).parameters)
-    assert parameters.pop("seed").default == 0
-    parameters.pop("data_dir", None)
-    assert {option.name: option.default for option in info.options} == {
-        name: parameter.default for name, parameter in parameters.items()
-    }
+@pytest.mark.parametrize("entry", available(), ids=lambda entry: entry.name)
+def test_every_option_has_a_default_and_a_description(entry: DatasetEntry) -> None:
+    kind = entry.options_type()
+    assert issubclass(kind, DatasetOptions)
+    kind()  # all options have defaults
+    assert all(field.description for field in kind.model_fields.values())
+
+
+def test_the_registered_task_is_that_of_the_data() -> None:
+    for entry in available():
+        if entry.name.startswith("synthetic"):
+            assert load(entry.name).task == entry.task
 
 
 def test_unknown_names_and_options() -> None:

@@ -115,7 +115,7 @@ class TestPathological:
         [
             ([], SettingsError, "give at least one block"),
             ([[0], []], SettingsError, "at least one class in each"),
-            ([[0, 1], [1]], SettingsError, "class 1 stands twice; blocks must not overlap"),
+            ([[0, 1], [1]], SettingsError, "class 1 is there twice; blocks must not overlap"),
             ([[0, 2]], DataError, "class 2 has no samples; leave it out"),
         ],
     )
