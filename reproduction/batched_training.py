@@ -11,11 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.federation import Federation, Participant, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
-from fedegoists.methods import Local, Outcome, run
-from fedegoists.methods.run import Observer, StoppedError, best_slot, keep_outcome
+from fedegoists.methods.method_run import (
+    Callbacks,
+    Observer,
+    Outcome,
+    RunSettings,
+    StoppedError,
+    fine_tune,
+    keep_outcome,
+    run,
+)
 from fedegoists.training.defaults import Defaults, model_options
 from fedegoists.training.summary import COSTS, chosen_test_values
 from fedegoists.training.trials import Trials, Wanted, load_trainable, method_of
@@ -127,7 +135,7 @@ def train_pass(
 
     Raises
     ------
-    fedegoists.methods.run.StoppedError
+    fedegoists.methods.method_run.StoppedError
         If it was asked to stop; what is done is in the checkpoint.
     """
     began = time.perf_counter()
@@ -154,38 +162,30 @@ def train_pass(
     wanted = Wanted((variant.method,), {variant.method: dict(variant.settings)})
     method = method_of(variant.method, wanted, trials, decisions)
     folder = settings.out / "checkpoint" / work.digest
-    common: dict[str, Any] = {
-        "observers": settings.observers,
-        "stop": settings.stop,
-        "save_every": SAVE_EVERY,
-    }
-    given = (method, trials.federation, decisions.final, trials.initial)
-    outcome = run(
-        *given,
+    running = RunSettings(
         rounds=first.until or defaults.rounds,
         seed=0,
         evaluate_every=first.until or defaults.evaluate_every,
-        checkpoint=folder / "trained.safetensors",
-        **common,
     )
+    callbacks = Callbacks(
+        folder / "trained.safetensors", SAVE_EVERY, settings.observers, settings.stop
+    )
+    given = (method, trials.federation, decisions.final, trials.initial, running)
+    outcome = run(*given, callbacks)
     outcomes = {False: outcome}
     if work.tuned:
         try:
-            outcomes[True] = run(
-                Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
+            outcomes[True] = fine_tune(
+                method,
                 trials.federation,
-                [(name,) for name in trials.federation.participants],
-                outcome.best,
-                rounds=defaults.tune_rounds,
-                seed=1,
-                may_keep_start=True,
-                begin_with=best_slot(method),
-                checkpoint=folder / "tuned.safetensors",
-                **common,
+                outcome,
+                defaults.tune,
+                defaults.tune_rounds,
+                replace(callbacks, checkpoint=folder / "tuned.safetensors"),
             )
         except StoppedError:
             # Tuning goes on only from the very models that it began with.
-            keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
+            keep_outcome(folder / "trained.safetensors", outcome, *given)
             raise
     seconds = time.perf_counter() - began
     done = sum(sum(o.spent.get("sample_passes", {}).values()) for o in outcomes.values())
@@ -196,8 +196,8 @@ def train_pass(
         "pass_seconds": round(seconds, 1),
         "samples_per_second": round(done / seconds),
         "bf16": settings.bf16,
-        "train": vars(defaults.train),
-        "tune": vars(defaults.tune) if work.tuned else None,
+        "train": defaults.train.model_dump(),
+        "tune": defaults.tune.model_dump() if work.tuned else None,
         "rounds": [
             first.until or defaults.rounds,
             defaults.tune_rounds if work.tuned else 0,
@@ -235,7 +235,7 @@ def _trials(
         build_model(defaults.model, 0, **options),
         device=settings.device,
         bf16=settings.bf16,
-        drawn_as={label: str(trial) for label, (trial, _) in shared.silos.items()},
+        drawn_as={label: trial for label, (trial, _) in shared.silos.items()},
     )
     rows: list[Tensor] = []
     for trial, names in shared.silos.values():
@@ -247,8 +247,8 @@ def _trials(
 
 def _result(
     outcomes: Sequence[Outcome],
-    tested: Mapping[str, float],
-    places: Mapping[str, str],
+    tested: Mapping[Participant, float],
+    places: Mapping[str, Participant],
     federation: Federation,
     about: Mapping[str, Any],
     *,
@@ -276,7 +276,7 @@ def _result(
 
 
 def _curves(
-    outcome: Outcome, places: Mapping[str, str], metric: str
+    outcome: Outcome, places: Mapping[str, Participant], metric: str
 ) -> dict[str, list[tuple[int, float]]]:
     """Return the validation metric after every round evaluated, but for the start."""
     name_at = {place: name for name, place in places.items()}

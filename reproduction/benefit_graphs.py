@@ -8,7 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedegoists.benefit import LearnSettings, MeasureSettings, learn_trials, measure_trials
+from fedegoists.benefit import (
+    LearnSettings,
+    MeasureSettings,
+    learn_repetitions,
+    measure_repetitions,
+)
 from fedegoists.coalitions import form
 from fedegoists.coalitions.formation import Method as FormationMethod
 from fedegoists.federation import SimulatedFederation
@@ -16,7 +21,7 @@ from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
-from fedegoists.methods.run import StoppedError
+from fedegoists.methods.method_run import StoppedError
 from fedegoists.training.defaults import defaults_for, learn_settings, model_options
 from reproduction.cell_locks import held
 from reproduction.cells import Cell
@@ -89,10 +94,10 @@ class Benefits:
     def _settings(self, data: SiloedData) -> LearnSettings:
         settings = learn_settings(data, "hypernetwork")
         if self.steps is not None:
-            local = replace(settings.local, steps=self.steps, total_steps=self.steps)
-            settings = replace(settings, local=local, steps=self.steps, preference_steps=self.steps)
+            local = settings.local.changed(steps=self.steps, total_steps=self.steps)
+            settings = settings.changed(local=local, steps=self.steps, preference_steps=self.steps)
         # With a threshold the spread over repeats plays no part.
-        return replace(settings, repeats=1)
+        return settings.changed(repeats=1)
 
     def _measuring(self, data: SiloedData) -> MeasureSettings:
         settings = self._settings(data)
@@ -112,7 +117,7 @@ class Benefits:
             "scene": asdict(self._essential(cell).scene),
             "trial": cell.trial,
             "kind": cell.variant.benefit,
-            "learn": asdict(settings),
+            "learn": settings.model_dump(),
             "threshold": _threshold(cell, data),
         }
         text = json.dumps(content, sort_keys=True)
@@ -130,19 +135,17 @@ class Benefits:
             trials,
             build_model(defaults_for(first).model, 0, **model_options(first)),
             device=self.device,
-            drawn_as={cell.label: str(cell.trial) for cell in cells},
+            drawn_as={cell.label: cell.trial for cell in cells},
         )
-        groups = {
-            label: [f"{label}/{n}" for n in one.participants] for label, one in trials.items()
-        }
         graphs: dict[str, BenefitGraph] = {}
         if measured:
-            for label, truth in measure_trials(federation, groups, self._measuring(first)).items():
-                gains = np.where(truth.mean > 0, truth.mean, 0.0)
+            truths = measure_repetitions(federation, self._measuring(first))
+            for label in trials:
+                gains = np.where(truths[label].mean > 0, truths[label].mean, 0.0)
                 np.fill_diagonal(gains, 0.0)
                 graphs[label] = BenefitGraph(gains, trials[label].participants)
         else:
-            estimates = learn_trials(federation, groups, self._settings(first), secret="")
+            estimates = learn_repetitions(federation, self._settings(first), secret="")
             graphs = {
                 cell.label: estimates[cell.label].graph(_threshold(cell, first)) for cell in cells
             }

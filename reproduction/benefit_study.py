@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,8 @@ from fedegoists.benefit import (
     LearnSettings,
     MeasuredBenefit,
     MeasureSettings,
-    learn_trials,
-    measure_trials,
+    learn_repetitions,
+    measure_repetitions,
 )
 from fedegoists.benefit.estimate import quantile
 from fedegoists.benefit.learn_settings import EstimatorName
@@ -32,6 +32,9 @@ from fedegoists.training.trials import load_trainable
 from reproduction.benefit_pictures import heat_map_png, sweep_png
 from reproduction.benefit_report import report_markdown
 from reproduction.threshold_sweep import threshold_sweep
+
+if TYPE_CHECKING:
+    from fedegoists.benefit.silo_queries import Apart
 
 __all__ = ["BenefitStudy", "StudyResult", "study"]
 
@@ -117,21 +120,26 @@ def study(
     _check(plan, next(iter(settings.values())))
     model = build_model(defaults_for(first).model, 0, **model_options(first))
     federation = SimulatedFederation(trials, model, device=plan.device)
-    groups = {label: [f"{label}/{name}" for name in d.participants] for label, d in trials.items()}
-    apart = [
-        (f"{label}/{one}", f"{label}/{other}")
-        for label, trial in trials.items()
-        for one, other in _rivals(plan, trial)
-    ]
+    apart: Apart = {label: tuple(_rivals(plan, trial)) for label, trial in trials.items()}
     estimates: dict[str, Mapping[str, BenefitEstimate]] = {
-        name: learn_trials(federation, groups, own, apart=apart, secret="", progress=progress)
+        name: {
+            str(seed): one
+            for seed, one in learn_repetitions(
+                federation, own, apart=apart, secret="", progress=progress
+            ).items()
+        }
         for name, own in settings.items()
     }
     measured = {}
     if plan.measured:
         truth = _truth(next(iter(settings.values())), first)
         wanted = replace(MeasureSettings(train=truth), **plan.measure_settings)
-        measured = measure_trials(federation, groups, wanted, apart=apart, progress=progress)
+        measured = {
+            str(seed): one
+            for seed, one in measure_repetitions(
+                federation, wanted, apart=apart, progress=progress
+            ).items()
+        }
     result = StudyResult(estimates, measured)
     _write(plan, Path(out), result, first, next(iter(settings.values())))
     return result
@@ -151,7 +159,7 @@ def _truth(settings: LearnSettings, data: SiloedData) -> TrainSettings:
     """Return how models are trained for the truth: twice as long as for an estimate."""
     local = settings.local
     steps = local.steps if data.samples.inputs[0].ndim == 3 else 2 * local.steps
-    return replace(local, steps=steps, total_steps=steps)
+    return local.changed(steps=steps, total_steps=steps)
 
 
 def _rivals(plan: BenefitStudy, trial: SiloedData) -> Iterable[tuple[str, str]]:

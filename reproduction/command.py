@@ -17,7 +17,7 @@ from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import FileError, SettingsError
 
 if TYPE_CHECKING:
-    from fedegoists.methods.run import Outcome
+    from fedegoists.methods.method_run import Outcome
     from reproduction import Plan, Table
     from reproduction.batched_training import Pass
     from reproduction.cells import Cell, Result

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fedegoists.errors import FileError
-from fedegoists.methods.run import StoppedError
+from fedegoists.methods.method_run import StoppedError
 from fedegoists.version import __version__
 from reproduction.batched_training import (
     Pass,

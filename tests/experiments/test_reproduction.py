@@ -15,7 +15,7 @@ from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.cifar import siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
 from fedegoists.methods import EgoMix
-from fedegoists.methods.run import StoppedError
+from fedegoists.methods.method_run import StoppedError
 from fedegoists.training import trials as training
 from reproduction import (
     TABLES,

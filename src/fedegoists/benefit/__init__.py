@@ -1,13 +1,13 @@
 """Who benefits whom: learned over a federation, measured, compared and written down."""
 
 from fedegoists.benefit.estimate import BenefitEstimate
-from fedegoists.benefit.learn import learn, learn_trials
+from fedegoists.benefit.learn import learn, learn_repetitions
 from fedegoists.benefit.learn_settings import ESTIMATORS, LearnSettings
 from fedegoists.benefit.measured_pairs import (
     MeasuredBenefit,
     MeasureSettings,
     measure,
-    measure_trials,
+    measure_repetitions,
 )
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "MeasureSettings",
     "MeasuredBenefit",
     "learn",
-    "learn_trials",
+    "learn_repetitions",
     "measure",
-    "measure_trials",
+    "measure_repetitions",
 ]

@@ -123,13 +123,10 @@ def benefit_command(
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
     """Return settings of learning that exist and are not options of the command."""
-    from dataclasses import fields
-
     from fedegoists.benefit import LearnSettings
 
     options = ("noise", "repeats")
-    declared = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
-    known = [name for name in declared if name not in options]
+    known = [name for name in LearnSettings.numbers() if name not in options]
     for key in given:
         if key in options:
             raise SettingsError(f"--learn {key}: use --{key}")

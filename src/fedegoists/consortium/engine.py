@@ -5,7 +5,7 @@ from typing import Protocol
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.federation import SimulatedFederation, StatefulFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model, model_options
 from fedegoists.training.trials import data_digest, load_trainable
@@ -28,7 +28,7 @@ class Engine(Protocol):
     def absent(self) -> tuple[str, ...]:
         """Participants of the consortium that are not there and are left out."""
 
-    def federation(self, model: str, trials: int | None = None) -> Federation:
+    def federation(self, model: str, trials: int | None = None) -> StatefulFederation:
         """Return the silos that train a network; in several trials they are called ``0/name``."""
 
 
@@ -63,8 +63,8 @@ class SimulatedEngine:
         self.digest = data_digest(self.data)
         self._device = settings.training.device
 
-    def federation(self, model: str, trials: int | None = None) -> Federation:
+    def federation(self, model: str, trials: int | None = None) -> StatefulFederation:
         """Return the silos, looped or stacked on one device."""
-        data = self.data if trials is None else {str(trial): self.data for trial in range(trials)}
+        data = self.data if trials is None else dict.fromkeys(range(trials), self.data)
         network = build_model(model, 0, **model_options(self.data))
         return SimulatedFederation(data, network, device=self._device)

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedegoists.federation import Federation
+from fedegoists.federation import Federation, Participant
 from fedegoists.methods import Outcome
 from fedegoists.training.summary import chosen_test_values
 
@@ -76,11 +76,10 @@ def gains_over_local(
     return gains
 
 
-def _by_participant(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        seed, participant = name.split("/", 1)
-        found.setdefault(participant, {})[seed] = value
+def _by_participant(values: Mapping[Participant, float]) -> dict[str, dict[object, float]]:
+    found: dict[str, dict[object, float]] = {}
+    for one, value in values.items():
+        found.setdefault(one.name, {})[one.repetition] = value
     return found
 
 

@@ -9,7 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from fedegoists.consortium.file_names import file_names
-from fedegoists.federation import Failure, Federation, Payload
+from fedegoists.federation import (
+    Deliver,
+    Failure,
+    Federation,
+    Memory,
+    Participant,
+    Personal,
+)
 from fedegoists.files import write_all
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import model_about, model_bytes
@@ -27,17 +34,19 @@ class ChosenModel:
     ----------
     tensors : mapping of str to Tensor
         As far as they are known here.
-    delivery : mapping
-        What its silo needs to have the whole model, see `Federation.deliver`.
+    trained : Participant
+        The participant in the repetition in which it was trained.
+    delivery : Deliver
+        The request that hands it to its silo, without the silo's personal parameters.
     """
 
     participant: str
     method: str
-    seed: str
+    trained: Participant
     round: int
     tensors: Mapping[str, Tensor]
     about: Mapping[str, Any]
-    delivery: Payload
+    delivery: Deliver
 
     def safetensors(self) -> bytes:
         """Return the model as a file."""
@@ -54,10 +63,9 @@ def preferred(
     best: dict[str, tuple[tuple[float, float], str, int]] = {}
     for method, outcome in outcomes.items():
         for k, name in enumerate(federation.participants):
-            participant = name.split("/", 1)[1]
             score = outcome.best_score[k]
-            if score[0] > -math.inf and (participant not in best or score > best[participant][0]):
-                best[participant] = (score, method, k)
+            if score[0] > -math.inf and (name.name not in best or score > best[name.name][0]):
+                best[name.name] = (score, method, k)
     return {participant: (method, k) for participant, (_, method, k) in best.items()}
 
 
@@ -83,15 +91,16 @@ def chosen_models(
         vector = outcomes[method].best[k]
         # What only the silo knows is left out of the file, not filled with something else.
         left_out: tuple[str, ...] = ()
+        own = None
         if personal[method]:
-            whole = federation.personal_model(name, vector, personal[method], f"{method}/best")
+            own = Personal(prefixes=personal[method], slot=f"{method}/best")
+            whole = federation.personal_model(name, vector, own)
             vector, left_out = (vector, personal[method]) if whole is None else (whole, ())
-        seed = name.split("/", 1)[0]
         about = model_about(
             data,
             participant,
             method=method,
-            seed=int(seed),
+            seed=int(name.repetition or 0),
             chosen_round=outcomes[method].best_round[k],
             model=trials.defaults.model,
             options=trials.options,
@@ -104,12 +113,12 @@ def chosen_models(
             if not (left_out and key.startswith(left_out))
         }
         # Sent without the silo's own layers, wherever these are: it has them.
-        delivery: dict[str, Any] = {"parameters": outcomes[method].best[k], "method": method}
-        delivery["round"] = outcomes[method].best_round[k]
-        if personal[method]:
-            delivery |= {"personal": personal[method], "slot": f"{method}/best"}
+        chosen_round = outcomes[method].best_round[k]
+        delivery = Deliver(
+            parameters=outcomes[method].best[k], method=method, round=chosen_round, personal=own
+        )
         models.append(
-            ChosenModel(participant, method, seed, delivery["round"], tensors, about, delivery)
+            ChosenModel(participant, method, name, chosen_round, tensors, about, delivery)
         )
     return models
 
@@ -127,8 +136,7 @@ def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequ
     )
 
 
-def delivered(models: Sequence[ChosenModel], federation: Federation) -> dict[str, Failure]:
+def delivered(models: Sequence[ChosenModel], federation: Memory) -> dict[str, Failure]:
     """Hand everybody its model; return whose silo has not got it."""
-    named = {f"{model.seed}/{model.participant}": model.delivery for model in models}
-    lost = federation.deliver(named)
-    return {name.split("/", 1)[1]: failure for name, failure in lost.items()}
+    lost = federation.deliver({model.trained: model.delivery for model in models})
+    return {one.name: failure for one, failure in lost.items()}

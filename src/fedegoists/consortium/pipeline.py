@@ -29,6 +29,7 @@ from fedegoists.consortium.run_folder import (
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.federation import Participant
 from fedegoists.federation.pool import checked_device
 from fedegoists.files import write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
@@ -170,7 +171,7 @@ class Consortium:
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
         apart = self.competition.pairs if settings.estimator == "transfer" else ()
-        inputs = [*self._of_the_data(), defaults.model, asdict(settings), apart]
+        inputs = [*self._of_the_data(), defaults.model, settings.model_dump(), apart]
         key = self.store.key("benefit", inputs)
         known = self.store.read("benefit", key)
         if known is None:
@@ -225,12 +226,12 @@ class Consortium:
             steps=training.steps,
         )
         groups = [
-            tuple(f"{seed}/{name}" for name in group)
+            group
             for seed in range(training.seeds)
-            for group in formation.coalitions
+            for group in Participant.groups(formation.coalitions, seed)
         ]
         edges = tuple(
-            (f"{seed}/{source}", f"{seed}/{target}", weight)
+            (Participant(source, seed), Participant(target, seed), weight)
             for seed in range(training.seeds)
             for source, target, weight in formation.benefit.edges()
         )
@@ -241,7 +242,11 @@ class Consortium:
             method = method_of(base, self.wanted, trials, decisions)
             inputs = [
                 *self._of_the_data(),
-                asdict(trials.defaults),
+                {
+                    **vars(trials.defaults),
+                    "train": trials.defaults.train.model_dump(),
+                    "tune": trials.defaults.tune.model_dump(),
+                },
                 repr(method),
                 None if base == "local" else groups,
                 training.seeds,

@@ -87,7 +87,7 @@ class FlareEngine:
             model=model,
             options=model_options(self.data),
             task=self.data.task,
-            trials=trials,
+            repetitions=trials,
         )
 
     def close(self) -> None:

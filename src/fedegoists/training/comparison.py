@@ -11,7 +11,7 @@ from typing import Any
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.methods import Outcome
-from fedegoists.methods.run import Observer
+from fedegoists.methods.method_run import Observer
 from fedegoists.training.decisions import decide
 from fedegoists.training.summary import failures_csv, metrics_csv, summary_csv
 from fedegoists.training.trials import (

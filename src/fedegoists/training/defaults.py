@@ -1,6 +1,6 @@
 """Models and settings that suit each data set; the same for every method."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fedegoists.benefit import LearnSettings
@@ -74,13 +74,12 @@ def learn_settings(data: SiloedData, estimator: str | None = None, **changes: An
     """
     inputs = data.samples.inputs[0].ndim
     steps, batch = {4: (500, 64), 3: (60, 32)}.get(inputs, (300, 64))
-    local = replace(
-        defaults_for(data).train,
+    local = TrainSettings(
         steps=steps,
         total_steps=steps,
         batch_size=batch,
         learning_rate=0.02,
-        augment=False,
+        weight_decay=defaults_for(data).train.weight_decay,
     )
     images = inputs == 4
     chosen: Any = estimator or ("hypernetwork" if images else "transfer")

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from fedegoists.federation import Federation
+from fedegoists.federation import Federation, Participant
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
 
@@ -23,23 +23,27 @@ def metrics_csv(wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome]) 
     rows: list[tuple[object, ...]] = []
     for method, outcome in wanted.items():
         for row in outcome.rows:
-            seed, participant = row.participant.split("/", 1)
+            one = row.participant
             rows.append(
-                (seed, method, participant, row.round, row.split, row.metric, repr(row.value))
+                (
+                    *(one.repetition, method, one.name),
+                    *(row.round, row.split, row.metric, repr(row.value)),
+                )
             )
         for kind in COSTS:
-            for name, amount in _spent(kind, method, outcomes).items():
-                seed, participant = name.split("/", 1)
-                rows.append((seed, method, participant, outcome.state.round, "train", kind, amount))
+            for one, amount in _spent(kind, method, outcomes).items():
+                about = (one.repetition, method, one.name)
+                rows.append((*about, outcome.state.round, "train", kind, amount))
     return csv_bytes(METRIC_COLUMNS, rows)
 
 
 def failures_csv(wanted: Mapping[str, Outcome]) -> bytes:
     """Return who failed in which round, and why."""
     rows = [
-        (*failure.participant.split("/", 1), method, number, failure.reason, failure.detail)
+        (one.repetition, one.name, method, number, failure.reason, failure.detail)
         for method, outcome in wanted.items()
         for number, failure in outcome.failures
+        for one in [failure.participant]
     ]
     return csv_bytes(("seed", "participant", "method", "round", "reason", "detail"), rows)
 
@@ -59,7 +63,7 @@ def summary_csv(
     return csv_bytes(SUMMARY_COLUMNS, rows)
 
 
-def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, float]:
+def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[Participant, float]:
     """Return everybody's test metric at the step that validation chose."""
     chosen = {
         name: number
@@ -77,13 +81,15 @@ def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, fl
 
 
 def _averages(
-    method: str, metric: str, values: Mapping[str, float], participants: Sequence[str]
+    method: str,
+    metric: str,
+    values: Mapping[Participant, float],
+    participants: Sequence[Participant],
 ) -> list[tuple[object, ...]]:
     """Return a row for each participant over the seeds, and one for the mean of all of them."""
-    by_seed: dict[str, dict[str, float]] = {name.split("/", 1)[1]: {} for name in participants}
-    for name, value in values.items():
-        seed, participant = name.split("/", 1)
-        by_seed[participant][seed] = value
+    by_seed: dict[str, dict[object, float]] = {one.name: {} for one in participants}
+    for one, value in values.items():
+        by_seed[one.name][one.repetition] = value
     rows: list[tuple[object, ...]] = [
         (method, participant, metric, *_statistics(list(own.values())))
         for participant, own in by_seed.items()
@@ -92,14 +98,15 @@ def _averages(
     complete = set.intersection(*(set(own) for own in by_seed.values()))
     means = [
         statistics.fmean([own[seed] for own in by_seed.values()])
-        for seed in sorted(complete, key=int)
+        for seed in dict.fromkeys(one.repetition for one in participants)
+        if seed in complete
     ]
     return [*rows, (method, EVERYBODY, metric, *_statistics(means))]
 
 
-def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[str, int]:
+def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[Participant, int]:
     """Return what everybody spent; fine-tuning counts on top of its method."""
-    totals: dict[str, int] = {}
+    totals: dict[Participant, int] = {}
     for name in dict.fromkeys((method.removesuffix("+ft"), method)):
         for participant, amount in outcomes[name].spent.get(kind, {}).items():
             totals[participant] = totals.get(participant, 0) + amount

@@ -212,7 +212,7 @@ def _failures(run: "ConsortiumRun", results: Results) -> list[tuple[str, str, st
         found.append(("benefit", who, what))
     for method in results.methods:
         counts = Counter(
-            (failure.participant.split("/", 1)[1], failure.reason)
+            (failure.participant.name, failure.reason)
             for _, failure in run.outcomes[method].failures
         )
         found += [

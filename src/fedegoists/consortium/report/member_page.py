@@ -69,7 +69,7 @@ def _failures(run: "ConsortiumRun", results: Results, participant: str) -> list[
         reasons = Counter(
             failure.reason
             for _, failure in run.outcomes[method].failures
-            if failure.participant.split("/", 1)[1] == participant
+            if failure.participant.name == participant
         )
         found += [
             (method, f"{reason}, {counted(times, 'time')}") for reason, times in reasons.items()

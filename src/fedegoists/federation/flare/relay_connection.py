@@ -20,6 +20,7 @@ from typing import Any
 
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError, write_job
 from fedegoists.federation.flare.relay_frames import receive_frame, send_frame
+from fedegoists.federation.replies import Reason
 
 __all__ = ["Link", "Lost"]
 
@@ -34,7 +35,7 @@ TO_START = 180.0
 class Lost:
     """Why a silo gave no answer."""
 
-    reason: str
+    reason: Reason
     detail: str
 
 
