@@ -410,7 +410,7 @@ def test_a_job_with_code_or_other_components_does_not_run(deployment, tmp_path):
             ("code", "evil.Evil", {}),
             ("component", "subprocess.Popen", {"args": ["touch", str(tmp_path / "touched")]}),
         ):
-            job = write_job(tmp_path / name, "/nowhere", ["South"])
+            job = write_job(tmp_path / name, "/nowhere", "00", ["South"])
             config = job / "app_silo" / "config" / "config_fed_client.json"
             content = json.loads(config.read_text())
             content["components"][0] |= {"path": path, "args": arguments}

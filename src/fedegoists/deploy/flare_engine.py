@@ -15,7 +15,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.flare_federation import FlareFederation, ask_about
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError
 from fedegoists.federation.flare.messages import About
-from fedegoists.federation.flare.relay_connection import Link, Recorder
+from fedegoists.federation.flare.relay_connection import Recorder, RelayConnection
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import model_options
 
@@ -57,7 +57,7 @@ class FlareEngine:
             )
         self.operator = Operator(kit)
         sites = _sites_of(self.operator.deployment.sites, participants)
-        self.link = Link(
+        self.link = RelayConnection(
             self.operator,
             tuple(sites.values()),
             run=run,

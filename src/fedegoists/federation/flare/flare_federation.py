@@ -19,7 +19,7 @@ from fedegoists.federation.flare.messages import (
     Rollback,
     SiloRequest,
 )
-from fedegoists.federation.flare.relay_connection import Link, Lost
+from fedegoists.federation.flare.relay_connection import Lost, RelayConnection
 from fedegoists.federation.flare.wire import OldVersionError, WireError, pack, schema_digest, unpack
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.replies import Failed, ReplyT
@@ -37,7 +37,7 @@ LINEAGE = "checkpoint"
 """The name of a method's lineage in a checkpoint of the run."""
 
 
-def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
+def ask_about(link: RelayConnection, sites: Mapping[str, str]) -> dict[str, About]:
     """Ask silos to describe themselves; silos that do not answer are left out.
 
     Parameters
@@ -81,7 +81,7 @@ def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
 
 
 class FlareFederation:
-    """Silos of organisations, reached over a `Link`.
+    """Silos of organisations, reached over a `RelayConnection`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class FlareFederation:
 
     def __init__(
         self,
-        link: Link,
+        link: RelayConnection,
         sites: Mapping[str, str],
         *,
         model: str,
