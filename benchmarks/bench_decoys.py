@@ -17,7 +17,7 @@ from torch import Tensor
 from fedegoists.benefit.decoys import decoy
 from fedegoists.benefit.local_estimators import local_models
 from fedegoists.benefit.silo_queries import Asking
-from fedegoists.federation import SimulatedFederation
+from fedegoists.federation import Evaluate, Evaluated, SimulatedFederation
 from fedegoists.learning.datasets import load
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
@@ -72,8 +72,10 @@ def main() -> None:
                 decoy(start, known, federation.schema, generator) for _ in range(wanted.competitors)
             ]
             shown = torch.cat([known, torch.stack(decoys)])
-            payload = {"parameters": shown, "split": "validation"}
-            losses = federation.call("evaluate", {name: payload})[name]["loss"]
+            request = Evaluate(parameters=shown, split="validation")
+            reply = federation.call({name: request})[name]
+            assert isinstance(reply, Evaluated)
+            losses = reply.losses
             found = []
             for place, model in enumerate(shown):
                 rest = torch.cat([shown[:place], shown[place + 1 :], models[i : i + 1]])

@@ -33,7 +33,7 @@ from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.engine import SiloAccess
 from fedegoists.deploy.flare_engine import FlareEngine
 from fedegoists.deploy.local_kits import LocalDeployment, free_port
-from fedegoists.federation import Failure, TrainSettings
+from fedegoists.federation import Failure, Train, TrainSettings
 
 FEATURES = 1200
 """Gives the network 120,201 parameters, about as many as the paper's for CIFAR-10."""
@@ -189,15 +189,13 @@ def measure(silos: int, rounds: int, *, count_bytes: bool = False, look: bool = 
                 samples: Samples = []
                 first = time.perf_counter()
                 for done in range(1, rounds + 1):
-                    payloads = {
-                        name: {"parameters": start, "settings": STEP, "seed": f"0/{done}"}
-                        for name in federation.participants
-                    }
+                    request = Train(parameters=start, settings=STEP, seed=f"0/{done}")
+                    requests = dict.fromkeys(federation.participants, request)
                     if done == WARM:
                         counted = 0 if counting is None else counting.bytes
                         used = processor_seconds(deployment)
                     began = time.perf_counter()
-                    replies = federation.call("train", payloads)
+                    replies = federation.call(requests)
                     times.append(time.perf_counter() - began)
                     assert not any(isinstance(reply, Failure) for reply in replies.values())
                     if look:

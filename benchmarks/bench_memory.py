@@ -16,10 +16,10 @@ import torch
 
 from benchmarks.bench_training import silos
 from benchmarks.measure import report
-from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.federation import SimulatedFederation, Train, TrainSettings
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
-from fedegoists.methods import METHODS, run
+from fedegoists.methods import METHODS, Callbacks, RunSettings, run
 from fedegoists.training import Comparison, compare
 
 
@@ -29,8 +29,8 @@ def shared() -> None:
     start = ParameterSchema.of(model).flatten(dict(model.named_parameters()))
     federation = SimulatedFederation(silos(100, 540, validation=59), model)
     settings = TrainSettings(steps=1)
-    payload = {"parameters": start, "settings": settings}
-    federation.call("train", dict.fromkeys(federation.participants, payload))
+    request = Train(parameters=start, settings=settings)
+    federation.call(dict.fromkeys(federation.participants, request))
 
 
 def whole() -> None:
@@ -48,9 +48,8 @@ def whole() -> None:
                     federation,
                     groups,
                     start.repeat(100, 1),
-                    rounds=2,
-                    seed=0,
-                    checkpoint=f"{folder}/{name}",
+                    RunSettings(rounds=2, seed=0),
+                    Callbacks(f"{folder}/{name}"),
                 )
             )
 

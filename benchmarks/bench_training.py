@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure import report
-from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.federation import SimulatedFederation, Train, TrainSettings
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
@@ -59,13 +59,8 @@ def trained(
     settings = TrainSettings(steps=steps, batch_size=BATCH)
 
     def train(seed: int) -> None:
-        federation.call(
-            "train",
-            {
-                name: {"parameters": start, "settings": settings, "seed": seed}
-                for name in federation.participants
-            },
-        )
+        request = Train(parameters=start, settings=settings, seed=seed)
+        federation.call(dict.fromkeys(federation.participants, request))
         if device != "cpu":
             torch.cuda.synchronize()
 

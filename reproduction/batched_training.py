@@ -10,11 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.federation import Federation, Participant, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
-from fedegoists.methods import Local, Outcome, run
-from fedegoists.methods.run import Observer, StoppedError, best_slot, keep_outcome
+from fedegoists.methods.method_run import (
+    Callbacks,
+    Observer,
+    Outcome,
+    RunSettings,
+    StoppedError,
+    fine_tune,
+    keep_outcome,
+    run,
+)
 from fedegoists.training.defaults import Defaults, model_options
 from fedegoists.training.summary import COSTS, chosen_test_values
 from fedegoists.training.trials import Trials, Wanted, load_trainable, method_of
@@ -25,7 +33,7 @@ from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, cell_from
 from reproduction.shared_coalitions import SharedCoalitions, shared_by
 
-__all__ = ["CellGroup", "RunSettings", "forget", "group_of", "grouped", "train_group"]
+__all__ = ["CellGroup", "GroupSettings", "forget", "group_of", "grouped", "train_group"]
 
 HEAVY = ("fedegoists",)
 """Methods with a network for each participant that is a hundred times as large as its model."""
@@ -36,7 +44,7 @@ SAVE_EVERY = 60.0
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class GroupSettings:
     """Where and how groups are trained; results depend on it by rounding only.
 
     Attributes
@@ -125,13 +133,13 @@ def _alike(cell: Cell) -> Cell:
 
 
 def train_group(
-    work: CellGroup, settings: RunSettings, benefits: Benefits, about: Mapping[str, Any]
+    work: CellGroup, settings: GroupSettings, benefits: Benefits, about: Mapping[str, Any]
 ) -> dict[Cell, CellResult]:
     """Train a group, from its checkpoint if there is one, and return the cells' results.
 
     Raises
     ------
-    fedegoists.methods.run.StoppedError
+    fedegoists.methods.method_run.StoppedError
         If `settings.stop` returned true; a checkpoint holds the progress.
     """
     began = time.perf_counter()
@@ -156,8 +164,8 @@ def train_group(
         "pass_seconds": round(seconds, 1),
         "samples_per_second": round(done / seconds),
         "bf16": settings.bf16,
-        "train": vars(defaults.train),
-        "tune": vars(defaults.tune) if work.tuned else None,
+        "train": defaults.train.model_dump(),
+        "tune": defaults.tune.model_dump() if work.tuned else None,
         "rounds": [
             first.until or defaults.rounds,
             defaults.tune_rounds if work.tuned else 0,
@@ -179,7 +187,7 @@ def train_group(
     }
 
 
-def _loaded(work: CellGroup, settings: RunSettings) -> dict[int, SiloedData]:
+def _loaded(work: CellGroup, settings: GroupSettings) -> dict[int, SiloedData]:
     """Return the data of all repetitions that a group trains on or learned its benefits from."""
     scenario = work.bases[0].scenario
     needed = {one.repetition for cell in work.bases for one in (cell, learned_by(cell))}
@@ -192,7 +200,7 @@ def _loaded(work: CellGroup, settings: RunSettings) -> dict[int, SiloedData]:
 
 
 def _outcomes(
-    work: CellGroup, repetitions: Trials, shared: SharedCoalitions, settings: RunSettings
+    work: CellGroup, repetitions: Trials, shared: SharedCoalitions, settings: GroupSettings
 ) -> dict[bool, Outcome]:
     """Train a group, and fine-tune it if any cell is fine-tuned; return outcomes by tuning."""
     first, defaults, federation = work.bases[0], repetitions.defaults, repetitions.federation
@@ -200,38 +208,30 @@ def _outcomes(
     wanted = Wanted((name,), {name: dict(first.variant.settings)})
     method = method_of(name, wanted, repetitions, shared.decisions)
     folder = settings.out / "checkpoint" / work.digest
-    common: dict[str, Any] = {
-        "observers": settings.observers,
-        "stop": settings.stop,
-        "save_every": SAVE_EVERY,
-    }
-    given = (method, federation, shared.decisions.final, repetitions.initial)
-    outcome = run(
-        *given,
+    running = RunSettings(
         rounds=first.until or defaults.rounds,
         seed=0,
         evaluate_every=first.until or defaults.evaluate_every,
-        checkpoint=folder / "trained.safetensors",
-        **common,
     )
+    callbacks = Callbacks(
+        folder / "trained.safetensors", SAVE_EVERY, settings.observers, settings.stop
+    )
+    given = (method, federation, shared.decisions.final, repetitions.initial, running)
+    outcome = run(*given, callbacks)
     if not work.tuned:
         return {False: outcome}
     try:
-        tuned = run(
-            Local(defaults.tune, method.personal, alias=f"{method.name}+ft"),
+        tuned = fine_tune(
+            method,
             federation,
-            [(participant,) for participant in federation.participants],
-            outcome.best,
-            rounds=defaults.tune_rounds,
-            seed=1,
-            may_keep_start=True,
-            begin_with=best_slot(method),
-            checkpoint=folder / "tuned.safetensors",
-            **common,
+            outcome,
+            defaults.tune,
+            defaults.tune_rounds,
+            replace(callbacks, checkpoint=folder / "tuned.safetensors"),
         )
     except StoppedError:
         # Tuning can be resumed only from the very models that it began with.
-        keep_outcome(folder / "trained.safetensors", outcome, *given, seed=0)
+        keep_outcome(folder / "trained.safetensors", outcome, *given)
         raise
     return {False: outcome, True: tuned}
 
@@ -249,7 +249,7 @@ def _repetitions(
     shared: SharedCoalitions,
     data: Mapping[int, SiloedData],
     defaults: Defaults,
-    settings: RunSettings,
+    settings: GroupSettings,
 ) -> Trials:
     options = model_options(next(iter(data.values())))
     federation = SimulatedFederation(
@@ -260,7 +260,7 @@ def _repetitions(
         build_model(defaults.model, 0, **options),
         device=settings.device,
         bf16=settings.bf16,
-        drawn_as={label: str(repetition) for label, (repetition, _) in shared.silos.items()},
+        drawn_as={label: repetition for label, (repetition, _) in shared.silos.items()},
     )
     rows: list[Tensor] = []
     for repetition, names in shared.silos.values():
@@ -272,8 +272,8 @@ def _repetitions(
 
 def _result(
     outcomes: Sequence[Outcome],
-    tested: Mapping[str, float],
-    places: Mapping[str, str],
+    tested: Mapping[Participant, float],
+    places: Mapping[str, Participant],
     federation: Federation,
     about: Mapping[str, Any],
     *,
@@ -301,7 +301,7 @@ def _result(
 
 
 def _curves(
-    outcome: Outcome, places: Mapping[str, str], metric: str
+    outcome: Outcome, places: Mapping[str, Participant], metric: str
 ) -> dict[str, list[tuple[int, float]]]:
     """Return the validation metric after every evaluated round, without that of the start."""
     name_at = {place: name for name, place in places.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedegoists.benefit import LearnSettings, learn_trials
+from fedegoists.benefit import LearnSettings, learn_repetitions
 from fedegoists.coalitions import FormationMethod, form
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import read_text, write_all, write_bytes
@@ -18,7 +18,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import json_value
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
-from fedegoists.methods.run import StoppedError
+from fedegoists.methods.method_run import StoppedError
 from fedegoists.training.defaults import defaults_for, learn_settings, model_options
 from reproduction.cells import Cell
 from reproduction.folder_locks import alone, held
@@ -116,10 +116,10 @@ class Benefits:
     def _settings(self, data: SiloedData) -> LearnSettings:
         settings = learn_settings(data, "hypernetwork")
         if self.steps is not None:
-            local = replace(settings.local, steps=self.steps, total_steps=self.steps)
-            settings = replace(settings, local=local, steps=self.steps, preference_steps=self.steps)
+            local = settings.local.changed(steps=self.steps, total_steps=self.steps)
+            settings = settings.changed(local=local, steps=self.steps, preference_steps=self.steps)
         # With a threshold the spread over repeats does not matter.
-        return replace(settings, repeats=1)
+        return settings.changed(repeats=1)
 
     def _measuring(self, data: SiloedData) -> MeasureSettings:
         settings = self._settings(data)
@@ -159,21 +159,17 @@ class Benefits:
             repetitions,
             build_model(defaults_for(first).model, 0, **model_options(first)),
             device=self.device,
-            drawn_as={cell.label: str(cell.repetition) for cell in cells},
+            drawn_as={cell.label: cell.repetition for cell in cells},
         )
-        groups = {
-            label: [f"{label}/{n}" for n in one.participants] for label, one in repetitions.items()
-        }
         graphs: dict[str, BenefitGraph] = {}
         if measured:
-            for label, truth in measure_repetitions(
-                federation, groups, self._measuring(first)
-            ).items():
-                gains = np.where(truth.mean > 0, truth.mean, 0.0)
+            truths = measure_repetitions(federation, self._measuring(first))
+            for label in repetitions:
+                gains = np.where(truths[label].mean > 0, truths[label].mean, 0.0)
                 np.fill_diagonal(gains, 0.0)
                 graphs[label] = BenefitGraph(gains, repetitions[label].participants)
         else:
-            estimates = learn_trials(federation, groups, self._settings(first), secret="")
+            estimates = learn_repetitions(federation, self._settings(first), secret="")
             graphs = {
                 cell.label: estimates[cell.label].graph(_threshold(cell, first)) for cell in cells
             }

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,9 +55,12 @@ def study(
         repeats=repeats,
         leave_one_out=leave_one_out,
     )
-    measured = measure_repetitions(
-        learned.federation, learned.groups, settings, apart=learned.apart, progress=progress
-    )
+    measured = {
+        str(seed): one
+        for seed, one in measure_repetitions(
+            learned.federation, settings, apart=learned.apart, progress=progress
+        ).items()
+    }
     private = learned.first_settings.clip is not None
     write_benefits(
         learned,
@@ -75,7 +78,7 @@ def _longer(settings: LearnSettings, data: SiloedData) -> TrainSettings:
     """
     local = settings.local
     steps = local.steps if data.samples.inputs[0].ndim == 3 else 2 * local.steps
-    return replace(local, steps=steps, total_steps=steps)
+    return local.changed(steps=steps, total_steps=steps)
 
 
 def _measured_csv(measured: Mapping[str, MeasuredBenefit]) -> bytes:

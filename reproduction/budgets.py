@@ -59,15 +59,15 @@ def budget(
         # A shorter run is tuned no longer than it was trained.
         each = min(found.tune.steps, steps)
         rounds = min(found.tune_rounds, found.rounds)
-        tune = replace(found.tune, steps=each, total_steps=rounds * each)
+        tune = found.tune.changed(steps=each, total_steps=rounds * each)
         found = replace(found, tune=tune, tune_rounds=rounds)
     train, tune = found.train, found.tune
     rounds = round(length * found.rounds)
     total = rounds * train.steps
     return replace(
         found,
-        train=replace(train, learning_rate=factor * train.learning_rate, total_steps=total),
-        tune=replace(tune, learning_rate=factor * tune.learning_rate),
+        train=train.changed(learning_rate=factor * train.learning_rate, total_steps=total),
+        tune=tune.changed(learning_rate=factor * tune.learning_rate),
         rounds=rounds,
     )
 
@@ -84,13 +84,13 @@ def _published(data: SiloedData, what: str, steps: int | None) -> Defaults:
         # Methods have phases that are fractions of all steps, so these must be known.
         total_steps=rounds * each,
     )
-    tune = replace(train, learning_rate=PUBLISHED_RATE / 2, total_steps=2 * each)
+    tune = train.changed(learning_rate=PUBLISHED_RATE / 2, total_steps=2 * each)
     return Defaults(own.model, train, rounds, tune, 2, 1)
 
 
 def _plain(data: SiloedData, partition: str, steps: int | None) -> Defaults:
     own = defaults_for(data, steps or PLAIN_STEPS.get(partition))
-    train, tune = (replace(settings, augment=False) for settings in (own.train, own.tune))
+    train, tune = (settings.changed(augment=False) for settings in (own.train, own.tune))
     return replace(own, train=train, tune=tune)
 
 

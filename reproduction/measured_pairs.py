@@ -8,6 +8,7 @@ gradients at the models of all sets it belongs to.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,17 @@ from torch import Tensor
 
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
 from fedegoists.benefit.local_estimators import FARTHEST
-from fedegoists.benefit.silo_queries import Asking, Cost, Groups, Pairs, groups_of
+from fedegoists.benefit.silo_queries import Apart, Asking, Cost, Pairs, by_repetition
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Federation, TrainSettings
+from fedegoists.federation import (
+    Evaluate,
+    Federation,
+    Gradient,
+    Repetition,
+    TrainSettings,
+)
 from fedegoists.federation.batches import stream_seed
+from fedegoists.federation.replies import Split
 from fedegoists.federation.silo_operations import learning_rates
 
 __all__ = ["MeasureSettings", "MeasuredBenefit", "measure", "measure_repetitions"]
@@ -51,7 +59,7 @@ class MeasureSettings:
     )
     evaluations: int = 8
     repeats: int = 3
-    split: str = "test"
+    split: Split = "test"
     leave_one_out: bool = True
     seed: int = 0
 
@@ -126,44 +134,45 @@ def measure(
         Competitors: no model is trained on the data of both, since each would see it. With any
         competitors, sets of all and of all but one are not trained.
     """
-    return measure_repetitions(
-        federation, None, settings, pairs=pairs, apart=apart, progress=progress
-    )[""]
+    (measured,) = measure_repetitions(
+        federation, settings, pairs=pairs, apart={None: apart}, progress=progress
+    ).values()
+    return measured
 
 
 def measure_repetitions(
     federation: Federation,
-    groups: Groups | None,
     settings: MeasureSettings | None = None,
     *,
     pairs: Iterable[tuple[str, str]] | None = None,
-    apart: Pairs = (),
+    apart: Apart | None = None,
     progress: Progress | None = None,
-) -> dict[str, MeasuredBenefit]:
-    """Measure several repetitions at once; `pairs` are names of the first repetition.
+) -> dict[Repetition | None, MeasuredBenefit]:
+    """Measure all repetitions at once.
 
     Competitors in one repetition are competitors in all of them.
     """
     settings = settings or MeasureSettings()
-    names = groups_of(federation, groups)
+    groups = by_repetition(federation)
+    names = tuple(groups.values())
     asking = Asking(federation, names)
-    sets, wanted = _sets(names[0], pairs, asking.among(apart).any(0), settings)
+    rivals = asking.among(apart or {}).any(0)
+    sets, wanted = _sets([one.name for one in names[0]], pairs, rivals, settings)
     runs = [
         _run(asking, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
     ]
     losses = torch.stack(runs)  # repeats, repetitions, participants, sets; NaN where not measured
-    labels = [""] if groups is None else list(groups)
     return {
-        label: _result(
-            tuple(name.removeprefix(f"{label}/") for name in names[g]),
+        repetition: _result(
+            tuple(one.name for one in names[g]),
             losses[:, g].double().numpy(),
             sets,
             wanted,
             asking.cost(g),
-            tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(g)),
+            asking.failures_in(g),
         )
-        for g, label in enumerate(labels)
+        for g, repetition in enumerate(groups)
     }
 
 
@@ -205,7 +214,7 @@ def _run(
     """Train all models once; return (repetitions, participants, sets) losses of chosen steps."""
     federation, (repetitions, n) = asking.federation, asking.shape
     train = settings.train
-    rates = learning_rates(TrainSettings(**{**vars(train), "total_steps": train.steps}), 0)
+    rates = learning_rates(train.changed(total_steps=train.steps), 0)
     seed = stream_seed(settings.seed, repeat, "measure")
     start = federation.schema.drawn(seed).to(federation.device)
     models = start.expand(repetitions, len(sets), -1).clone()
@@ -228,10 +237,13 @@ def _run(
     for step, rate in enumerate(rates):
         gradients, _, answered = asking.gradients(
             models[:, asked],
-            batch_size=train.batch_size,
-            step=step,
-            seed=f"{seed}/measure",
-            augment=train.augment,
+            partial(
+                Gradient,
+                batch_size=train.batch_size,
+                step=step,
+                seed=f"{seed}/measure",
+                augment=train.augment,
+            ),
         )
         total = torch.zeros_like(models)
         for k in range(n):
@@ -247,8 +259,8 @@ def _run(
         diverged |= beyond
         if step + 1 in marks:
             rows = models[:, asked]
-            validation = asking.losses(rows, split="validation")
-            judged = asking.losses(rows, split=settings.split)
+            validation = asking.losses(rows, partial(Evaluate, split="validation"))
+            judged = asking.losses(rows, partial(Evaluate, split=settings.split))
             better = validation < best
             best = torch.where(better, validation, best)
             chosen = torch.where(better, judged, chosen)

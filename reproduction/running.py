@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from fedegoists.errors import FileError
-from fedegoists.methods.run import StoppedError
+from fedegoists.methods.method_run import StoppedError
 from fedegoists.version import __version__
 from reproduction import COMMAND
 from reproduction.batched_training import (
     CellGroup,
-    RunSettings,
+    GroupSettings,
     forget,
     group_of,
     grouped,
@@ -87,7 +87,7 @@ def left_of(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore) -> 
 def reproduce(
     tables: Sequence[ReproducedTable],
     plan: Plan,
-    settings: RunSettings,
+    settings: GroupSettings,
     *,
     progress: GroupProgress | None = None,
 ) -> list[Cell]:
@@ -101,7 +101,7 @@ def reproduce(
 
 
 def _reproduce(
-    tables: Sequence[ReproducedTable], plan: Plan, settings: RunSettings, progress: GroupProgress
+    tables: Sequence[ReproducedTable], plan: Plan, settings: GroupSettings, progress: GroupProgress
 ) -> list[Cell]:
     store = CellStore(settings.out)
     about = origin(settings.device)
@@ -133,7 +133,7 @@ def _reproduce(
     return left_of(tables, plan, store)
 
 
-def with_command(cell: Cell, result: CellResult, settings: RunSettings) -> CellResult:
+def with_command(cell: Cell, result: CellResult, settings: GroupSettings) -> CellResult:
     """Add the command that trains the cell again."""
     command = f"{COMMAND} --cell {cell.digest} --out DIR --device {settings.device}"
     if settings.bf16:
@@ -160,7 +160,7 @@ class Rerun:
         )
 
 
-def rerun(digest: str, settings: RunSettings) -> Rerun:
+def rerun(digest: str, settings: GroupSettings) -> Rerun:
     """Train the group of a recorded cell again, with the recorded benefit graph, and compare."""
     store = CellStore(settings.out)
     if not re.fullmatch("[0-9a-f]{16}", digest) or digest not in store:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedegoists.federation import Participant
 from fedegoists.graphs import BenefitGraph
 from fedegoists.learning.data import SiloedData
+from fedegoists.methods import METHOD_ENTRIES
 from fedegoists.training.decisions import Decisions
-from fedegoists.training.trials import IN_FINAL_COALITIONS
 from reproduction.benefit_graphs import Benefits, coalitions_of
 from reproduction.cells import Cell
 from reproduction.scenarios import competition_of
@@ -24,8 +25,8 @@ class SharedCoalitions:
     ----------
     silos : mapping of str to (int, tuple of str)
         Repetition and silos by label. A coalition has the label of its first cell.
-    places : mapping of Cell to mapping of str to str
-        The name of each silo of a cell in the federation.
+    places : mapping of Cell to mapping of str to Participant
+        The participant of the federation that each silo of a cell is.
     coalitions : mapping of Cell to lists of str
         The coalitions of each cell.
     decisions : Decisions
@@ -33,7 +34,7 @@ class SharedCoalitions:
     """
 
     silos: Mapping[str, tuple[int, tuple[str, ...]]]
-    places: Mapping[Cell, Mapping[str, str]]
+    places: Mapping[Cell, Mapping[str, Participant]]
     coalitions: Mapping[Cell, list[list[str]]]
     decisions: Decisions
 
@@ -50,10 +51,10 @@ def shared_by(
     graphs = benefits.of(needed, data) if needed else {}
     seen: dict[tuple[int, tuple[str, ...], Edges], str] = {}
     silos: dict[str, tuple[int, tuple[str, ...]]] = {}
-    places: dict[Cell, dict[str, str]] = {}
+    places: dict[Cell, dict[str, Participant]] = {}
     coalitions: dict[Cell, list[list[str]]] = {}
-    together: list[tuple[str, ...]] = []
-    edges: list[tuple[str, str, float]] = []
+    together: list[tuple[Participant, ...]] = []
+    edges: list[tuple[Participant, Participant, float]] = []
     for cell in cells:
         names = data[cell.repetition].participants
         found: Sequence[Sequence[str]] = [(name,) for name in names]
@@ -63,16 +64,19 @@ def shared_by(
         coalitions[cell] = [list(group) for group in found]
         places[cell] = {}
         for group in found:
-            follows = cell in graphs and cell.variant.method in IN_FINAL_COALITIONS
+            follows = cell in graphs and METHOD_ENTRIES[cell.variant.method].coalitions == "final"
             inside = _edges_among(group, graphs[cell]) if follows else ()
             key = (cell.repetition, tuple(group), inside)
             if key not in seen:
                 seen[key] = cell.label
                 _, before = silos.get(cell.label, (cell.repetition, ()))
                 silos[cell.label] = (cell.repetition, (*before, *group))
-                together.append(tuple(f"{cell.label}/{name}" for name in group))
-                edges += [(f"{cell.label}/{j}", f"{cell.label}/{i}", x) for j, i, x in inside]
-            places[cell] |= {name: f"{seen[key]}/{name}" for name in group}
+                together += Participant.groups([group], cell.label)
+                edges += [
+                    (Participant(j, cell.label), Participant(i, cell.label), x)
+                    for j, i, x in inside
+                ]
+            places[cell] |= {name: Participant(name, seen[key]) for name in group}
         places[cell] = {name: places[cell][name] for name in names}
     return SharedCoalitions(
         {

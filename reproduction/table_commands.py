@@ -17,9 +17,9 @@ from fedegoists.cli.benefit_commands import DeviceOption
 from fedegoists.cli.output import errors, line, screen
 from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import FileError, SettingsError
-from fedegoists.methods.run import Outcome
+from fedegoists.methods.method_run import Outcome
 from reproduction import RESULTS
-from reproduction.batched_training import CellGroup, RunSettings
+from reproduction.batched_training import CellGroup, GroupSettings
 from reproduction.benefit_graphs import pack_graphs
 from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore, pack_cells
@@ -115,7 +115,7 @@ def tables_command(
     def stop() -> bool:
         return time_limit is not None and time.monotonic() - began >= time_limit
 
-    settings = RunSettings(out, data_dir, device, stack, bf16, stop)
+    settings = GroupSettings(out, data_dir, device, stack, bf16, stop)
     if cell is not None:
         _train_again(cell, settings)
         return
@@ -208,7 +208,7 @@ def _list(tables: Sequence[ReproducedTable], plans: Sequence[Plan], out: Path) -
     screen.print(grid)
 
 
-def _train(tables: Sequence[ReproducedTable], plan: Plan, settings: RunSettings) -> None:
+def _train(tables: Sequence[ReproducedTable], plan: Plan, settings: GroupSettings) -> None:
     """Train the missing cells, show the table meanwhile, and say how many cells are left."""
     view = _TrainingView(tables, plan, settings.out)
     live = Live(console=errors, get_renderable=view.shown, refresh_per_second=2, transient=True)
@@ -279,14 +279,14 @@ class _TrainingView:
         return grid
 
 
-def _draw(settings: RunSettings) -> None:
+def _draw(settings: GroupSettings) -> None:
     made, left = draw_figures(settings.out, settings.data_dir)
     line(f"Drawn to {settings.out / 'figures'}: {len(made)} figures")
     for why in left:
         line(f"not drawn: {why}", "yellow")
 
 
-def _train_again(digest: str, settings: RunSettings) -> None:
+def _train_again(digest: str, settings: GroupSettings) -> None:
     found = rerun(digest, settings)
     line(found.cell.words())
     grid = Table()

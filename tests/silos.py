@@ -1,15 +1,18 @@
 """Small silos for tests of training."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedegoists.federation import SimulatedFederation
+from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.methods import Callbacks, Outcome, RunSettings
+from fedegoists.methods import run as run_method
 
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"features": 20},
@@ -45,10 +48,47 @@ def silos(model: str, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> SiloedDa
     return SiloedData(model, task, Samples(inputs, targets), tuple(parts), classes, "random", ())
 
 
+def participant(name: Any) -> Participant:
+    """The participant of a name, where nothing is repeated."""
+    return name if isinstance(name, Participant) else Participant(name)
+
+
+def groups(coalitions: Iterable[Iterable[Any]]) -> list[tuple[Participant, ...]]:
+    """Coalitions of names as coalitions of participants."""
+    return [tuple(map(participant, group)) for group in coalitions]
+
+
+def named(values: dict[Participant, Any]) -> dict[str, Any]:
+    """Values by name, where nothing is repeated."""
+    assert all(one.repetition is None for one in values)
+    return {one.name: value for one, value in values.items()}
+
+
+def simulated(data: Any, model: nn.Module, behaviours: Any = None, **options: Any) -> Any:
+    """A federation some of whose silos, by name, behave in their own way."""
+    by_participant = {participant(name): one for name, one in (behaviours or {}).items()}
+    return SimulatedFederation(data, model, behaviours=by_participant, **options)
+
+
 def federation(model: str, data: Any = None, **options: Any) -> SimulatedFederation:
-    return SimulatedFederation(
-        silos(model) if data is None else data, build_model(model, 0, **MODELS[model]), **options
-    )
+    network = build_model(model, 0, **MODELS[model])
+    return simulated(silos(model) if data is None else data, network, **options)
+
+
+def run(
+    method: Any,
+    silos_: SimulatedFederation,
+    coalitions: Iterable[Iterable[Any]],
+    start: Tensor,
+    *,
+    checkpoint: Any = None,
+    save_every: float = 0.0,
+    stop: Any = None,
+    **settings: Any,
+) -> Outcome:
+    """Run a method in coalitions of names."""
+    callbacks = Callbacks(checkpoint, save_every, stop=stop)
+    return run_method(method, silos_, groups(coalitions), start, RunSettings(**settings), callbacks)
 
 
 def initial(model: str, count: int = 3, seed: int = 1) -> Tensor:

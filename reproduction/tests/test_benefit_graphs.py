@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedegoists.learning.datasets import load
-from fedegoists.methods.run import StoppedError
+from fedegoists.methods.method_run import StoppedError
 from reproduction.batched_training import RunSettings
 from reproduction.benefit_graphs import Benefits, pack_graphs
 from reproduction.cells import Plan, cells_of

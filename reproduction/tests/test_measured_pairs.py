@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import TrainSettings
+from fedegoists.federation import (
+    Describe,
+    Evaluate,
+    Gradients,
+    Participant,
+    Train,
+    TrainSettings,
+)
 from fedegoists.federation.batches import stream_seed
 from reproduction.measured_pairs import MeasureSettings, measure
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
@@ -51,20 +58,23 @@ def test_alone_is_plain_local_training(silos):
     truth = measure(silos, settings, pairs=[("a2", "a1")])
     start = silos.schema.drawn(stream_seed(0, 0, "measure"))
     train = TrainSettings(steps=5, learning_rate=0.05, batch_size=1000, total_steps=5)
-    trained = silos.call("train", {"a1": {"parameters": start, "settings": train}})["a1"]
-    loss = silos.call("evaluate", {"a1": {"parameters": trained["parameters"], "split": "test"}})
-    assert truth.alone[0, 0] == pytest.approx(loss["a1"]["loss"], rel=1e-4)
+    a1 = Participant("a1")
+    trained = silos.call({a1: Train(parameters=start, settings=train)})[a1]
+    tested = silos.call({a1: Evaluate(parameters=trained.parameters, split="test")})[a1]
+    assert truth.alone[0, 0] == pytest.approx(tested.losses[0], rel=1e-4)
     assert np.isfinite(truth.gains[0, 1, 0])
     assert np.isnan(truth.gains[0, 2, 0])
     assert truth.losses_without is None
 
 
-def silent(operation, reply):
+def silent(request, reply):
     raise ConnectionError("gone")
 
 
-def beyond(operation, reply):
-    return {**reply, "gradient": 1e9 * reply["gradient"]} if "gradient" in reply else reply
+def beyond(request, reply):
+    if not isinstance(reply, Gradients):
+        return reply
+    return reply.model_copy(update={"gradient": 1e9 * reply.gradient})
 
 
 @pytest.mark.parametrize("behaviour", [silent, beyond])
@@ -121,10 +131,11 @@ def test_no_model_is_trained_on_the_data_of_two_competitors():
         tasks = {"a1": OTHER if changed else TASK, "a2": TASK, "b": OTHER}
         inner = federation(regressions(tasks, train=8, seed=3))
 
-        def call(operation, payloads, timeout=None, inner=inner, changed=changed):
-            if "parameters" in payloads["a2"]:
-                seen[changed].append(payloads["a2"]["parameters"].clone())
-            return type(inner).call(inner, operation, payloads, timeout)
+        def call(requests, timeout=None, inner=inner, changed=changed):
+            request = requests[Participant("a2")]
+            if not isinstance(request, Describe):
+                seen[changed].append(request.parameters.clone())
+            return type(inner).call(inner, requests, timeout)
 
         inner.call = call
         truth = measure(inner, short, apart=[("a2", "a1")])

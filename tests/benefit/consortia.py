@@ -7,7 +7,7 @@ from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets import load
 from fedegoists.learning.models import build_model
-from tests.silos import Line
+from tests.silos import Line, simulated
 
 FEATURES = 4
 
@@ -43,11 +43,10 @@ OTHER = [-1.0, 1.0, 1.0, -2.0]
 def federation(
     data: SiloedData | dict[str, SiloedData], model: nn.Module | None = None, **options
 ) -> SimulatedFederation:
-    return SimulatedFederation(data, model or Line(FEATURES), **options)
+    return simulated(data, model or Line(FEATURES), **options)
 
 
-def synthetic(name: str, seeds: range) -> tuple[SimulatedFederation, dict[str, list[str]]]:
-    """One of the paper's synthetic data sets, several seeds as trials."""
-    trials = {str(seed): load(name, seed=seed) for seed in seeds}
-    groups = {seed: [f"{seed}/v{k}" for k in range(1, 9)] for seed in trials}
-    return SimulatedFederation(trials, build_model("mlp", 0, features=20)), groups
+def synthetic(name: str, seeds: range) -> SimulatedFederation:
+    """One of the paper's synthetic data sets, several seeds as repetitions."""
+    data = {seed: load(name, seed=seed) for seed in seeds}
+    return SimulatedFederation(data, build_model("mlp", 0, features=20))

@@ -6,7 +6,7 @@ import torch
 
 from fedegoists.benefit import learn
 from fedegoists.benefit.decoys import decoy, explained_part
-from fedegoists.federation import Failure
+from fedegoists.federation import Failure, Participant, Train
 from fedegoists.learning.parameters import ParameterSchema
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_learn import quick
@@ -20,20 +20,22 @@ class Recorder:
     """A federation that writes down what a silo is asked about, and in which some never answer."""
 
     def __init__(self, inner, watched, away=()):
-        self.inner, self.watched, self.away = inner, watched, away
+        self.inner, self.watched = inner, Participant(watched)
+        self.away = [Participant(name) for name in away]
         self.calls, self.models = [], []
         self.participants, self.schema = inner.participants, inner.schema
         self.task, self.device = inner.task, inner.device
 
-    def call(self, operation, payloads, timeout=None):
-        replies = self.inner.call(operation, payloads, timeout)
+    def call(self, requests, timeout=None):
+        replies = self.inner.call(requests, timeout)
         replies |= {name: Failure(name, "timeout") for name in self.away}
-        if operation == "train":
+        own = requests[self.watched]
+        if isinstance(own, Train):
             self.models.append(
-                {n: r["parameters"].clone() for n, r in replies.items() if n not in self.away}
+                {n: r.parameters.clone() for n, r in replies.items() if n not in self.away}
             )
-        rest = dict(payloads[self.watched])
-        self.calls.append((operation, rest.pop("parameters").clone(), rest))
+        rest = dict(own)
+        self.calls.append((own.operation, rest.pop("parameters").clone(), rest))
         return replies
 
     @property

@@ -8,20 +8,22 @@ import torch
 
 from fedegoists.benefit import LearnSettings, learn
 from fedegoists.benefit.privacy_account import privacy_spent
-from fedegoists.federation import Failure
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Gradient
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.gradient_privacy import gaussian_noise
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_learn import quick
-from tests.silos import Line
+from tests.silos import Line, named
 
 DATA = regressions({"a": TASK, "b": OTHER}, train=12, validation=7)
 
 
-def gradient(execution, **payload):
+def gradient(execution, **fields):
     silos = federation(DATA, execution=execution)
-    asked = {"parameters": torch.tensor([0.5, -1.0, 0.2, 0.0, 0.1]), "seed": 1, **payload}
-    return silos.call("loss_and_gradient", {"a": asked, "b": asked})
+    start = torch.tensor([0.5, -1.0, 0.2, 0.0, 0.1])
+    request = Gradient(parameters=start, seed=1, **fields)
+    return named(silos.call(dict.fromkeys(silos.participants, request)))
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
@@ -36,19 +38,19 @@ def test_every_samples_gradient_is_shortened(execution):
     assert (lengths > 1.5).any()
     assert (lengths < 1.5).any()
     expected = (each * np.minimum(1, 1.5 / lengths)).mean(0)
-    np.testing.assert_allclose(reply["gradient"], expected, rtol=1e-4, atol=1e-5)
-    assert reply["loss"] == 0.0  # a loss would tell of the samples too
+    np.testing.assert_allclose(reply.gradient, expected, rtol=1e-4, atol=1e-5)
+    assert reply.losses == (0.0,)  # a loss would tell of the samples too
 
 
 def test_a_wide_limit_changes_nothing():
     plain, wide = gradient("stacked")["b"], gradient("stacked", clip=1e6)["b"]
-    torch.testing.assert_close(plain["gradient"], wide["gradient"])
+    torch.testing.assert_close(plain.gradient, wide.gradient)
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
 def test_noise_is_as_large_as_stated(execution):
     clean, noisy = (gradient(execution, clip=2.0, noise=z)["a"] for z in (0.0, 3.0))
-    added = noisy["gradient"] - clean["gradient"]
+    added = noisy.gradient - clean.gradient
     drawn = gaussian_noise(torch.Size([1, 5]), 3.0 * 2.0 / 12, stream_seed(1, "a"), 0)[0]
     torch.testing.assert_close(added, drawn, rtol=1e-4, atol=1e-5)
     many = gaussian_noise(torch.Size([20000]), 0.5, 1, 0)
@@ -56,22 +58,20 @@ def test_noise_is_as_large_as_stated(execution):
 
 
 def test_noise_without_a_limit_is_refused():
-    replies = gradient("stacked", noise=1.0)
-    assert isinstance(replies["a"], Failure)
-    assert "set clip" in replies["a"].detail
+    with pytest.raises(SettingsError, match="set clip"):
+        gradient("stacked", noise=1.0)
     with pytest.raises(Exception, match="clip is 0"):
         LearnSettings(estimator="hypernetwork", clip=0.0)
 
 
 def test_a_share_of_the_samples_is_one_of_two_disjoint_halves():
-    silos = federation(DATA)
-    start = torch.zeros(5)
     whole, *halves = (
-        silos.call("loss_and_gradient", {"a": {"parameters": start, "split": "train", **part}})["a"]
+        gradient("stacked", **part)["a"]
         for part in ({}, {"share": 0.5, "step": 4}, {"share": 0.5, "step": 5})
     )
-    assert [reply["samples"] for reply in (whole, *halves)] == [12, 6, 6]
-    assert sum(half["loss"] for half in halves) / 2 == pytest.approx(whole["loss"], rel=1e-5)
+    assert [reply.samples for reply in (whole, *halves)] == [12, 6, 6]
+    mean = sum(half.losses[0] for half in halves) / 2
+    assert mean == pytest.approx(whole.losses[0], rel=1e-5)
 
 
 def test_the_account_by_hand():

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fedegoists.benefit import learn
+from fedegoists.federation import Evaluate, Participant, Trained
 from fedegoists.learning.models import build_model
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_learn import quick
@@ -18,23 +19,25 @@ def consortium():
     return regressions({"a1": TASK, "a2": TASK, "x": TASK, "b": OTHER}, train=120, seed=1)
 
 
-def broken(operation, reply):
-    if "gradient" in reply:
-        return {**reply, "gradient": torch.full_like(reply["gradient"], torch.nan)}
-    return {**reply, "parameters": torch.full_like(reply["parameters"], torch.nan)}
+def with_numbers(reply, change):
+    """A reply with another gradient, or other parameters, where it has any."""
+    numbers = {k: change(v) for k, v in vars(reply).items() if isinstance(v, torch.Tensor)}
+    return reply.model_copy(update=numbers) if numbers else "nothing"
 
 
-def constant(operation, reply):
-    key = "gradient" if "gradient" in reply else "parameters"
-    return {**reply, key: torch.ones_like(reply[key])}
+def broken(request, reply):
+    return with_numbers(reply, lambda numbers: torch.full_like(numbers, torch.nan))
 
 
-def scaled(operation, reply):
-    key = "gradient" if "gradient" in reply else "parameters"
-    return {**reply, key: 1e6 * reply[key]}
+def constant(request, reply):
+    return with_numbers(reply, torch.ones_like)
 
 
-def silent(operation, reply):
+def scaled(request, reply):
+    return with_numbers(reply, lambda numbers: 1e6 * numbers)
+
+
+def silent(request, reply):
     raise ConnectionError("gone")
 
 
@@ -72,11 +75,13 @@ def test_who_lies_to_look_useful_is_found_out_on_the_receivers_own_data(estimato
     """
     rng = torch.Generator().manual_seed(0)
 
-    def inventing(operation, reply):
-        key = "gradient" if "gradient" in reply else "parameters"
-        invented = torch.randn(reply[key].shape, generator=rng)
-        loss = [0.0] * len(reply["loss"]) if isinstance(reply["loss"], list) else 0.0
-        return {**reply, key: invented * reply[key].norm(), "loss": loss}
+    def inventing(request, reply):
+        invented = with_numbers(
+            reply, lambda numbers: torch.randn(numbers.shape, generator=rng) * numbers.norm()
+        )
+        if isinstance(invented, Trained):
+            return invented.model_copy(update={"loss": 0.0})
+        return invented.model_copy(update={"losses": (0.0,) * len(reply.losses)})
 
     data = regressions({"a1": TASK, "a2": TASK, "x": OTHER, "b": OTHER}, train=120, seed=2)
     estimate = learn(federation(data, behaviours={"x": inventing}), quick(estimator))
@@ -89,10 +94,10 @@ def test_who_lies_to_look_useful_is_found_out_on_the_receivers_own_data(estimato
 def test_a_model_beyond_all_numbers_does_not_hide_the_others_from_a_row():
     """Its loss on a receiver's data is no number; what that one says of the others still counts."""
 
-    def beyond(operation, reply):
-        return (
-            {**reply, "parameters": 1e11 * reply["parameters"]} if operation == "train" else reply
-        )
+    def beyond(request, reply):
+        if not isinstance(reply, Trained):
+            return reply
+        return reply.model_copy(update={"parameters": 1e11 * reply.parameters})
 
     network = build_model("mlp", 0, features=4)
     honest, lied = (
@@ -110,8 +115,8 @@ def test_a_model_beyond_all_numbers_does_not_hide_the_others_from_a_row():
     [("transfer", {}), ("pairs", {}), ("hypernetwork", {}), ("hypernetwork", {"clip": 5.0})],
 )
 def test_who_trains_but_is_never_heard_about_its_own_validation_data_has_no_edges(estimator, more):
-    def training_only(operation, reply):
-        if operation == "evaluate" or reply["samples"] == 60:  # all of the validation data
+    def training_only(request, reply):
+        if request.operation == "evaluate" or reply.samples == 60:  # all of the validation data
             raise ConnectionError("gone")
         return reply
 
@@ -133,8 +138,9 @@ def test_a_single_validation_sample_cannot_say_how_sure_it_is():
     silos = federation(replace(data, silos=(*data.silos[:2], few)))
     estimate = learn(silos, quick("transfer"))
     assert estimate.absent == ("x",)
-    assert "0.5 of 1 validation samples is none" in str(silos.call("evaluate", {"x": HALF})["x"])
+    assert "0.5 of 1 validation samples is none" in str(silos.call({X: HALF})[X])
     assert estimate.weights[0, 1] > 0
 
 
-HALF = {"parameters": torch.zeros(5), "split": "validation", "share": 0.5}
+X = Participant("x")
+HALF = Evaluate(parameters=torch.zeros(5), split="validation", share=0.5)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from fedegoists.cli.training_commands import _validated
+from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
 from fedegoists.methods.method import State
-from fedegoists.methods.run import Row
+from fedegoists.methods.method_run import Row
 
 QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
 
@@ -225,8 +226,11 @@ def test_settings_of_a_method_also_by_the_name_of_its_tuning(run):
     ],
 )
 def test_what_to_choose_by_is_only_shown_where_everybody_has_it(metric, values, scores, shown):
-    rows = [Row(f"0/v{k}", 1, "validation", metric, value) for k, value in enumerate(values)]
-    rows += [Row("0/v0", 1, "validation", "loss", math.nan), Row("0/v0", 1, "test", metric, 9.0)]
+    silos = [Participant(f"v{k}", 0) for k in range(2)]
+    rows = [
+        Row(one, 1, "validation", metric, value) for one, value in zip(silos, values, strict=False)
+    ]
+    rows += [Row(silos[0], 1, "validation", "loss", math.nan), Row(silos[0], 1, "test", metric, 9)]
     best = [(score, -1.0) for score in scores]
     outcome = Outcome(State(1, {"parameters": torch.zeros(2, 1)}), torch.zeros(2, 1), [1, 1], best)
     outcome.rows.extend(rows)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from fedegoists.consortium.gains import gains_over_local
+from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
-from fedegoists.methods.run import Row
+from fedegoists.methods.method_run import Row
 
 STUDENT = 4.302652729911275
 """The 97.5 % quantile of Student's t with two degrees of freedom, from a table."""
@@ -16,7 +17,7 @@ STUDENT = 4.302652729911275
 
 def outcome(values):
     """Return what came of three seeds; round 1 was chosen, round 2 is a better test result."""
-    names = [f"{seed}/North" for seed in range(len(values))]
+    names = [Participant("North", seed) for seed in range(len(values))]
     rows = [
         Row(name, number, "test", metric, value + number - 1)
         for name, value in zip(names, values, strict=True)
@@ -29,7 +30,7 @@ def outcome(values):
 
 def gain_of(alone, together, metric="auc"):
     federation = SimpleNamespace(
-        participants=tuple(f"{seed}/North" for seed in range(len(alone))),
+        participants=tuple(Participant("North", seed) for seed in range(len(alone))),
         task=SimpleNamespace(metric=metric, higher_is_better=metric == "auc"),
     )
     found = gains_over_local({"local": outcome(alone), "fedavg": outcome(together)}, federation)

@@ -45,7 +45,7 @@ def test_how_members_read_their_numbers_does_not_tell_on_others(banks, tmp_path)
         method: replace(
             outcome,
             rows=[
-                replace(row, value=1234.5) if row.participant.endswith("/Elm") else row
+                replace(row, value=1234.5) if row.participant.name == "Elm" else row
                 for row in outcome.rows
             ],
         )

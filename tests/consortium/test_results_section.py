@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 from fedegoists.consortium.gains import gains_over_local
-from fedegoists.federation import Failure
+from fedegoists.federation import Failure, Participant
 from tests.consortium.reports import (
     Balance,
     circle,
@@ -68,10 +68,10 @@ def test_somebody_without_a_model(banks, tmp_path):
     names = banks.trials.federation.participants
     for method, outcome in banks.outcomes.items():
         scores = [
-            (-math.inf, -math.inf) if name.endswith("/Elm") else score
+            (-math.inf, -math.inf) if name.name == "Elm" else score
             for name, score in zip(names, outcome.best_score, strict=True)
         ]
-        failures = [(1, Failure("0/Elm", "timeout")), (2, Failure("1/Elm", "timeout"))]
+        failures = [(k + 1, Failure(Participant("Elm", k), "timeout")) for k in range(2)]
         outcomes[method] = replace(outcome, best_score=scores, failures=failures)
     wanted = {method: outcomes[method] for method in banks.settings.training.methods}
     gains = gains_over_local(wanted, banks.trials.federation)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedegoists.methods import METHODS
+from fedegoists.methods import METHOD_ENTRIES, METHODS
 from fedegoists.methods.method import MethodSettings
 from tests.methods.test_methods import QUICK
-from tests.silos import federation, initial
+from tests.silos import federation, groups, initial
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -24,8 +24,9 @@ def section(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_section_with_its_paper_and_settings(name):
     text = section(name)
-    if METHODS[name].paper is not None:
-        assert METHODS[name].paper.title in " ".join(text.split())
+    paper = METHOD_ENTRIES[name].paper
+    if paper is not None:
+        assert paper.title in " ".join(text.split())
     for declared in METHODS[name].declared():
         meaning = declared.metadata["meaning"]
         allowed = METHODS[name].range_of(declared)
@@ -42,11 +43,10 @@ def test_the_eleventh_method_of_the_page_works():
     assert isinstance(method, MethodSettings)
     silos_ = federation("mlp")
     start = initial("mlp")
-    apart, _ = method.round(
-        silos_, [["s0"], ["s1"], ["s2"]], method.start(silos_, [], start, 0), seed=1
-    )
-    groups = [["s0", "s1", "s2"]]
-    together, report = method.round(silos_, groups, method.start(silos_, groups, start, 0), seed=1)
+    alone = groups([["s0"], ["s1"], ["s2"]])
+    apart, _ = method.round(silos_, alone, method.start(silos_, alone, start, 0), seed=1)
+    group = groups([["s0", "s1", "s2"]])
+    together, report = method.round(silos_, group, method.start(silos_, group, start, 0), seed=1)
     median = apart.parameters.median(0).values
     torch.testing.assert_close(together.parameters, median.expand(3, -1))
-    assert report.bytes_sent.keys() == {"s0", "s1", "s2"}
+    assert report.bytes_sent.keys() == set(silos_.participants)

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from fedegoists.federation import Gradient, Participant
 from fedegoists.federation import gradient_privacy as privacy
 from fedegoists.federation.gradient_privacy import clipped_gradient
-from fedegoists.federation.silo_operations import named_loss_of
+from fedegoists.federation.silo_operations import Network, named_loss_of
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS
@@ -48,7 +49,9 @@ def test_a_few_samples_at_a_time_give_what_all_at_once_do(monkeypatch, at_once, 
     assert (lengths > CLIP).any()
     assert (lengths < CLIP).any()
     monkeypatch.setattr(privacy, "AT_ONCE", at_once * SCHEMA.size)
-    function = clipped_gradient(named_loss_of(MODEL, TASKS["regression"]), SCHEMA, CLIP)
+    function = clipped_gradient(
+        named_loss_of(Network(MODEL, SCHEMA, TASKS["regression"])), SCHEMA, CLIP
+    )
     gradient, loss = function(*given)
     torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-6)
     assert loss == 0
@@ -59,13 +62,14 @@ def test_a_few_samples_at_a_time_give_what_all_at_once_do(monkeypatch, at_once, 
 def test_parts_of_models_and_samples_change_no_answer(monkeypatch, model, at_once):
     """Silos with 80, 30 and 60 samples: 100 are two models with padding; 7 leave a shorter part."""
     asked = {"seed": 3, "clip": 2.0, "noise": 0.5, "batch_size": 50}
-    payloads = {f"s{k}": {"parameters": initial(model, 2, seed=k), **asked} for k in range(3)}
-    whole = federation(model, execution="stacked").call("loss_and_gradient", payloads)
+    requests = {
+        Participant(f"s{k}"): Gradient(parameters=initial(model, 2, seed=k), **asked)
+        for k in range(3)
+    }
+    whole = federation(model, execution="stacked").call(requests)
     size = initial(model, 1).shape[1]
     monkeypatch.setattr(privacy, "AT_ONCE", at_once * size)
     for execution in ("looped", "stacked"):
-        parts = federation(model, execution=execution).call("loss_and_gradient", payloads)
+        parts = federation(model, execution=execution).call(requests)
         for name, reply in whole.items():
-            torch.testing.assert_close(
-                parts[name]["gradient"], reply["gradient"], rtol=1e-4, atol=1e-5
-            )
+            torch.testing.assert_close(parts[name].gradient, reply.gradient, rtol=1e-4, atol=1e-5)

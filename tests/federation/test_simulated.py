@@ -2,20 +2,33 @@
 
 import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Failure, LocalTerms, TrainSettings, WithTimeout
+from fedegoists.federation import (
+    Describe,
+    Evaluate,
+    Failure,
+    Gradient,
+    Keep,
+    LocalTerms,
+    Participant,
+    Personal,
+    Train,
+    Trained,
+    TrainSettings,
+    WithTimeout,
+)
 from fedegoists.federation.batches import batch_at, batch_plan, share_of, stream_seed
 from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
-from tests.silos import MODELS, SIZES, federation, initial, silos
+from tests.silos import MODELS, SIZES, federation, initial, named, silos
 
+S0, S1, S2 = map(Participant, ("s0", "s1", "s2"))
 SETTINGS = TrainSettings(steps=4, batch_size=48, learning_rate=0.05, weight_decay=1e-3)
 
 
@@ -29,66 +42,69 @@ def terms(kind, model, silo):
     }[kind]
 
 
-def call(model, execution, operation, rows=0, **payload):
+def call(model, execution, kind, rows=0, **fields):
+    """The replies of all silos to requests of a kind, by name."""
     silos_ = federation(model, execution=execution)
-    payloads = {}
+    requests = {}
     for k, name in enumerate(silos_.participants):
         start = initial(model, 1, seed=k)[0]
         if rows:  # the second silo is asked about fewer models than the others
             start = torch.cat([initial(model, 1, seed=r) for r in range(rows - (k == 1))])
-        payloads[name] = {"parameters": start, **payload}
-        if "terms" in payload:
-            payloads[name]["terms"] = terms(payload["terms"], model, k)
-    return silos_.call(operation, payloads)
+        own = {"terms": terms(fields["terms"], model, k)} if "terms" in fields else {}
+        requests[name] = kind(parameters=start, **{**fields, **own})
+    return named(silos_.call(requests))
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
-    ("operation", "payload"),
+    ("kind", "fields"),
     [
-        ("train", {"settings": SETTINGS, "seed": 3}),
-        ("train", {"settings": SETTINGS, "seed": 3, "terms": "proximal"}),
-        ("train", {"settings": SETTINGS, "seed": 3, "terms": "moving"}),
-        ("train", {"settings": SETTINGS, "seed": 3, "terms": "cosine"}),
-        ("loss_and_gradient", {"batch_size": 32, "seed": 3}),
-        ("loss_and_gradient", {"batch_size": 32, "seed": 3, "step": 2, "rows": 3}),
-        ("loss_and_gradient", {"split": "validation"}),
-        ("evaluate", {"split": "test"}),
-        ("evaluate", {"split": "validation", "rows": 3, "share": 0.5, "step": 1, "seed": 3}),
+        (Train, {"settings": SETTINGS, "seed": 3}),
+        (Train, {"settings": SETTINGS, "seed": 3, "terms": "proximal"}),
+        (Train, {"settings": SETTINGS, "seed": 3, "terms": "moving"}),
+        (Train, {"settings": SETTINGS, "seed": 3, "terms": "cosine"}),
+        (Gradient, {"batch_size": 32, "seed": 3}),
+        (Gradient, {"batch_size": 32, "seed": 3, "step": 2, "rows": 3}),
+        (Gradient, {"split": "validation"}),
+        (Evaluate, {"split": "test"}),
+        (Evaluate, {"split": "validation", "rows": 3, "share": 0.5, "step": 1, "seed": 3}),
     ],
 )
-def test_looped_equals_stacked_on_every_model(model, operation, payload):
-    if model.startswith("cifar") and operation == "train":
-        payload = {**payload, "settings": replace(SETTINGS, augment=True)}
-    if model.startswith("cifar") and "rows" in payload:
-        payload = {**payload, "augment": True}
-    looped = call(model, "looped", operation, **payload)
-    stacked = call(model, "stacked", operation, **payload)
+def test_looped_equals_stacked_on_every_model(model, kind, fields):
+    if model.startswith("cifar") and kind is Train:
+        fields = {**fields, "settings": SETTINGS.changed(augment=True)}
+    if model.startswith("cifar") and kind is Gradient and "rows" in fields:
+        fields = {**fields, "augment": True}
+    looped = call(model, "looped", kind, **fields)
+    stacked = call(model, "stacked", kind, **fields)
     assert looped.keys() == stacked.keys() == {"s0", "s1", "s2"}
     for name, one in looped.items():
-        other = stacked[name]
-        assert one.keys() == other.keys()
-        for key, value in one.items():
-            if isinstance(value, torch.Tensor):
-                # Rounding can decide which of two nearly equal pixels a pooling layer takes.
-                torch.testing.assert_close(value, other[key], rtol=1e-3, atol=3e-4)
-            else:
-                assert value == pytest.approx(other[key], rel=1e-4, abs=1e-6)
+        assert_alike(one, stacked[name])
 
 
-@pytest.mark.parametrize(
-    ("operation", "key"), [("loss_and_gradient", "loss"), ("evaluate", "loss")]
-)
-def test_more_models_than_fit_at_once_go_through_one_after_the_other(monkeypatch, operation, key):
-    payload = {"rows": 4, "split": "validation"}
-    whole = call("mlp", "stacked", operation, **payload)
+def assert_alike(one, other):
+    """Two replies are the same up to rounding."""
+    assert type(one) is type(other)
+    for key, value in vars(one).items():
+        if isinstance(value, torch.Tensor):
+            # Rounding can decide which of two nearly equal pixels a pooling layer takes.
+            torch.testing.assert_close(value, getattr(other, key), rtol=1e-3, atol=3e-4)
+        elif isinstance(value, str | None):
+            assert value == getattr(other, key)
+        else:
+            assert value == pytest.approx(getattr(other, key), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Gradient, Evaluate])
+def test_more_models_than_fit_at_once_go_through_one_after_the_other(monkeypatch, kind):
+    whole = call("mlp", "stacked", kind, rows=4, split="validation")
     monkeypatch.setattr("fedegoists.federation.stacked.PER_PASS", 16)
     monkeypatch.setattr("fedegoists.federation.stacked.EVALUATED", 7)
-    parts = call("mlp", "stacked", operation, **payload)
+    parts = call("mlp", "stacked", kind, rows=4, split="validation")
     for name, one in whole.items():
-        assert one[key] == pytest.approx(parts[name][key], rel=1e-5)
-        if "gradient" in one:
-            torch.testing.assert_close(one["gradient"], parts[name]["gradient"])
+        assert one.losses == pytest.approx(parts[name].losses, rel=1e-5)
+        if kind is Gradient:
+            torch.testing.assert_close(one.gradient, parts[name].gradient)
 
 
 @pytest.mark.parametrize("size", range(2, 18))
@@ -127,11 +143,11 @@ def test_training_is_momentum_descent_worked_out_in_numpy():
         w = w - 0.1 * v
     for execution in ("looped", "stacked"):
         silo = SimulatedFederation(data, Line(2), execution=execution)
-        payload = {"parameters": torch.tensor(start).float(), "settings": settings}
-        reply = silo.call("train", {"a": payload})["a"]
-        np.testing.assert_allclose(reply["parameters"], w, rtol=1e-5)
-        assert reply["samples"] == 8
-        assert reply["sample_passes"] == 16
+        request = Train(parameters=torch.tensor(start).float(), settings=settings)
+        (reply,) = silo.call({Participant("a"): request}).values()
+        np.testing.assert_allclose(reply.parameters, w, rtol=1e-5)
+        assert reply.samples == 8
+        assert reply.sample_passes == 16
 
 
 def test_batches_pass_over_all_samples_before_repeating():
@@ -175,150 +191,134 @@ def test_a_silo_with_broken_numbers_fails_alone(broken_silo):
         data.name, data.task, Samples((inputs,), data.samples.targets), data.silos, None, "", ()
     )
     for execution in ("looped", "stacked"):
-        replies = federation("mlp", broken, execution=execution).call(
-            "train",
-            {
-                name: {"parameters": initial("mlp")[0], "settings": SETTINGS}
-                for name in ("s0", "s1", "s2")
-            },
-        )
-        whole = federation("mlp", data, execution=execution).call(
-            "train",
-            {
-                name: {"parameters": initial("mlp")[0], "settings": SETTINGS}
-                for name in ("s0", "s1", "s2")
-            },
-        )
-        failed = f"s{broken_silo}"
+        replies = federation("mlp", broken, execution=execution).call(asked())
+        whole = federation("mlp", data, execution=execution).call(asked())
+        failed = Participant(f"s{broken_silo}")
         assert isinstance(replies[failed], Failure)
         assert replies[failed].reason == "not finite"
-        for name in {"s0", "s1", "s2"} - {failed}:
-            torch.testing.assert_close(replies[name]["parameters"], whole[name]["parameters"])
+        for name in {S0, S1, S2} - {failed}:
+            torch.testing.assert_close(replies[name].parameters, whole[name].parameters)
 
 
-def asked(names=("s0", "s1", "s2")):
-    return {n: {"parameters": initial("mlp")[0], "settings": SETTINGS} for n in names}
+def asked(names=(S0, S1, S2), **fields):
+    """Requests to train."""
+    train = Train(parameters=initial("mlp")[0], settings=SETTINGS).changed(**fields)
+    return dict.fromkeys(names, train)
 
 
-def never(operation, reply):
+def never(request, reply):
     threading.Event().wait()
 
 
-def no_numbers(operation, reply):
-    return {k: v * np.nan if isinstance(v, torch.Tensor) else v for k, v in reply.items()}
+def changing(**fields):
+    """A silo that changes fields of its replies; functions are applied to what is there."""
+
+    def answer(request, reply):
+        new = {k: v(getattr(reply, k)) if callable(v) else v for k, v in fields.items()}
+        return reply.model_copy(update=new)
+
+    return answer
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
 def test_a_silo_that_never_answers_is_left_out_after_the_timeout(execution):
     silent = federation("mlp", execution=execution, behaviours={"s1": never})
-    replies = silent.call("train", asked(), timeout=0.05)
-    assert replies["s1"] == Failure("s1", "timeout", "0.05 s")
-    healthy = federation("mlp", execution=execution).call("train", asked())
-    for name in ("s0", "s2"):
-        assert torch.equal(replies[name]["parameters"], healthy[name]["parameters"])
+    replies = silent.call(asked(), timeout=0.05)
+    assert replies[S1] == Failure(S1, "timeout", "0.05 s")
+    healthy = federation("mlp", execution=execution).call(asked())
+    for name in (S0, S2):
+        assert torch.equal(replies[name].parameters, healthy[name].parameters)
     patient = WithTimeout(silent, 0.05)
-    assert patient.call("train", asked(["s1"])) == {"s1": Failure("s1", "timeout", "0.05 s")}
+    assert patient.call(asked([S1])) == {S1: Failure(S1, "timeout", "0.05 s")}
     with pytest.raises(SettingsError, match="a timeout of 0"):
         WithTimeout(silent, 0)
 
 
-def failing(operation, reply):
+def failing(request, reply):
     raise OSError("disk full")
 
 
 @pytest.mark.parametrize(
     ("behaviour", "reason", "detail"),
     [
-        (no_numbers, "not finite", "parameters"),
-        (lambda _, reply: {**reply, "parameters": torch.zeros(2)}, "wrong shape", "(2,) where"),
-        (lambda _, reply: {**reply, "parameters": "me"}, "wrong shape", "str where"),
-        (lambda _, reply: {**reply, "loss": float("inf")}, "not finite", "loss"),
-        (lambda _, reply: {**reply, "samples": -5}, "error", "samples is -5"),
-        (lambda _, reply: {**reply, "samples": 10**400}, "error", "samples is 1000"),
-        (lambda _, reply: {**reply, "samples": True}, "error", "samples is True"),
-        (
-            lambda _, reply: {**reply, "parameters": reply["parameters"] * 0 + 3e38},
-            "not finite",
-            "parameters",
-        ),
-        (
-            lambda _, reply: {**reply, "parameters": reply["parameters"].double()},
-            "wrong shape",
-            "float64",
-        ),
-        (
-            lambda _, reply: {**reply, "parameters": reply["parameters"].to_sparse()},
-            "wrong shape",
-            "sparse",
-        ),
-        (lambda _, reply: {**reply, "samples": 1e9}, "error", "samples is 1000000000.0"),
-        (lambda _, reply: {"loss": 1.0}, "error", "no parameters in the reply to train"),
-        (lambda _, reply: "hello", "error", "a str instead of a reply"),
+        (changing(parameters=lambda p: p * np.nan), "not finite", "parameters"),
+        (changing(parameters=torch.zeros(2)), "wrong shape", "(2,) where"),
+        (changing(parameters="me"), "wrong shape", "a str where"),
+        (changing(loss=float("inf")), "not finite", "loss"),
+        (changing(samples=-5), "error", "samples is -5"),
+        (changing(samples=10**400), "error", "samples is 1000"),
+        (changing(samples=True), "error", "samples is True"),
+        (changing(parameters=lambda p: p * 0 + 3e38), "not finite", "parameters"),
+        (changing(parameters=lambda p: p.double()), "wrong shape", "float64"),
+        (changing(parameters=lambda p: p.to_sparse()), "wrong shape", "sparse"),
+        (changing(samples=1e9), "error", "samples is 1000000000.0"),
+        (lambda _, reply: type(reply).model_construct(loss=1.0), "error", "no parameters in"),
+        (lambda _, reply: vars(reply), "error", "a dict instead of a Trained"),
+        (lambda _, reply: "hello", "error", "a str instead of a Trained"),
         (failing, "error", "OSError: disk full"),
     ],
 )
 def test_answers_that_cannot_be_used_are_failures(behaviour, reason, detail):
-    replies = federation("mlp", behaviours={"s1": behaviour}).call("train", asked())
-    assert isinstance(replies["s1"], Failure)
-    assert (replies["s1"].reason, detail in replies["s1"].detail) == (reason, True)
-    assert "parameters" in replies["s0"]
+    replies = federation("mlp", behaviours={"s1": behaviour}).call(asked())
+    assert isinstance(replies[S1], Failure)
+    assert (replies[S1].reason, detail in replies[S1].detail) == (reason, True)
+    assert isinstance(replies[S0], Trained)
 
 
 def test_what_was_not_asked_for_is_dropped():
     more = {"diary": torch.ones(3), "parameters of others": 7}
-    talkative = federation("mlp", behaviours={"s1": lambda _, reply: {**reply, **more}})
-    payload = {**asked()["s1"], "personal": ("output.",), "slot": "mine"}
-    assert not talkative.call("train", {"s1": payload})["s1"].keys() & more.keys()
+    talkative = federation("mlp", behaviours={"s1": changing(**more)})
+    reply = talkative.call(asked([S1], personal=PERSONAL))[S1]
+    assert isinstance(reply, Trained)
+    assert not vars(reply).keys() & more.keys()
 
 
 def test_silent_silos_are_waited_for_together():
     silent = federation("mlp", behaviours=dict.fromkeys(("s0", "s1", "s2"), never))
     began = time.monotonic()
-    replies = silent.call("train", asked(), timeout=0.3)
+    replies = silent.call(asked(), timeout=0.3)
     assert {reply.reason for reply in replies.values()} == {"timeout"}
     assert time.monotonic() - began < 3 * 0.3
 
 
 def test_gradients_must_come_for_every_model_asked_about():
-    payload = {"s0": {"parameters": initial("mlp", 2)}}
-    cut = federation("mlp", behaviours={"s0": lambda _, r: {**r, "loss": r["loss"][:1]}})
-    assert cut.call("loss_and_gradient", payload)["s0"] == Failure("s0", "wrong shape", "1 losses")
+    cut = federation("mlp", behaviours={"s0": changing(losses=lambda losses: losses[:1])})
+    replies = cut.call({S0: Gradient(parameters=initial("mlp", 2))})
+    assert replies[S0] == Failure(S0, "wrong shape", "1 losses")
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
-def test_a_payload_that_cannot_be_used_fails_alone(execution):
-    payloads = asked()
-    payloads["s1"] = {**payloads["s1"], "parameters": torch.zeros(7)}
-    replies = federation("mlp", execution=execution).call("train", payloads)
-    assert isinstance(replies["s1"], Failure)
-    assert "(7,) parameters where" in replies["s1"].detail
-    assert "parameters" in replies["s0"]
+def test_a_request_that_cannot_be_used_fails_alone(execution):
+    requests = {**asked(), **asked([S1], parameters=torch.zeros(7))}
+    replies = federation("mlp", execution=execution).call(requests)
+    assert isinstance(replies[S1], Failure)
+    assert "(7,) parameters where" in replies[S1].detail
+    assert isinstance(replies[S0], Trained)
 
 
 # Personal parameters ---------------------------------------------------------------------------
 
-PERSONAL = {"personal": ("output.",), "slot": "mine"}
+PERSONAL = Personal(prefixes=("output.",), slot="mine")
+BEST = PERSONAL.changed(slot="mine/best")
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
 def test_personal_parameters_never_leave_a_silo(execution):
     silos_ = federation("mlp", execution=execution)
     mask = silos_.schema.mask(["output."])
-    payloads = {name: {**payload, **PERSONAL} for name, payload in asked().items()}
-    shown = silos_.call("train", payloads)["s0"]["parameters"]
-    whole = federation("mlp", execution=execution).call("train", asked())["s0"]["parameters"]
+    shown = silos_.call(asked(personal=PERSONAL))[S0].parameters
+    whole = federation("mlp", execution=execution).call(asked())[S0].parameters
     assert torch.equal(shown[~mask], whole[~mask])
     assert not shown[mask].any()
-    assert torch.equal(silos_.personal_model("s0", shown, ("output.",), "mine"), whole)
+    assert torch.equal(silos_.personal_model(S0, shown, PERSONAL), whole)
     # The silo uses its own values in the next call, whatever is sent in their place.
-    again = {**payloads["s0"], "parameters": torch.where(mask, 99.0, shown)}
+    disturbed = torch.where(mask, 99.0, shown)
     other = federation("mlp", execution=execution)
-    following = other.call("train", {"s0": {"parameters": whole, "settings": SETTINGS}})["s0"]
-    reply = silos_.call("train", {"s0": again})["s0"]
-    torch.testing.assert_close(reply["parameters"][~mask], following["parameters"][~mask])
-    gradient = silos_.call("loss_and_gradient", {"s0": {**again, "batch_size": 8}})["s0"][
-        "gradient"
-    ]
+    following = other.call(asked([S0], parameters=whole))[S0]
+    reply = silos_.call(asked([S0], parameters=disturbed, personal=PERSONAL))[S0]
+    torch.testing.assert_close(reply.parameters[~mask], following.parameters[~mask])
+    request = Gradient(parameters=disturbed, batch_size=8, personal=PERSONAL)
+    gradient = silos_.call({S0: request})[S0].gradient
     assert not gradient[mask].any()
     assert gradient[~mask].any()
 
@@ -327,10 +327,9 @@ def test_a_personal_step_is_taken_inside_the_silo():
     silos_ = federation("mlp")
     mask = silos_.schema.mask(["output."])
     start = initial("mlp")[0]
-    gradient = silos_.call("loss_and_gradient", {"s0": {"parameters": start}})["s0"]["gradient"]
-    payload = {"parameters": start[None], "personal_rate": 0.1, **PERSONAL}
-    silos_.call("loss_and_gradient", {"s0": payload})
-    moved = silos_.personal_model("s0", start, ("output.",), "mine")
+    gradient = silos_.call({S0: Gradient(parameters=start)})[S0].gradient
+    silos_.call({S0: Gradient(parameters=start[None], personal=PERSONAL.changed(rate=0.1))})
+    moved = silos_.personal_model(S0, start, PERSONAL)
     torch.testing.assert_close(moved[mask], (start - 0.1 * gradient)[mask])
     assert torch.equal(moved[~mask], start[~mask])
 
@@ -338,12 +337,12 @@ def test_a_personal_step_is_taken_inside_the_silo():
 def test_a_slot_that_was_emptied_begins_without_speed():
     silos_ = federation("mlp")
     start = initial("mlp")[0]
-    payload = {"parameters": start[None], "personal_rate": 0.1, "personal_momentum": 0.9}
+    request = Gradient(parameters=start[None], personal=PERSONAL.changed(rate=0.1, momentum=0.9))
 
     def stepped():
-        silos_.call("keep", {"s0": {"slot": "mine"}})
-        silos_.call("loss_and_gradient", {"s0": {**payload, **PERSONAL}})
-        return silos_.personal_model("s0", start, ("output.",), "mine")
+        silos_.call({S0: Keep(slot="mine")})
+        silos_.call({S0: request})
+        return silos_.personal_model(S0, start, PERSONAL)
 
     assert torch.equal(stepped(), stepped())
 
@@ -351,90 +350,93 @@ def test_a_slot_that_was_emptied_begins_without_speed():
 def test_slots_are_copied_and_emptied_and_survive_a_checkpoint():
     silos_ = federation("mlp")
     start = initial("mlp")[0]
-    silos_.call("train", {"s0": {"parameters": start, "settings": SETTINGS, **PERSONAL}})
-    silos_.call("keep", {"s0": {"slot": "mine/best", "source": "mine"}})
-    silos_.call("keep", {"s0": {"slot": "mine"}})
-    assert torch.equal(silos_.personal_model("s0", start, ("output.",), "mine"), start)
-    best = silos_.personal_model("s0", start, ("output.",), "mine/best")
+    silos_.call(asked([S0], personal=PERSONAL))
+    silos_.call({S0: Keep(slot="mine/best", source="mine")})
+    silos_.call({S0: Keep(slot="mine")})
+    assert torch.equal(silos_.personal_model(S0, start, PERSONAL), start)
+    best = silos_.personal_model(S0, start, BEST)
     assert not torch.equal(best, start)
     other = federation("mlp")
     assert silos_.memory("other") == {}
     other.restore("mine", silos_.memory("mine"))
-    assert torch.equal(other.personal_model("s0", start, ("output.",), "mine/best"), best)
+    assert torch.equal(other.personal_model(S0, start, BEST), best)
 
 
 def test_what_was_kept_after_a_checkpoint_is_gone_when_it_is_restored():
     silos_ = federation("mlp")
-    start = initial("mlp")[0]
-    train = {"parameters": start, "settings": SETTINGS, **PERSONAL}
     before = silos_.memory("mine")
-    silos_.call("train", {"s0": train, "s1": {**train, "slot": "other"}})
-    silos_.call("keep", {"s0": {"slot": "mine/best", "source": "mine"}})
+    train = asked([S0], personal=PERSONAL) | asked([S1], personal=PERSONAL.changed(slot="other"))
+    silos_.call(train)
+    silos_.call({S0: Keep(slot="mine/best", source="mine")})
     silos_.restore("mine", before)
     assert silos_.memory("mine") == {}
-    assert list(silos_.memory("other")) == ["s1\nother"]
+    assert list(silos_.memory("other")) == [(S1, "other")]
 
 
-def test_several_trials_are_one_federation_and_share_samples():
+# Repetitions -----------------------------------------------------------------------------------
+
+
+def test_several_repetitions_are_one_federation_and_share_samples():
     data = silos("mlp")
-    both = federation("mlp", {"0": data, "7": data})
-    assert both.participants == ("0/s0", "0/s1", "0/s2", "7/s0", "7/s1", "7/s2")
-    assert both._silos["7/s0"].inputs[0].data_ptr() == both._silos["0/s0"].inputs[0].data_ptr()
-    assert len(both._silos["0/s0"].targets) == sum(SIZES)
-    other = federation("mlp", {"0": data, "7": silos("mlp", seed=5)})
-    assert len(other._silos["0/s0"].targets) == 2 * sum(SIZES)
-    payload = {"parameters": initial("mlp")[0], "split": "test"}
-    apart = federation("mlp", silos("mlp", seed=5)).call("evaluate", {"s1": payload})["s1"]
-    assert other.call("evaluate", {"7/s1": payload})["7/s1"] == pytest.approx(apart)
+    both = federation("mlp", {0: data, 7: data})
+    assert both.participants == tuple(Participant(f"s{k}", r) for r in (0, 7) for k in range(3))
+    first, second = (both._silos[Participant("s0", r)] for r in (0, 7))
+    assert second.inputs[0].data_ptr() == first.inputs[0].data_ptr()
+    assert len(first.targets) == sum(SIZES)
+    other = federation("mlp", {0: data, 7: silos("mlp", seed=5)})
+    assert len(other._silos[Participant("s0", 0)].targets) == 2 * sum(SIZES)
+    request = Evaluate(parameters=initial("mlp")[0], split="test")
+    (apart,) = federation("mlp", silos("mlp", seed=5)).call({S1: request}).values()
+    (beside,) = other.call({Participant("s1", 7): request}).values()
+    assert_alike(beside, apart)
 
 
-def test_a_trial_gives_the_same_numbers_alone_and_beside_others():
-    payload = {"parameters": initial("mlp")[0], "settings": SETTINGS}
-    alone = federation("mlp", {"7": silos("mlp")}).call("train", {"7/s0": payload})
-    beside = federation("mlp", {"3": silos("mlp"), "7": silos("mlp")}).call(
-        "train", dict.fromkeys(("3/s0", "7/s0"), payload)
-    )
-    torch.testing.assert_close(alone["7/s0"]["parameters"], beside["7/s0"]["parameters"])
+def test_a_repetition_gives_the_same_numbers_alone_and_beside_others():
+    three, seven = Participant("s0", 3), Participant("s0", 7)
+    alone = federation("mlp", {7: silos("mlp")}).call(asked([seven]))
+    beside = federation("mlp", {3: silos("mlp"), 7: silos("mlp")}).call(asked([three, seven]))
+    torch.testing.assert_close(alone[seven].parameters, beside[seven].parameters)
 
 
 def test_what_is_the_same_under_several_labels_is_computed_once(monkeypatch):
     """Same samples, draws and parameters; where a row differs, that one is evaluated by itself."""
     data = dict.fromkeys(("0@a", "0@b", "0@c"), silos("mlp"))
-    shared = federation("mlp", data, execution="stacked", drawn_as=dict.fromkeys(data, "0"))
-    asked = []
+    shared = federation("mlp", data, execution="stacked", drawn_as=dict.fromkeys(data, 0))
+    evaluated = []
     whole = StackedSilos.evaluate
 
-    def counted(self, rows, *args, **options):
-        asked.append(len(rows))
-        return whole(self, rows, *args, **options)
+    def counted(self, requests, seeds):
+        evaluated.append(len(requests))
+        return whole(self, requests, seeds)
 
     monkeypatch.setattr(StackedSilos, "evaluate", counted)
     rows = dict(zip(shared.participants, initial("mlp", 9), strict=True))
-    changed = {**rows, "0@b/s1": rows["0@b/s1"] + 0.1}
-    payloads = {n: {"parameters": row, "split": "test"} for n, row in changed.items()}
-    scores = shared.call("evaluate", payloads)
-    assert asked == [4]
-    assert scores["0@a/s0"] == scores["0@b/s0"]
-    alone = federation("mlp", data, execution="looped").call("evaluate", payloads)
+    rows[Participant("s1", "0@b")] = rows[Participant("s1", "0@b")] + 0.1
+    requests = {n: Evaluate(parameters=row, split="test") for n, row in rows.items()}
+    scores = shared.call(requests)
+    assert evaluated == [4]
+    assert scores[Participant("s0", "0@a")] == scores[Participant("s0", "0@b")]
+    alone = federation("mlp", data, execution="looped").call(requests)
     for name in shared.participants:
-        assert scores[name]["loss"] == pytest.approx(alone[name]["loss"], rel=1e-5)
+        assert scores[name].losses == pytest.approx(alone[name].losses, rel=1e-5)
 
 
 def test_the_same_label_of_draws_with_other_samples_is_not_the_same():
     data = {"0@a": silos("mlp"), "0@b": silos("mlp", seed=5, sizes=(100, 70, 90))}
-    shared = federation("mlp", data, execution="stacked", drawn_as=dict.fromkeys(data, "0"))
-    one = {"parameters": initial("mlp")[0], "split": "test"}
-    replies = shared.call("evaluate", dict.fromkeys(shared.participants, one))
-    assert replies["0@a/s2"]["loss"] != replies["0@b/s2"]["loss"]
+    shared = federation("mlp", data, execution="stacked", drawn_as=dict.fromkeys(data, 0))
+    request = Evaluate(parameters=initial("mlp")[0], split="test")
+    replies = shared.call(dict.fromkeys(shared.participants, request))
+    one, other = (replies[Participant("s2", label)] for label in data)
+    assert one.losses != other.losses
 
 
 def test_describe():
-    reply = federation("cifar10-cnn").call("describe", {"s0": {}})["s0"]
-    assert reply["samples"] == {"train": 80, "validation": 15, "test": 15}
-    assert sum(reply["labels"]) == 80
-    assert len(reply["labels"]) == 10
-    assert "direction" not in reply
-    assert "labels" not in federation("mlp").call("describe", {"s0": {}})["s0"]
+    reply = federation("cifar10-cnn").call({S0: Describe()})[S0]
+    assert reply.samples == {"train": 80, "validation": 15, "test": 15}
+    assert sum(reply.labels) == 80
+    assert len(reply.labels) == 10
+    assert reply.direction is None
+    assert federation("mlp").call({S0: Describe()})[S0].labels is None
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -448,16 +450,14 @@ def test_the_direction_is_the_top_singular_vector_of_samples_and_labels(model):
     labels = y[:, None] if data.classes is None else np.eye(data.classes)[y]
     columns = np.hstack([*(part.reshape(len(rows), -1) for part in x), labels]).T
     expected = np.linalg.svd(columns, full_matrices=False)[0][:, 0]
-    reply = federation(model, data).call("describe", {"s0": {"direction": True}})["s0"]
-    assert abs(float(reply["direction"].double().numpy() @ expected)) == pytest.approx(1, abs=2e-2)
+    reply = federation(model, data).call({S0: Describe(direction=True)})[S0]
+    assert abs(float(reply.direction.double().numpy() @ expected)) == pytest.approx(1, abs=2e-2)
 
 
 def test_errors():
     silo = federation("mlp")
-    with pytest.raises(SettingsError, match="unknown operation 'steal'"):
-        silo.call("steal", {"s0": {}})
     with pytest.raises(SettingsError, match="'x' is not in this federation"):
-        silo.call("train", {"x": {}})
+        silo.call({Participant("x"): Describe()})
     with pytest.raises(SettingsError, match="'x' is not in this federation"):
         federation("mlp", behaviours={"x": never})
     with pytest.raises(SettingsError, match="unknown device 'abacus'"):

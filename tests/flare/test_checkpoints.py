@@ -3,20 +3,31 @@
 import pytest
 import torch
 
-from fedegoists.federation import Failure, TrainSettings
+from fedegoists.federation import (
+    Evaluate,
+    Failure,
+    Keep,
+    Participant,
+    Personal,
+    Train,
+    TrainSettings,
+)
 from fedegoists.federation.flare.flare_federation import FlareFederation
 from fedegoists.federation.flare.relay_connection import Lost
 from fedegoists.federation.flare.silo_service import SiloService
+from fedegoists.federation.seam import MemoryKey
 from tests.flare.test_silo import START, kit
 
-TRAIN = {
-    "parameters": START,
-    "settings": TrainSettings(steps=5, batch_size=16, learning_rate=0.1),
-    "seed": 0,
-    "personal": ("output.",),
-    "slot": "fedavg",
-}
-SCORE = {"parameters": START, "split": "test", "personal": ("output.",), "slot": "fedavg"}
+SOUTH = Participant("South")
+OWN = Personal(prefixes=("output.",), slot="fedavg")
+TRAIN = Train(
+    parameters=START,
+    settings=TrainSettings(steps=5, batch_size=16, learning_rate=0.1),
+    personal=OWN,
+)
+SCORE = Evaluate(parameters=START, split="test", personal=OWN)
+TUNED = SCORE.changed(personal=OWN.changed(slot="fedavg+ft"))
+LINEAGE = MemoryKey(None, "checkpoint")
 
 
 class Wire:
@@ -48,19 +59,19 @@ class Run:
             wire, {"South": "south"}, model="mlp", options=options, task="binary"
         )
         if memory is None:
-            self.federation.call("keep", {"South": {"slot": "fedavg", "source": None}})
+            self.federation.call({SOUTH: Keep(slot="fedavg")})
         else:
             self.federation.restore("fedavg", memory)
 
     def train(self):
-        self.federation.call("train", {"South": TRAIN})
+        self.federation.call({SOUTH: TRAIN})
 
     def checkpoint(self):
         return self.federation.memory("fedavg")
 
     def loss(self):
-        reply = self.federation.call("evaluate", {"South": SCORE})["South"]
-        return reply if isinstance(reply, Failure) else reply["loss"]
+        reply = self.federation.call({SOUTH: SCORE})[SOUTH]
+        return reply if isinstance(reply, Failure) else reply.losses
 
 
 @pytest.fixture
@@ -160,7 +171,7 @@ def test_a_run_can_go_back_to_an_early_checkpoint_again_and_again(wire):
     for _ in range(3):
         one.train()
         one.checkpoint()  # higher numbers, all given up
-    missed = int(checkpoint["fedavg\ncheckpoint"][0])
+    missed = int(checkpoint[LINEAGE][0])
     assert not (wire.folder / "state" / f"memory-fedavg-{missed}.safetensors").exists()
     new = Run(wire, checkpoint)
     assert new.loss() != then  # it is gone here, and its layers begin anew
@@ -210,7 +221,7 @@ def test_a_silo_never_takes_other_layers_for_those_of_a_checkpoint(wire):
     assert "not as this run left it; and nothing was kept at its last" in log(wire)
     one.train()
     one.train()
-    number = int(checkpoint["fedavg\ncheckpoint"][0])
+    number = int(checkpoint[LINEAGE][0])
     assert not (wire.folder / "state" / f"memory-fedavg-{number}.safetensors").exists()
     assert Run(wire, checkpoint).loss() == new
     assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
@@ -221,13 +232,14 @@ def test_a_damaged_file_costs_only_what_was_in_it(wire, content):
     one = Run(wire)
     one.train()
     checkpoint, then = one.checkpoint(), one.loss()
-    one.federation.call("train", {"South": {**TRAIN, "slot": "fedprox"}})
-    other = one.federation.call("evaluate", {"South": {**SCORE, "slot": "fedprox"}})
+    elsewhere = OWN.changed(slot="fedprox")
+    one.federation.call({SOUTH: TRAIN.changed(personal=elsewhere)})
+    other = one.federation.call({SOUTH: SCORE.changed(personal=elsewhere)})
     file = wire.folder / "state" / "memory-fedavg-now.safetensors"
     file.write_bytes(file.read_bytes()[:-9] if content is None else content)
     wire.restart()
     assert one.loss() == then  # from its checkpoint
-    assert one.federation.call("evaluate", {"South": {**SCORE, "slot": "fedprox"}}) == other
+    assert one.federation.call({SOUTH: SCORE.changed(personal=elsewhere)}) == other
     assert "memory-fedavg-now.safetensors is damaged and moved aside" in log(wire)
     assert file.with_suffix(".damaged").exists()
     (kept,) = (wire.folder / "state").glob("memory-fedavg-[0-9]*.safetensors")
@@ -250,24 +262,22 @@ def test_a_tuned_method_begins_with_the_layers_of_the_checkpoint(wire):
     checkpoint, then = one.checkpoint(), one.loss()
     one.train()
     again = gone(wire, back_by=lambda: Run(wire, checkpoint))
-    again.federation.call("keep", {"South": {"slot": "fedavg+ft", "source": "fedavg"}})
-    score = {**SCORE, "slot": "fedavg+ft"}
-    assert again.federation.call("evaluate", {"South": score})["South"]["loss"] == then
+    again.federation.call({SOUTH: Keep(slot="fedavg+ft", source="fedavg")})
+    assert again.federation.call({SOUTH: TUNED})[SOUTH].losses == then
 
 
 def test_layers_of_an_earlier_run_can_be_begun_with(wire):
     one = Run(wire)
     one.train()
     other = Run(wire, memory={}).federation
-    other.call("keep", {"South": {"slot": "fedavg+ft", "source": "fedavg"}})
-    score = {**SCORE, "slot": "fedavg+ft"}
-    assert other.call("evaluate", {"South": score})["South"]["loss"] == one.loss()
+    other.call({SOUTH: Keep(slot="fedavg+ft", source="fedavg")})
+    assert other.call({SOUTH: TUNED})[SOUTH].losses == one.loss()
 
 
 def test_a_checkpoint_survives_as_numbers(wire):
     one = Run(wire)
     one.train()
-    numbers = one.checkpoint()["fedavg\ncheckpoint"]
+    numbers = one.checkpoint()[LINEAGE]
     assert numbers.dtype == torch.int64
-    again = Run(wire, {"fedavg\ncheckpoint": numbers})
-    assert len(again.checkpoint()["fedavg\ncheckpoint"]) == len(numbers) + 2
+    again = Run(wire, {LINEAGE: numbers})
+    assert len(again.checkpoint()[LINEAGE]) == len(numbers) + 2

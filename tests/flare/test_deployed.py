@@ -24,9 +24,12 @@ from fedegoists.consortium.export import export, read_model
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.errors import FileError
+from fedegoists.federation import Participant
 from fedegoists.federation.flare.job_operator import DeclinedError, Operator, write_job
 from fedegoists.federation.flare.kits import make_kits
-from fedegoists.federation.flare.messages import unpack_replies, unpack_request
+from fedegoists.federation.flare.messages import Answers, Call
+from fedegoists.federation.flare.wire import unpack
+from fedegoists.federation.requests import OfModels
 from fedegoists.files import write_bytes
 from fedegoists.methods import METHODS
 from tests.flare.loopback import NOTE, PLANTED, run_deployed, write_tables
@@ -88,28 +91,22 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
 
 
 def sent(messages):
-    """Return everything that was sent to each participant: operation, trial, all vectors.
+    """Return everything that was sent to each participant: operation, repetition, all vectors.
 
     Without the models that are delivered at the end, which have a test of their own.
     """
     found = {}
     for direction, site, message in messages:
         if direction == "to":
-            request, payloads = unpack_request(message)
-            for label, payload in payloads.items():
-                if request.operation == "deliver":
-                    continue
-                terms = payload.get("terms")
-                vectors = [payload.get("parameters")]
-                vectors += (
-                    []
-                    if terms is None
-                    else [terms.anchor, terms.towards, terms.correction, terms.momentum]
-                )
-                found.setdefault(site, []).append(
-                    (request.operation, label, [v for v in vectors if v is not None])
-                )
+            for one in unpack(Call, message).asked:
+                if one.request.operation != "deliver":
+                    entry = (one.request.operation, one.repetition, vectors(one.request))
+                    found.setdefault(site, []).append(entry)
     return found
+
+
+def vectors(request):
+    return list(request.tensors.values()) if isinstance(request, OfModels) else []
 
 
 class Recording:
@@ -126,31 +123,22 @@ class Recording:
         federation = self.inner.federation(model, trials)
         call = federation.call
 
-        def recorded(operation, payloads, timeout=None):
-            for name, payload in payloads.items():
-                label, _, participant = name.rpartition("/")
-                terms = payload.get("terms")
-                vectors = [payload.get("parameters")]
-                vectors += (
-                    []
-                    if terms is None
-                    else [terms.anchor, terms.towards, terms.correction, terms.momentum]
-                )
-                self.sent.setdefault(participant, []).append(
-                    (operation, label, [v for v in vectors if v is not None])
-                )
-            return call(operation, payloads, timeout)
+        def recorded(requests, timeout=None):
+            for one, request in requests.items():
+                entry = (request.operation, one.repetition, vectors(request))
+                self.sent.setdefault(one.name, []).append(entry)
+            return call(requests, timeout)
 
         federation.call = recorded
         return federation
 
 
 def in_order(entries):
-    """Trials of one call travel in one message here and one by one there."""
-    by_label = {}
-    for operation, label, vectors in entries:
-        by_label.setdefault(label, []).append((operation, vectors))
-    return by_label
+    """Repetitions of one call travel in one message here and one by one there."""
+    by_repetition = {}
+    for operation, repetition, numbers in entries:
+        by_repetition.setdefault(repetition, []).append((operation, numbers))
+    return by_repetition
 
 
 def difference(one, other):
@@ -176,10 +164,12 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
     run, messages = full_run
     over_wire = sent(messages)
     benefit_calls = {
-        site: [entry for entry in entries if entry[1] == ""] for site, entries in over_wire.items()
+        site: [entry for entry in entries if entry[1] is None]
+        for site, entries in over_wire.items()
     }
     training = {
-        site: [entry for entry in entries if entry[1] != ""] for site, entries in over_wire.items()
+        site: [entry for entry in entries if entry[1] is not None]
+        for site, entries in over_wire.items()
     }
     sites = deployment.deployment.sites
     certificate = json.loads((run.folder / "certificate.json").read_text())
@@ -224,20 +214,21 @@ def test_no_message_tells_anybody_of_who_is_outside_its_coalition(deployment, fu
     assert checked > 1000
 
 
-def seen(messages, site, label):
-    """Return all models that went to a site and came from it in a trial, but for deliveries."""
+def seen(messages, site, repetition):
+    """Return all models that went to a site and came from it in a repetition, but deliveries."""
     found = []
     for direction, where, message in messages:
         if where != site:
             continue
         if direction == "to":
-            request, payloads = unpack_request(message)
-            parts = {} if request.operation == "deliver" else payloads
+            call = unpack(Call, message)
+            asked = () if call.operation == "deliver" else call.asked
+            parts = [one.request for one in asked if one.repetition == repetition]
         else:
-            parts = unpack_replies(message)[0]
-        part = parts.get(label)
-        if isinstance(part, dict) and "parameters" in part:
-            found.append(part["parameters"].reshape(-1, part["parameters"].shape[-1]))
+            answered = unpack(Answers, message).answered
+            parts = [one.reply for one in answered if one.repetition == repetition]
+        models = [part.parameters for part in parts if hasattr(part, "parameters")]
+        found += [model.reshape(-1, model.shape[-1]) for model in models]
     return torch.cat(found)
 
 
@@ -245,18 +236,19 @@ def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
     run, messages = full_run
     delivered = {}
     for direction, site, message in messages:
-        if direction == "to" and unpack_request(message)[0].operation == "deliver":
+        if direction == "to" and unpack(Call, message).operation == "deliver":
             assert site not in delivered
-            delivered[site] = unpack_request(message)[1]
+            delivered[site] = unpack(Call, message).asked
     sites = deployment.deployment.sites
     assert set(delivered) == set(sites.values())
     participants = run.trials.federation.participants
     for name, site in sites.items():
-        ((label, payload),) = delivered[site].items()
-        best = run.outcomes[payload["method"]].best[participants.index(f"{label}/{name}")]
-        assert torch.equal(payload["parameters"], best)
+        ((repetition, request),) = ((one.repetition, one.request) for one in delivered[site])
+        best = run.outcomes[request.method].best
+        best = best[participants.index(Participant(name, repetition))]
+        assert torch.equal(request.parameters, best)
         # Nothing that this silo had not seen before: it trained it, or measured it.
-        assert (seen(messages, site, label) == best).all(1).any()
+        assert (seen(messages, site, repetition) == best).all(1).any()
         log = (deployment.silo(name) / "silo.log").read_text()
         assert "deliver for run loopback" in log
 
@@ -419,7 +411,7 @@ def test_a_job_with_code_or_other_components_does_not_run(deployment, tmp_path):
             ("code", "evil.Evil", {}),
             ("component", "subprocess.Popen", {"args": ["touch", str(tmp_path / "touched")]}),
         ):
-            job = write_job(tmp_path / name, "/nowhere", ["South"])
+            job = write_job(tmp_path / name, "/nowhere", "00", ["South"])
             config = job / "app_silo" / "config" / "config_fed_client.json"
             content = json.loads(config.read_text())
             content["components"][0] |= {"path": path, "args": arguments}

@@ -1,6 +1,7 @@
 """A real deployment in trouble: silos and servers that are killed, slow, or not who they say."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -21,13 +22,16 @@ from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import SiloAccess
 from fedegoists.deploy.flare_engine import FlareEngine
 from fedegoists.deploy.processes import KitProcess
-from fedegoists.federation import Failure
+from fedegoists.federation import Evaluate, Failure, Participant
 from fedegoists.federation.flare.job_operator import Operator
-from fedegoists.federation.flare.messages import unpack_replies
+from fedegoists.federation.flare.messages import Answers
+from fedegoists.federation.flare.wire import unpack
 from tests.flare.loopback import run_deployed
 from tests.flare.test_deployed import NAMES, assert_same_model, assert_same_table
 
 pytestmark = pytest.mark.slow
+
+SOUTH, EAST = Participant("South"), Participant("East")
 
 
 class Heard:
@@ -61,8 +65,8 @@ def kill(process: KitProcess):
 
 
 def start(federation):
-    vector = federation.schema.drawn(0)
-    return {name: {"parameters": vector, "split": "test"} for name in federation.participants}
+    request = Evaluate(parameters=federation.schema.drawn(0), split="test")
+    return dict.fromkeys(federation.participants, request)
 
 
 def test_silos_that_are_slow_or_killed_are_left_out_and_come_back(deployment):
@@ -71,8 +75,8 @@ def test_silos_that_are_slow_or_killed_are_left_out_and_come_back(deployment):
     engine = FlareEngine(deployment.settings, access)
     try:
         federation = engine.federation("mlp")
-        payloads = start(federation)
-        before = federation.call("evaluate", payloads)
+        requests = start(federation)
+        before = federation.call(requests)
         assert not any(isinstance(reply, Failure) for reply in before.values())
 
         # A round closes after its deadline, whoever is still at work.
@@ -80,26 +84,26 @@ def test_silos_that_are_slow_or_killed_are_left_out_and_come_back(deployment):
         for one in slow:
             one.send_signal(signal.SIGSTOP)
         began = time.monotonic()
-        replies = federation.call("evaluate", payloads, timeout=3.0)
+        replies = federation.call(requests, timeout=3.0)
         assert time.monotonic() - began < 20
         for one in slow:
             one.send_signal(signal.SIGCONT)
-        assert replies["South"] == Failure("South", "timeout", replies["South"].detail)
-        assert replies["East"] == before["East"]
-        assert federation.call("evaluate", payloads, timeout=30.0) == before
+        assert replies[SOUTH] == Failure(SOUTH, "timeout", replies[SOUTH].detail)
+        assert replies[EAST] == before[EAST]
+        assert federation.call(requests, timeout=30.0) == before
 
         # A silo that is killed is named and left out, and rejoins by itself.
         kill(deployment.processes["East"])
-        replies = federation.call("evaluate", payloads, timeout=60.0)
-        assert isinstance(replies["East"], Failure)
-        assert replies["East"].reason == "error"
-        assert replies["South"] == before["South"]
+        replies = federation.call(requests, timeout=60.0)
+        assert isinstance(replies[EAST], Failure)
+        assert replies[EAST].reason == "error"
+        assert replies[SOUTH] == before[SOUTH]
         assert any("East is away" in text for text in told)
         began = time.monotonic()
-        while isinstance(replies["East"], Failure):
+        while isinstance(replies[EAST], Failure):
             assert time.monotonic() - began < 90, told
             time.sleep(0.5)
-            replies = federation.call("evaluate", payloads, timeout=60.0)
+            replies = federation.call(requests, timeout=60.0)
         assert replies == before
         assert any("East is back" in text for text in told)
     finally:
@@ -185,7 +189,8 @@ def restart_south(deployment, operator, how, hears, monkeypatch):
     """Start South anew with the code of a folder on its path that does more than it should."""
     deployment.processes["South"].stop()
     monkeypatch.setenv("SOUTH_HEARS", str(hears))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / how))
+    paths = [str(Path(__file__).parent / how), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     deployment.start("South")
     deployment.wait_until(lambda: deployment.processes["South"].pid is not None)
     monkeypatch.undo()
@@ -201,16 +206,14 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
     engine = FlareEngine(deployment.settings, SiloAccess("run", deployment.kit))
     try:
         federation = engine.federation("mlp")
-        replies = federation.call("evaluate", start(federation), timeout=60.0)
+        replies = federation.call(start(federation), timeout=60.0)
         assert not any(isinstance(reply, Failure) for reply in replies.values())
     finally:
         engine.close()
-    answers = {path.name: unpack_replies(path.read_bytes()) for path in tmp_path.iterdir()}
+    answers = {path.name: unpack(Answers, path.read_bytes()) for path in tmp_path.iterdir()}
     assert set(answers) == {"North-Bank", "East"}
-    for replies, about, refused in answers.values():
-        assert replies == {}
-        assert about is None
-        assert refused == "only the coordinator may ask"
+    for answer in answers.values():
+        assert answer == Answers(refused="only the coordinator may ask")
     log = (deployment.silo("East") / "silo.log").read_text()
     assert "refused about from South: only the coordinator may ask" in log
 
@@ -228,7 +231,7 @@ def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypa
     log = deployment.silo("East") / "silo.log"
     try:
         federation = engine.federation("mlp")
-        replies = federation.call("evaluate", start(federation), timeout=60.0)
+        replies = federation.call(start(federation), timeout=60.0)
         assert not any(isinstance(reply, Failure) for reply in replies.values())
         message = next(m for way, site, m in reversed(sent) if (way, site) == ("to", "East"))
         before = log.read_text()
@@ -238,7 +241,7 @@ def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypa
         (tmp_path / "unfinished").rename(tmp_path / "asked")
         deployment.wait_until((tmp_path / "heard").exists)
         # The job goes on, and nobody answered South or noticed a question in its own name.
-        replies = federation.call("evaluate", start(federation), timeout=60.0)
+        replies = federation.call(start(federation), timeout=60.0)
         assert not any(isinstance(reply, Failure) for reply in replies.values())
     finally:
         engine.close()

@@ -1,119 +1,128 @@
-"""Messages: what goes in comes out, and nothing else is taken."""
+"""Messages: what goes in comes out, and nothing else is accepted."""
 
 import json
 import struct
-from dataclasses import fields
-from typing import Any
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save
 
-from fedegoists.federation import Failure, LocalTerms, TrainSettings
-from fedegoists.federation.flare.messages import (
-    About,
-    Request,
-    pack_replies,
-    pack_request,
-    unpack_replies,
-    unpack_request,
+from fedegoists.errors import SettingsError
+from fedegoists.federation import (
+    Describe,
+    Evaluate,
+    Gradient,
+    Keep,
+    LocalTerms,
+    Personal,
+    Train,
+    TrainSettings,
 )
-from fedegoists.federation.flare.wire import Strict, WireError, pack, unpack
+from fedegoists.federation.flare import wire
+from fedegoists.federation.flare.flare_federation import ask_about
+from fedegoists.federation.flare.messages import About, Answered, Answers, Asked, Call
+from fedegoists.federation.flare.silo_service import SiloService
+from fedegoists.federation.flare.wire import (
+    PROTOCOL,
+    OldVersionError,
+    WireError,
+    old_refusal,
+    pack,
+    unpack,
+)
+from fedegoists.federation.replies import (
+    Described,
+    Evaluated,
+    Failed,
+    Gradients,
+    Kept,
+    Trained,
+)
+from fedegoists.federation.validated import Validated, Vector
+from tests.flare.test_silo import kit
 
 
-class Hello(Strict):
+class Hello(Validated):
     name: str
+    parameters: Vector | None = None
 
 
-class Claim(Strict):
-    about: dict[str, Any]
-
-
-PAYLOADS = [
-    (
-        "train",
-        {
-            "parameters": torch.arange(5.0),
-            "settings": TrainSettings(steps=3, total_steps=9, augment=True),
-            "seed": "0/3",
-            "first_step": 60,
-            "personal": ("output.",),
-            "slot": "fedavg",
-            "terms": LocalTerms(
-                anchor=torch.arange(5.0), pull=0.5, correction=torch.ones(5), inner_steps=2
-            ),
-        },
+REQUESTS = [
+    Train(
+        parameters=torch.arange(5.0),
+        settings=TrainSettings(steps=3, total_steps=9, augment=True),
+        seed="0/3",
+        first_step=60,
+        personal=Personal(prefixes=("output.",), slot="fedavg"),
+        terms=LocalTerms(
+            anchor=torch.arange(5.0), pull=0.5, correction=torch.ones(5), inner_steps=2
+        ),
     ),
-    (
-        "loss_and_gradient",
-        {
-            "parameters": torch.randn(3, 5),
-            "split": "validation",
-            "share": 0.5,
-            "step": 7,
-            "seed": 12345678901234567,
-            "clip": 1.0,
-            "noise": 0.0,
-            "augment": False,
-        },
+    Gradient(
+        parameters=torch.randn(3, 5),
+        split="validation",
+        share=0.5,
+        step=7,
+        seed=12345678901234567,
+        clip=1.0,
     ),
-    ("evaluate", {"parameters": torch.zeros(5), "split": "test"}),
-    ("describe", {"direction": True}),
-    ("keep", {"slot": "fedavg/best", "source": "fedavg"}),
-    ("keep", {"slot": "fedavg", "source": None}),
+    Evaluate(parameters=torch.zeros(5), split="test"),
+    Describe(direction=True),
+    Keep(slot="fedavg/best", source="fedavg"),
+    Keep(slot="fedavg", source=None),
 ]
 
 
-@pytest.mark.parametrize(("operation", "payload"), PAYLOADS)
-def test_a_payload_arrives_as_it_was_sent(operation, payload):
-    message = pack_request(Request(operation=operation, trials=2), {"": payload, "1": payload})
-    request, arrived = unpack_request(message)
-    assert request.operation == operation
-    assert set(arrived) == {"", "1"}
-    for got in arrived.values():
-        assert got.keys() == {key for key, value in payload.items() if value is not None}
-        for key, value in got.items():
-            if isinstance(value, torch.Tensor):
-                assert torch.equal(value, payload[key])
-            elif isinstance(value, LocalTerms):
-                for part in fields(LocalTerms):
-                    one, other = getattr(value, part.name), getattr(payload[key], part.name)
-                    assert (
-                        torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
-                    )
-            else:
-                assert value == payload[key]
+def assert_same(one, other):
+    """Two values are the same in every field."""
+    assert type(one) is type(other)
+    for name, value in vars(one).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, getattr(other, name))
+        elif isinstance(value, Validated):
+            assert_same(value, getattr(other, name))
+        else:
+            assert repr(value) == repr(getattr(other, name))  # no number is like itself
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_arrives_as_it_was_sent(request_):
+    asked = tuple(Asked(repetition=number, request=request_) for number in (None, 1))
+    call = unpack(Call, pack(Call(operation=request_.operation, repetitions=2, asked=asked)))
+    assert call.operation == request_.operation
+    assert [one.repetition for one in call.asked] == [None, 1]
+    for one in call.asked:
+        assert_same(one.request, request_)
 
 
 def test_a_vector_that_stands_twice_travels_once():
     vector = torch.randn(10_000)
-    terms = LocalTerms(anchor=vector.clone(), pull=0.1)
-    one = pack_request(Request(operation="train"), {"": {"parameters": vector}})
-    two = pack_request(Request(operation="train"), {"": {"parameters": vector, "terms": terms}})
+    plain = Train(parameters=vector, settings=TrainSettings())
+    held = plain.changed(terms=LocalTerms(anchor=vector.clone(), pull=0.1))
+    one, two = pack(plain), pack(held)
     assert len(two) - len(one) < 500
     assert len(one) < 1.05 * 4 * len(vector)
 
 
 def test_replies_arrive_as_they_were_sent():
-    replies = {
-        "0": {"parameters": torch.randn(4), "loss": 0.5, "samples": 3, "sample_passes": 12},
-        "1": {"loss": [0.1, 0.2], "gradient": torch.randn(2, 4), "samples": 3},
-        "2": {"loss": 1.0, "score": float("nan"), "samples": 9},
-        "5": {"loss": [1.0, 2.0], "score": [float("nan"), 0.5], "samples": 4},
-        "3": {"samples": {"train": 3, "validation": 1, "test": 2}, "labels": [1, 2]},
-        "4": Failure("", "not finite", "gradient"),
-    }
-    arrived, about, refused = unpack_replies(pack_replies(replies))
-    assert about is None
-    assert refused is None
-    assert arrived["4"] == replies["4"]
-    assert torch.equal(arrived["0"]["parameters"], replies["0"]["parameters"])
-    assert torch.equal(arrived["1"]["gradient"], replies["1"]["gradient"])
-    assert arrived["1"]["loss"] == [0.1, 0.2]
-    assert arrived["2"]["score"] != arrived["2"]["score"]
-    assert arrived["3"] == replies["3"]
-    assert [score != score for score in arrived["5"]["score"]] == [True, False]
+    replies = [
+        Trained(parameters=torch.randn(4), loss=0.5, samples=3, sample_passes=12),
+        Gradients(losses=(0.1, 0.2), gradient=torch.randn(2, 4), samples=3),
+        Evaluated(losses=(1.0,), scores=(float("nan"),), samples=9),
+        Evaluated(losses=(1.0, 2.0), scores=(float("nan"), 0.5), samples=4),
+        Described(samples={"train": 3, "validation": 1, "test": 2}, labels=(1, 2)),
+        Kept(),
+        Failed(reason="not finite", detail="gradient"),
+    ]
+    sent = tuple(Answered(repetition=k, reply=reply) for k, reply in enumerate(replies))
+    arrived = unpack(Answers, pack(Answers(answered=sent)))
+    assert arrived.about is None
+    assert arrived.refused is None
+    for one, reply in zip(arrived.answered, replies, strict=True):
+        assert_same(one.reply, reply)
 
 
 @given(st.binary(max_size=300))
@@ -124,51 +133,89 @@ def test_noise_is_no_message(content):
 
 @given(st.data())
 def test_a_damaged_message_is_refused_or_differs_only_in_its_numbers(data):
-    message = bytearray(pack(Hello(name="North"), {"parameters": torch.arange(6.0)}))
+    message = bytearray(pack(Hello(name="North", parameters=torch.arange(6.0))))
     place = data.draw(st.integers(0, len(message) - 1))
     message[place] ^= data.draw(st.integers(1, 255))
     try:
-        header, vectors = unpack(Hello, bytes(message))
+        hello = unpack(Hello, bytes(message))
     except WireError:
         return
-    assert isinstance(header.name, str)
-    assert all(v.dtype == torch.float32 and v.numel() == 6 for v in vectors.values())
+    assert isinstance(hello.name, str)
+    assert hello.parameters.dtype == torch.float32
+    assert hello.parameters.numel() == 6
 
 
-def test_what_was_not_expected_is_refused():
-    def message(header, vectors, body=b""):
-        text = json.dumps({"header": header, "vectors": vectors}).encode()
-        return b"FEG2" + struct.pack("<I", len(text)) + text + body
-
-    vector = {"name": "parameters", "size": 2}
-    assert unpack(Hello, message({"name": "x"}, [vector], bytes(8)))
-    for header, vectors, body in (
-        ({"name": 3}, [], b""),
-        ({"name": "x", "more": 1}, [], b""),
-        ({"name": "x"}, [vector], bytes(7)),
-        ({"name": "x"}, [vector, vector], bytes(16)),
-        ({"name": "x"}, [{**vector, "size": -1}], b""),
-        ({"name": "x"}, [{**vector, "size": 2**62}], bytes(8)),
-        ({"name": "x"}, [{**vector, "same_as": "parameters"}], b""),
-        ({"name": "x"}, [{**vector, "dtype": "object"}], bytes(8)),
-    ):
-        with pytest.raises(WireError):
-            unpack(Hello, message(header, vectors, body))
-    for odd in ("text", None, {"a": 1}, b"FEG0\0\0\0\0"):
-        with pytest.raises(WireError):
-            unpack(Hello, odd)
+def forged(text, tensors=None, protocol=PROTOCOL, **more):
+    """A message as anybody could make one."""
+    return save(tensors or {}, {"protocol": protocol, "message": json.dumps(text), **more})
 
 
-def test_only_numbers_of_32_bits_travel():
-    for odd in (torch.zeros(2, dtype=torch.float64), torch.zeros(2, 2, 2)):
-        with pytest.raises(WireError):
-            pack(Hello(name="x"), {"parameters": odd})
+PAIR = {"0": torch.zeros(2)}
 
 
-def test_vectors_that_no_trial_has_are_refused():
-    request = Request(operation="evaluate")
-    with pytest.raises(WireError, match="no trial has"):
-        unpack_request(pack(request, {"7/parameters": torch.zeros(2)}))
+HOSTILE = [
+    forged({"name": 3}),
+    forged({"name": "x", "more": 1}),
+    forged({"name": "x", "parameters": "0"}),
+    forged({"name": "x", "parameters": [1.0, 2.0]}),
+    forged({"name": "x"}, PAIR),
+    forged({"name": "x", "parameters": "1"}, PAIR),
+    forged({"name": "x", "parameters": "0"}, {**PAIR, "1": torch.zeros(2)}),
+    forged({"name": "x", "parameters": "0"}, PAIR)[:-1],
+    forged({"name": "x", "parameters": "0"}, PAIR) + b"0000",
+    forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(2, dtype=torch.float64)}),
+    forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(2, dtype=torch.int32)}),
+    forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(2, 2, 2)}),
+    forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(2, 2)}),
+    forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(())}),
+    forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(0)}),
+    forged({"name": "x"}, more="of the same"),
+    forged({"name": "x"}, protocol="4"),
+    save({}, {"protocol": PROTOCOL}),
+    save({}),
+    struct.pack("<Q", 2**62) + b"{}",
+    struct.pack("<Q", 2**20) + b"[" * 2**20,
+    "text",
+    None,
+    {"a": 1},
+]
+
+
+@pytest.mark.parametrize("message", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_was_not_expected_is_refused(message):
+    assert unpack(Hello, forged({"name": "x", "parameters": "0"}, PAIR)).name == "x"
+    with pytest.raises(WireError):
+        unpack(Hello, message)
+
+
+def test_a_header_cannot_take_all_memory(monkeypatch):
+    hello = Hello(name="x" * 10_000)
+    assert unpack(Hello, pack(hello)) == hello
+    monkeypatch.setattr(wire, "LARGEST_HEADER", 5_000)
+    with pytest.raises(WireError, match="too long a header"):
+        unpack(Hello, pack(hello))
+    monkeypatch.setattr(wire, "LARGEST_BODY", 5_000)
+    with pytest.raises(WireError, match="at most 5,000 travel"):
+        pack(hello)
+
+
+def test_a_message_has_few_tensors_with_few_rows(monkeypatch):
+    gradient = Gradient(parameters=torch.zeros(5, 2))
+    unpack(Gradient, pack(gradient))
+    monkeypatch.setattr(wire, "MOST_ROWS", 4)
+    with pytest.raises(WireError, match="more tensors, or rows"):
+        unpack(Gradient, pack(gradient))
+    monkeypatch.setattr(wire, "MOST_TENSORS", 0)
+    with pytest.raises(WireError, match="more tensors, or rows"):
+        unpack(Hello, pack(Hello(name="x", parameters=torch.zeros(2))))
+
+
+def test_requests_that_do_not_belong_together_are_refused():
+    keep, score = Keep(slot="x"), Evaluate(parameters=torch.zeros(2), split="test")
+    with pytest.raises(SettingsError, match="another operation"):
+        Call(operation="train", asked=(Asked(request=keep),))
+    with pytest.raises(SettingsError, match="occurs twice"):
+        Call(operation="evaluate", asked=(Asked(request=score), Asked(request=score)))
 
 
 ABOUT = About(
@@ -184,7 +231,7 @@ ABOUT = About(
 
 
 def test_a_silo_describes_itself_without_any_sample():
-    assert unpack_replies(pack_replies(about=ABOUT))[1] == ABOUT
+    assert unpack(Answers, pack(Answers(about=ABOUT))).about == ABOUT
 
 
 @pytest.mark.parametrize(
@@ -198,6 +245,37 @@ def test_a_silo_describes_itself_without_any_sample():
     ],
 )
 def test_no_silo_can_claim_what_the_coordinator_has_no_memory_for(claim):
-    message = pack(Claim(about={**ABOUT.model_dump(), **claim}))
     with pytest.raises(WireError):
-        unpack_replies(message)
+        unpack(Answers, forged({"about": {**ABOUT.model_dump(), **claim}}))
+
+
+# The version before ----------------------------------------------------------------------------
+
+OLD_CALL, OLD_ANSWER = (
+    (Path(__file__).parent / "recorded" / f"protocol-2-{name}.bin").read_bytes()
+    for name in ("call", "answer")
+)
+
+
+def test_a_silo_of_the_version_before_is_named_and_not_misread():
+    class OldSilo:
+        def ask(self, messages):
+            return dict.fromkeys(messages, OLD_ANSWER)
+
+    with pytest.raises(SettingsError, match=r"North runs a version .* before message protocol 3"):
+        ask_about(OldSilo(), {"North": "north"})
+
+
+def test_a_coordinator_of_the_version_before_is_told_in_its_own_words(tmp_path):
+    service = SiloService(kit(tmp_path))
+    with pytest.raises(OldVersionError):
+        unpack(Call, OLD_CALL)
+    answer = service.answer("server", OLD_CALL)
+    assert answer == old_refusal(f"the coordinator {OldVersionError()}")
+    # As the version before reads it: four letters, the length of the header, the header.
+    (length,) = struct.unpack("<I", answer[4:8])
+    assert (answer[:4], len(answer)) == (b"FEG2", 8 + length)
+    header = json.loads(answer[8:])
+    assert header["vectors"] == []
+    assert header["header"]["refused"].endswith("install the same version everywhere")
+    assert "install the same version everywhere" in (tmp_path / "silo.log").read_text()

@@ -1,7 +1,7 @@
 """A few silos with a linear model, small enough to work out rounds in numpy."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import torch
 
 from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
-from fedegoists.methods import State
-from tests.silos import Line
+from fedegoists.methods import RoundReport, State
+from tests.silos import Line, groups, named, simulated
 
 Vector = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class Lines:
     def federations(self, **options: Any) -> Iterator[SimulatedFederation]:
         """The same silos, looped and stacked."""
         for execution in ("looped", "stacked"):
-            yield SimulatedFederation(self.data, Line(2), execution=execution, **options)
+            yield simulated(self.data, Line(2), execution=execution, **options)
 
 
 def lines(
@@ -117,14 +117,21 @@ def starts(count: int) -> torch.Tensor:
 def played(
     method: Any, silos: SimulatedFederation, coalitions: Sequence[Sequence[str]], rounds: int
 ) -> tuple[list[State], list[Any]]:
-    """The states before the first and after every round, and the rounds' reports."""
+    """The states before the first and after every round, and the rounds' reports by name."""
+    coalitions = groups(coalitions)
     states = [method.start(silos, coalitions, starts(len(silos.participants)), 5)]
     reports = []
     for _ in range(rounds):
         state, report = method.round(silos, coalitions, states[-1], 5)
         states.append(state)
-        reports.append(report)
+        reports.append(by_name(report))
     return states, reports
+
+
+def by_name(report: RoundReport) -> RoundReport:
+    """A report whose amounts are by name."""
+    kinds = ("losses", "sample_passes", "bytes_sent", "bytes_received")
+    return replace(report, **{kind: named(dict(getattr(report, kind))) for kind in kinds})
 
 
 def assert_close(actual: torch.Tensor, expected: Any) -> None:

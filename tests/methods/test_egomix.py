@@ -7,17 +7,26 @@ import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.federation import Participant, Personal, TrainSettings
 from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
-from fedegoists.methods import EgoMix, FedAvg, Local, run
+from fedegoists.methods import EgoMix, FedAvg, Local
 from tests.methods.hand import START, assert_close, descended, lines, played, starts
 from tests.methods.test_pfedgraph import cosine
+from tests.silos import groups, participant, run, simulated
 
 ENDLESS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.0)
 GROUPS = [["a", "b", "c"], ["d"]]
-EDGES = (("b", "a", 0.2), ("c", "a", 0.4), ("a", "b", 0.3), ("b", "c", 0.1), ("d", "a", 9.0))
+A = Participant("a")
+
+
+def edges_of(*named):
+    return tuple((participant(j), participant(i), weight) for j, i, weight in named)
+
+
+NAMED = (("b", "a", 0.2), ("c", "a", 0.4), ("a", "b", 0.3), ("b", "c", 0.1), ("d", "a", 9.0))
+EDGES = edges_of(*NAMED)
 SIZES = (6, 3, 4, 5)
 STILL = {"outer": 0.0}
 """Nothing moves but in training."""
@@ -63,7 +72,7 @@ def test_weights_of_the_mixtures(weighting):
     updates = after - START
     counts = np.array([[0, 6], [2, 1], [2, 2], [0, 5]], dtype=float)
     edges = np.zeros((4, 4))
-    for j, i, weight in EDGES:
+    for j, i, weight in NAMED:
         if "d" not in (i, j):
             edges["abcd".index(i), "abcd".index(j)] = weight
     if weighting == "benefit":
@@ -135,16 +144,17 @@ def test_the_first_phase_is_local_and_validation_chooses_among_all():
                 seed=3,
             )
             kept = mixed.best
+            own_layers = personal and Personal(prefixes=personal, slot="egomix/best")
             if personal:
                 kept = torch.stack(
                     [
-                        federation.personal_model(name, row, personal, "egomix/best")
+                        federation.personal_model(participant(name), row, own_layers)
                         for name, row in zip("ab", kept, strict=True)
                     ]
                 )
             torch.testing.assert_close(kept, own.best)
             assert max(mixed.best_round) <= 10
-            assert mixed.spent["sample_passes"]["a"] == 2 * own.spent["sample_passes"]["a"]
+            assert mixed.spent["sample_passes"][A] == 2 * own.spent["sample_passes"][A]
 
 
 def test_with_everybody_and_samples_it_is_fedavg():
@@ -201,18 +211,18 @@ def test_mixtures_move_on_over_rounds_by_hand():
 
 def test_mixtures_that_begin_anew_begin_at_rest():
     """After a phase alone, mixing is as if there had been no phase before, at its own rates."""
-    settings = replace(ENDLESS, total_steps=12)
+    settings = ENDLESS.changed(total_steps=12)
     moving = {"weighting": "samples", **PLAIN, "outer": 0.5}
     for federation in lines(SIZES).federations():
         states, _ = played(EgoMix(settings, alone=0.5, **moving), federation, GROUPS, 4)
-        fresh, _ = played(EgoMix(replace(settings, total_steps=6), **moving), federation, GROUPS, 2)
+        fresh, _ = played(EgoMix(settings.changed(total_steps=6), **moving), federation, GROUPS, 2)
         assert not torch.equal(states[2].parameters[:3], fresh[0].parameters[:3])
         torch.testing.assert_close(states[4].parameters[:3], fresh[2].parameters[:3])
 
 
 def test_who_only_contributes_does_not_move_on():
     """The last has nobody who benefits it: it trains as alone, and helps the others."""
-    edges = (("b", "a", 1.0), ("a", "b", 1.0), ("c", "a", 1.0))
+    edges = edges_of(("b", "a", 1.0), ("a", "b", 1.0), ("c", "a", 1.0))
     for federation in lines((6, 3, 4)).federations():
         states, _ = played(
             EgoMix(ENDLESS, benefit=edges, weighting="samples"), federation, [["a", "b", "c"]], 3
@@ -226,13 +236,13 @@ def test_mixtures_of_which_nobody_answers_stay_where_they_are():
     silos, silent = lines((6, 3, 4)), {"a", "b"}
     broken = next(silos.federations(behaviours=dict.fromkeys(silent, lambda *_: {})))
     whole = next(silos.federations())
-    method, groups = EgoMix(ENDLESS, weighting="samples"), [["a", "b"], ["c"]]
-    states, _ = played(method, whole, groups, 2)
-    after, report = method.round(broken, groups, states[2], 5)
-    assert {failure.participant for failure in report.failures} == silent
+    method, coalitions = EgoMix(ENDLESS, weighting="samples"), groups([["a", "b"], ["c"]])
+    states, _ = played(method, whole, coalitions, 2)
+    after, report = method.round(broken, coalitions, states[2], 5)
+    assert {failure.participant.name for failure in report.failures} == silent
     assert torch.equal(after.parameters[:2], states[2].parameters[:2])
     assert not torch.equal(after.parameters[2], states[2].parameters[2])
-    again, _ = method.round(whole, groups, after, 5)
+    again, _ = method.round(whole, coalitions, after, 5)
     assert not torch.equal(again.parameters[:2], after.parameters[:2])
 
 
@@ -255,11 +265,11 @@ def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
     counts = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
     data, model = classes(counts), build_model("mlp", 0, features=2, outputs=3)
     for execution in ("looped", "stacked"):
-        federation = SimulatedFederation(data, model, execution=execution)
+        federation = simulated(data, model, execution=execution)
         schema = federation.schema
         initial = schema.drawn(4).repeat(3, 1)
         method = EgoMix(ENDLESS, weighting="samples", **STILL)
-        before = method.start(federation, [["a", "b"], ["c"]], initial, 5)
+        before = method.start(federation, groups([["a", "b"], ["c"]]), initial, 5)
         bias = schema.unflatten(before.parameters - initial)["output.bias"].numpy()
         shares = (counts + 1) / (counts.sum(1, keepdims=True) + 3)
         # Who is alone is not asked for its labels.
@@ -269,7 +279,7 @@ def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
         apart, _ = alone.round(
             federation, [], replace(before, tensors=dict(before.tensors)), seed=5
         )
-        mixed, _ = method.round(federation, [["a", "b"], ["c"]], before, seed=5)
+        mixed, _ = method.round(federation, groups([["a", "b"], ["c"]]), before, seed=5)
         own, ours = schema.unflatten(apart.parameters), schema.unflatten(mixed.parameters)
         body = (6 * own["hidden.weight"][0] + 4 * own["hidden.weight"][1]) / 10
         torch.testing.assert_close(ours["hidden.weight"][:2], torch.stack([body, body]))
@@ -285,18 +295,18 @@ def test_who_tells_no_labels_is_taken_to_have_all_alike():
     """It keeps a share in its own outputs, and in those of whom it helps."""
     counts = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
     model = build_model("mlp", 0, features=2, outputs=3)
-    silent = SimulatedFederation(
+    silent = simulated(
         classes(counts),
         model,
-        behaviours={"a": lambda operation, reply: {} if operation == "describe" else reply},
+        behaviours={"a": lambda request, reply: {} if request.operation == "describe" else reply},
     )
-    schema, groups = silent.schema, [["a", "b"], ["c"]]
+    schema, coalitions = silent.schema, groups([["a", "b"], ["c"]])
     initial = schema.drawn(4).repeat(3, 1)
     method = EgoMix(ENDLESS, weighting="samples", **STILL)
-    before = method.start(silent, groups, initial, 5)
-    assert [failure.participant for failure in before.failures] == ["a"]
+    before = method.start(silent, coalitions, initial, 5)
+    assert [failure.participant for failure in before.failures] == [A]
     apart, _ = Local(ENDLESS, keep_momentum=True).round(silent, [], before, seed=5)
-    mixed, _ = method.round(silent, groups, before, seed=5)
+    mixed, _ = method.round(silent, coalitions, before, seed=5)
     own = schema.unflatten(apart.parameters)["output.weight"]
     ours = schema.unflatten(mixed.parameters)["output.weight"]
     # Two of each class against one, none and three.
@@ -311,30 +321,31 @@ def test_labels_are_not_asked_for_where_nothing_depends_on_them():
     asked = []
     federation = next(lines(SIZES).federations())
     whole = federation.call
-    federation.call = lambda operation, payloads, **options: (
-        asked.append((operation, sorted(payloads))) or whole(operation, payloads, **options)
+    federation.call = lambda requests: (
+        asked.append((sorted(requests), {one.operation for one in requests.values()}))
+        or whole(requests)
     )
     EgoMix(ENDLESS, weighting="samples", prior=False, by_class=False).start(
-        federation, GROUPS, starts(4), 0
+        federation, groups(GROUPS), starts(4), 0
     )
-    EgoMix(ENDLESS).start(federation, GROUPS, starts(4), 0)
-    assert asked == [("describe", []), ("describe", ["a", "b", "c"])]
+    EgoMix(ENDLESS).start(federation, groups(GROUPS), starts(4), 0)
+    assert asked == [([], set()), (list(map(participant, "abc")), {"describe"})]
 
 
 def test_nothing_travels_against_an_edge_with_momentum_and_labels_either():
     counts = np.array([[4, 2, 1], [1, 2, 3], [2, 5, 1]])
     settings = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.9)
-    edges = (("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
+    edges = edges_of(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
     method = EgoMix(settings, benefit=edges)
     model, results = build_model("mlp", 0, features=2, outputs=3), []
     for first in ([4, 2, 1], [1, 0, 6]):
         data = classes(np.vstack([first, counts[1:]]))
-        federation = SimulatedFederation(data, model, execution="looped")
+        federation = simulated(data, model, execution="looped")
         state = method.start(
-            federation, [["a", "b", "c"]], federation.schema.drawn(4).repeat(3, 1), 5
+            federation, groups([["a", "b", "c"]]), federation.schema.drawn(4).repeat(3, 1), 5
         )
         for _ in range(3):
-            state, _ = method.round(federation, [["a", "b", "c"]], state, seed=5)
+            state, _ = method.round(federation, groups([["a", "b", "c"]]), state, seed=5)
         results.append(state)
     one, other = results
     for name in ("parameters", "momentum", "velocity"):
@@ -347,7 +358,7 @@ def test_nothing_travels_against_an_edge():
     one = lines((6, 3, 4), seed=1)
     inputs = one.data.samples.inputs[0].copy()
     inputs[one.data.silos[0].train] *= -1.5
-    edges = (("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
+    edges = edges_of(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
     method = EgoMix(ENDLESS, benefit=edges)
     results = []
     for changed in (False, True):
@@ -363,4 +374,6 @@ def test_nothing_travels_against_an_edge():
 def test_the_benefit_graph_names_participants():
     federation = next(lines().federations())
     with pytest.raises(SettingsError, match="names 'z'"):
-        EgoMix(ENDLESS, benefit=(("z", "a", 1.0),)).start(federation, [["a", "b"]], starts(2), 0)
+        EgoMix(ENDLESS, benefit=edges_of(("z", "a", 1.0))).start(
+            federation, groups([["a", "b"]]), starts(2), 0
+        )

@@ -2,10 +2,10 @@
 
 import torch
 
-from fedegoists.federation import TrainSettings
+from fedegoists.federation import Personal, TrainSettings
 from fedegoists.methods import FedAvg, Local
 from tests.methods.hand import START, assert_close, descended, lines, played
-from tests.silos import federation, initial
+from tests.silos import federation, groups, initial, named
 
 
 def test_two_rounds_by_hand():
@@ -30,17 +30,18 @@ def test_two_rounds_by_hand():
 
 def test_personal_parameters_are_not_averaged():
     quick = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
-    silos, groups, start = federation("mlp"), [["s0", "s1", "s2"]], initial("mlp")
+    silos, coalitions, start = federation("mlp"), groups([["s0", "s1", "s2"]]), initial("mlp")
     states = {}
     for method in (FedAvg(quick), FedAvg(quick, personal=("output.",)), Local(quick)):
-        before = method.start(silos, groups, start, 5)
-        states[method.key, method.personal], report = method.round(silos, groups, before, 5)
+        before = method.start(silos, coalitions, start, 5)
+        states[method.key, method.personal], report = method.round(silos, coalitions, before, 5)
         if method.personal:
             sent = report.bytes_sent
     shared, kept, own = (state.parameters for state in states.values())
     mask = silos.schema.mask(["output."])
+    own_layers = Personal(prefixes=("output.",), slot="fedavg")
     torch.testing.assert_close(kept[:, ~mask], shared[:, ~mask])
     for k, name in enumerate(silos.participants):
-        whole = silos.personal_model(name, kept[k], ("output.",), "fedavg")
+        whole = silos.personal_model(name, kept[k], own_layers)
         torch.testing.assert_close(whole[mask], own[k, mask])
-    assert sent["s0"] == 4 * int((~mask).sum())
+    assert named(sent)["s0"] == 4 * int((~mask).sum())

@@ -10,14 +10,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import TrainSettings
+from fedegoists.federation import Personal, TrainSettings
 from fedegoists.learning.data import Samples
-from fedegoists.methods import FedEgoists, Local, run
+from fedegoists.methods import FedEgoists, Local
 from tests.methods.hand import START, assert_close, descended, lines, played
-from tests.silos import federation, initial, silos
+from tests.silos import federation, groups, initial, participant, run, silos
 
 SETTINGS = TrainSettings(steps=2, batch_size=64, learning_rate=0.1, momentum=0.5)
-EDGES = (("a", "b"), ("c", "b"), ("b", "c"))
+
+
+def edges_of(*named):
+    return tuple((participant(j), participant(i)) for j, i in named)
+
+
+EDGES = edges_of(("a", "b"), ("c", "b"), ("b", "c"))
 METHOD = FedEgoists(
     SETTINGS, benefit=EDGES, own_weight=0.7, preference_rate=0.5, hidden=4, layers=2
 )
@@ -96,7 +102,7 @@ def test_two_rounds_by_hand(preference_rate, way):
     """Hidden layers are read off after one step: behind a last layer of zero they do not move."""
     silos_ = lines((6, 3, 4))
     method = replace(METHOD, preference_rate=preference_rate, preferences=way)
-    once = replace(method, settings=replace(SETTINGS, steps=1))
+    once = replace(method, settings=SETTINGS.changed(steps=1))
     for both in silos_.federations():
         drawn = played(once, both, GROUP, 1)[0][1].tensors
         expected = by_hand(silos_, drawn, 2, preference_rate, way)
@@ -120,7 +126,7 @@ def test_the_first_step_follows_the_weighted_gradients_of_those_who_answer():
     """b − rate · (0.7 g_b + 0.15 g_c)/0.85 where a is silent."""
     silos_ = lines((6, 3, 4))
     g = [silos_.gradient(k, START) for k in range(3)]
-    method = replace(METHOD, settings=replace(SETTINGS, steps=1), preference_rate=0.0)
+    method = replace(METHOD, settings=SETTINGS.changed(steps=1), preference_rate=0.0)
     for behaviours, b in (
         ({}, 0.7 * g[1] + 0.15 * (g[0] + g[2])),
         ({"a": lambda operation, reply: {}}, (0.7 * g[1] + 0.15 * g[2]) / 0.85),
@@ -129,7 +135,7 @@ def test_the_first_step_follows_the_weighted_gradients_of_those_who_answer():
             states, reports = played(method, both, GROUP, 1)
             assert_close(states[1].parameters[1], START - 0.1 * b)
             assert_close(states[1].parameters[2], START - 0.1 * (0.7 * g[2] + 0.3 * g[1]))
-            assert {failure.participant for failure in reports[0].failures} == set(behaviours)
+            assert {f.participant.name for f in reports[0].failures} == set(behaviours)
 
 
 def test_with_all_weight_on_oneself_it_is_local():
@@ -142,7 +148,7 @@ def test_with_all_weight_on_oneself_it_is_local():
 
 def test_the_warm_up_is_local():
     """Eight steps in all, two a round: the first half is two rounds."""
-    falling = replace(SETTINGS, total_steps=8)
+    falling = SETTINGS.changed(total_steps=8)
     for both in lines((6, 3, 4)).federations():
         warm, reports = played(replace(METHOD, settings=falling, warm_up=0.5), both, GROUP, 3)
         alone, _ = played(Local(falling), both, GROUP, 3)
@@ -154,13 +160,13 @@ def test_the_warm_up_is_local():
 
 
 def test_contributors_are_benefit_edges_inside_the_coalition():
-    names = ("a", "b", "c", "d")
-    groups = [["c", "a", "b"], ["d"]]
-    some = FedEgoists(benefit=(*EDGES, ("d", "a"), ("a", "d")))
-    assert some.contributors(groups, names) == {"b": ["c", "a"], "c": ["b"]}
-    everybody = {"a": ["c", "b"], "b": ["c", "a"], "c": ["a", "b"]}
-    assert replace(some, whole_coalition=True).contributors(groups, names) == everybody
-    assert FedEgoists().contributors(groups, names) == everybody
+    a, b, c, d = names = tuple(map(participant, "abcd"))
+    coalitions = [[c, a, b], [d]]
+    some = FedEgoists(benefit=(*EDGES, (d, a), (a, d)))
+    assert some.contributors(coalitions, names) == {b: [c, a], c: [b]}
+    everybody = {a: [c, b], b: [c, a], c: [a, b]}
+    assert replace(some, whole_coalition=True).contributors(coalitions, names) == everybody
+    assert FedEgoists().contributors(coalitions, names) == everybody
 
 
 def private_slopes(data, both, models, private):
@@ -188,9 +194,10 @@ def test_output_layers_stay_in_their_silos_and_learn_with_momentum():
     """
     data = silos("mlp", sizes=(40, 36, 38))
     once = TrainSettings(steps=1, batch_size=64, learning_rate=0.02, momentum=0.5, weight_decay=0.1)
-    twice = replace(once, steps=2)
+    twice = once.changed(steps=2)
     method = FedEgoists(once, personal=("output.",), own_weight=0.6, preference_rate=0.0)
-    groups = [["s0", "s1", "s2"]]
+    own_layers = Personal(prefixes=("output.",), slot="fedegoists")
+    coalitions = groups([["s0", "s1", "s2"]])
     shares = 0.2 + 0.4 * torch.eye(3)[..., None]
     for execution in ("looped", "stacked"):
         both = federation("mlp", data, execution=execution)
@@ -198,25 +205,23 @@ def test_output_layers_stay_in_their_silos_and_learn_with_momentum():
 
         def whole(state, both=both):
             rows = zip(both.participants, state.parameters, strict=True)
-            return torch.stack(
-                [both.personal_model(name, row, ("output.",), "fedegoists") for name, row in rows]
-            )
+            return torch.stack([both.personal_model(name, row, own_layers) for name, row in rows])
 
         # Output layers that differ: everybody trains alone for a round first.
-        state = method.start(both, groups, initial("mlp"), 5)
-        warm, _ = replace(method, own_weight=1.0).round(both, groups, state, 5)
+        state = method.start(both, coalitions, initial("mlp"), 5)
+        warm, _ = replace(method, own_weight=1.0).round(both, coalitions, state, 5)
         before, memory = whole(warm), both.memory("fedegoists")
         slopes = private_slopes(data, both, before, private)
         bodies = before - 0.02 * ((shares * slopes).sum(1) + 0.1 * before)
         speed = slopes[range(3), range(3)] + 0.1 * before
         expected = torch.where(private, before - 0.02 * speed, bodies)
-        after, report = method.round(both, groups, warm, 5)
+        after, report = method.round(both, coalitions, warm, 5)
         torch.testing.assert_close(whole(after), expected)
         # Three models without their output layers, there and back.
         size = 4 * 3 * int((~private).sum())
         assert report.bytes_sent == report.bytes_received == dict.fromkeys(both.participants, size)
         both.restore("fedegoists", memory)
-        after, _ = replace(method, settings=twice).round(both, groups, warm, 5)
+        after, _ = replace(method, settings=twice).round(both, coalitions, warm, 5)
         slopes = private_slopes(data, both, expected, private)
         speed = slopes[range(3), range(3)] + 0.1 * expected + 0.5 * speed
         torch.testing.assert_close(whole(after)[:, private], (expected - 0.02 * speed)[:, private])
@@ -251,7 +256,7 @@ def test_a_stopped_run_with_output_layers_continues_to_the_same_bytes(tmp_path):
         assert torch.equal(value, resumed.memory("fedegoists")[key])
 
 
-NAMES = tuple(f"s{k}" for k in range(4))
+NAMES = tuple(participant(f"s{k}") for k in range(4))
 PAIRS = [(one, other) for one in NAMES for other in NAMES if one != other]
 
 
@@ -261,7 +266,7 @@ PAIRS = [(one, other) for one in NAMES for other in NAMES if one != other]
     st.lists(st.integers(0, 1), min_size=4, max_size=4),
     st.sampled_from(NAMES),
 )
-@example({("s0", "s1"), ("s1", "s2"), ("s3", "s0")}, [0, 0, 0, 0], "s0")
+@example({(NAMES[0], NAMES[1]), (NAMES[1], NAMES[2]), (NAMES[3], NAMES[0])}, [0] * 4, NAMES[0])
 @settings(max_examples=6, deadline=None)
 def test_nothing_travels_against_or_outside_the_benefit_graph(personal, edges, labels, changed):
     """Change one silo's data: who does not benefit from it inside the coalition has the same bytes.
@@ -274,9 +279,9 @@ def test_nothing_travels_against_or_outside_the_benefit_graph(personal, edges, l
     silo = data.silos[NAMES.index(changed)]
     inputs[np.concatenate([silo.train, silo.validation])] *= -1.5
     other = replace(data, samples=Samples((inputs,), data.samples.targets))
-    groups = [[n for n, x in zip(NAMES, labels, strict=True) if x == k] for k in set(labels)]
+    coalitions = [[n for n, x in zip(NAMES, labels, strict=True) if x == k] for k in set(labels)]
     inside = nx.DiGraph(
-        (j, i) for j, i in edges if any(j in group and i in group for group in groups)
+        (j, i) for j, i in edges if any(j in group and i in group for group in coalitions)
     )
     inside.add_nodes_from(NAMES)
     direct = set(inside.successors(changed))
@@ -291,12 +296,16 @@ def test_nothing_travels_against_or_outside_the_benefit_graph(personal, edges, l
         models = []
         for version in (data, other):
             both = federation("mlp", version, execution=execution)
-            state = method.start(both, groups, initial("mlp", 4), 5)
+            state = method.start(both, coalitions, initial("mlp", 4), 5)
             for _ in range(2):
-                state, _ = method.round(both, groups, state, 5)
+                state, _ = method.round(both, coalitions, state, 5)
             models.append(
                 {
-                    name: both.personal_model(name, row, personal, method.name) if personal else row
+                    name: both.personal_model(
+                        name, row, Personal(prefixes=personal, slot=method.name)
+                    )
+                    if personal
+                    else row
                     for name, row in zip(NAMES, state.parameters, strict=True)
                 }
             )
@@ -334,6 +343,8 @@ def test_alignment_finds_who_does_harm_and_the_published_way_does_not():
 
 def test_a_benefit_graph_must_be_of_those_who_take_part():
     with pytest.raises(SettingsError, match="names 'x', who does not take part"):
-        replace(METHOD, benefit=(("x", "a"),)).contributors(GROUP, ("a", "b", "c"))
+        replace(METHOD, benefit=edges_of(("x", "a"))).contributors(
+            groups(GROUP), tuple(map(participant, "abc"))
+        )
     with pytest.raises(SettingsError, match="preferences is 'magic'; choose alignment or hyper"):
         FedEgoists(preferences="magic")

@@ -9,6 +9,7 @@ import torch
 from fedegoists.federation import TrainSettings
 from fedegoists.methods import FedORA, Local
 from tests.methods.hand import START, Lines, assert_close, descended, lines, played
+from tests.silos import groups
 
 SETTINGS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.5)
 
@@ -70,7 +71,7 @@ def test_three_rounds_by_hand():
 def test_labels_are_one_hot_and_two_neighbours_are_kept():
     silos = lines((6, 4, 5, 7), positives=(3, 0, 4, 2))
     for federation in silos.federations():
-        state = FedORA().start(federation, [["a", "b", "c", "d"]], torch.zeros(4, 3), 0)
+        state = FedORA().start(federation, groups([["a", "b", "c", "d"]]), torch.zeros(4, 3), 0)
         assert_close(state.tensors["propagation"], propagation(silos, range(4), 0.8, 2))
 
 
@@ -93,11 +94,11 @@ def test_a_step_never_goes_further_than_half_the_way():
     settings = TrainSettings(steps=1, batch_size=64, learning_rate=0.01, momentum=0.0)
     for federation in silos.federations():
         state = FedORA(settings).start(
-            federation, [["a", "b"]], torch.tensor(np.array([far] * 2)).float(), 0
+            federation, groups([["a", "b"]]), torch.tensor(np.array([far] * 2)).float(), 0
         )
         near = torch.tensor(np.array([START] * 2)).float()
         state = type(state)(0, {**state.tensors, "propagated": near})
-        after, _ = FedORA(settings).round(federation, [["a", "b"]], state, 0)
+        after, _ = FedORA(settings).round(federation, groups([["a", "b"]]), state, 0)
         for k in range(2):
             assert silos.loss(k, far, "validation") > silos.loss(k, START, "validation") + 100
             moved = far - 0.01 * silos.gradient(k, far) - 0.5 * (far - START)
@@ -111,8 +112,9 @@ def test_a_step_never_goes_further_than_half_the_way():
 def test_who_has_no_usable_direction_stays_apart(direction):
     """One silo's nonsense must not stop the others."""
 
-    def nonsense(operation, reply):
-        return {**reply, "direction": direction} if operation == "describe" else reply
+    def nonsense(request, reply):
+        described = request.operation == "describe"
+        return reply.model_copy(update={"direction": direction}) if described else reply
 
     silos = lines((6, 3, 4))
     for federation in silos.federations(behaviours={"b": nonsense}):

@@ -19,16 +19,17 @@ from hypothesis import strategies as st
 from fedegoists.errors import FileError, PartitionError, SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples, SiloedData
-from fedegoists.methods import METHODS, FedAvg, FedProx, Local, run
+from fedegoists.methods import METHODS, FedAvg, FedProx, Local
 from fedegoists.methods.method import mixing_matrix
-from fedegoists.methods.run import StoppedError
-from tests.silos import federation, initial, silos
+from fedegoists.methods.method_run import StoppedError
+from tests.silos import federation, groups, initial, participant, run, silos
 
 QUICK = TrainSettings(steps=3, batch_size=32, learning_rate=0.05)
 
 
 def rounds(method, silos_, coalitions, count=2, start=None):
     start = initial("mlp", len(silos_.participants)) if start is None else start
+    coalitions = groups(coalitions)
     state = method.start(silos_, coalitions, start, seed=5)
     for _ in range(count):
         state, report = method.round(silos_, coalitions, state, seed=5)
@@ -39,21 +40,22 @@ def rounds(method, silos_, coalitions, count=2, start=None):
 
 
 def test_mixing_matrix():
-    mixed = mixing_matrix([["a", "c"], ["b"]], ["a", "b", "c"], {"a": 1, "b": 5, "c": 3})
+    a, b, c = map(participant, "abc")
+    mixed = mixing_matrix([[a, c], [b]], [a, b, c], {a: 1, b: 5, c: 3})
     assert mixed.tolist() == [[0.25, 0, 0.75], [0, 1, 0], [0.25, 0, 0.75]]
-    failed = mixing_matrix([["a", "c"], ["b"]], ["a", "b", "c"], {"a": 2})
+    failed = mixing_matrix([[a, c], [b]], [a, b, c], {a: 2})
     assert failed.tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
     with pytest.raises(PartitionError, match="not a partition"):
-        mixing_matrix([["a"]], ["a", "b"], {})
+        mixing_matrix([[a]], [a, b], {})
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())
 @settings(deadline=None)
 def test_mixing_rows_sum_to_one_and_stay_inside_coalitions(labels, data):
-    names = [f"p{k}" for k in range(len(labels))]
-    groups = [[n for n, x in zip(names, labels, strict=True) if x == k] for k in set(labels)]
+    names = [participant(f"p{k}") for k in range(len(labels))]
+    coalitions = [[n for n, x in zip(names, labels, strict=True) if x == k] for k in set(labels)]
     weights = {n: data.draw(st.integers(0, 5)) for n in names}
-    matrix = mixing_matrix(groups, names, weights)
+    matrix = mixing_matrix(coalitions, names, weights)
     np.testing.assert_allclose(matrix.sum(1), 1, rtol=1e-6)
     for i, one in enumerate(labels):
         for j, other in enumerate(labels):
@@ -93,11 +95,11 @@ def test_nothing_crosses_a_coalition_border(name, labels, changed):
     other = SiloedData(
         data.name, data.task, Samples((inputs,), data.samples.targets), data.silos, None, "", ()
     )
-    groups = [[f"s{k}" for k in range(4) if labels[k] == x] for x in set(labels)]
+    coalitions = [[f"s{k}" for k in range(4) if labels[k] == x] for x in set(labels)]
     method = METHODS[name](settings=QUICK)
     for execution in ("looped", "stacked"):
-        one, _ = rounds(method, federation("mlp", data, execution=execution), groups)
-        two, _ = rounds(method, federation("mlp", other, execution=execution), groups)
+        one, _ = rounds(method, federation("mlp", data, execution=execution), coalitions)
+        two, _ = rounds(method, federation("mlp", other, execution=execution), coalitions)
         for k in range(4):
             if labels[k] != labels[changed]:
                 assert torch.equal(one.parameters[k], two.parameters[k])
@@ -121,12 +123,12 @@ def test_looped_equals_stacked(name, model):
     """Two rounds in company and alone, with personal output layers for the images."""
     personal = ("output.",) if model == "cifar10-cnn" else ()
     method = METHODS[name](settings=QUICK, personal=personal)
-    groups = [["s0", "s2"], ["s1"]]
+    coalitions = [["s0", "s2"], ["s1"]]
     looped, one = rounds(
-        method, federation(model, execution="looped"), groups, start=initial(model)
+        method, federation(model, execution="looped"), coalitions, start=initial(model)
     )
     stacked, other = rounds(
-        method, federation(model, execution="stacked"), groups, start=initial(model)
+        method, federation(model, execution="stacked"), coalitions, start=initial(model)
     )
     for key, value in looped.tensors.items():
         torch.testing.assert_close(value, stacked.tensors[key], rtol=1e-3, atol=5e-4)
@@ -134,12 +136,18 @@ def test_looped_equals_stacked(name, model):
     assert (one.bytes_sent, one.bytes_received) == (other.bytes_sent, other.bytes_received)
 
 
-def never(operation, reply):
+def never(request, reply):
     threading.Event().wait()
 
 
-def no_numbers(operation, reply):
-    return {k: v * math.nan if isinstance(v, torch.Tensor) else v for k, v in reply.items()}
+def times(reply, factor, added=0.0):
+    """A reply whose tensors are multiplied, and added to."""
+    tensors = {k: v * factor + added for k, v in vars(reply).items() if isinstance(v, torch.Tensor)}
+    return reply.model_copy(update=tensors)
+
+
+def no_numbers(request, reply):
+    return times(reply, math.nan)
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
@@ -148,18 +156,18 @@ def test_who_fails_is_reported_and_the_rest_is_unaffected(name, execution):
     """One silo never answers and another has no numbers; a third coalition does not notice."""
     method = METHODS[name](settings=QUICK)
     data = silos("mlp", sizes=(60, 50, 70, 80, 60))
-    groups = [["s0", "s1"], ["s2"], ["s3", "s4"]]
+    coalitions = [["s0", "s1"], ["s2"], ["s3", "s4"]]
     unreliable = federation(
         "mlp", data, execution=execution, behaviours={"s1": never, "s2": no_numbers}
     )
     start = initial("mlp", 5)
-    outcome = run(method, unreliable, groups, start, rounds=2, seed=5, timeout=0.02)
+    outcome = run(method, unreliable, coalitions, start, rounds=2, seed=5, timeout=0.02)
     assert outcome.state.round == 2
-    reasons = {(f.participant, f.reason) for _, f in outcome.failures}
+    reasons = {(f.participant.name, f.reason) for _, f in outcome.failures}
     assert reasons == {("s1", "timeout"), ("s2", "not finite")}
     assert torch.isfinite(outcome.state.parameters).all()
     healthy = run(
-        method, federation("mlp", data, execution=execution), groups, start, rounds=2, seed=5
+        method, federation("mlp", data, execution=execution), coalitions, start, rounds=2, seed=5
     )
     assert torch.equal(outcome.state.parameters[3:], healthy.state.parameters[3:])
     assert not torch.equal(outcome.state.parameters[0], start[0])  # its partner goes on
@@ -172,12 +180,12 @@ def test_who_fails_is_reported_and_the_rest_is_unaffected(name, execution):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_stopped_run_continues_to_the_same_bytes(name, personal, tmp_path):
     method = METHODS[name](settings=QUICK, personal=personal)
-    groups = [["s0", "s1"], ["s2"]]
+    coalitions = [["s0", "s1"], ["s2"]]
     start = initial("mlp")
-    whole = run(method, federation("mlp"), groups, start, rounds=5, seed=5)
+    whole = run(method, federation("mlp"), coalitions, start, rounds=5, seed=5)
     path = tmp_path / "state.safetensors"
-    run(method, federation("mlp"), groups, start, rounds=2, seed=5, checkpoint=path)
-    resumed = run(method, federation("mlp"), groups, start, rounds=5, seed=5, checkpoint=path)
+    run(method, federation("mlp"), coalitions, start, rounds=2, seed=5, checkpoint=path)
+    resumed = run(method, federation("mlp"), coalitions, start, rounds=5, seed=5, checkpoint=path)
     assert torch.equal(whole.state.parameters, resumed.state.parameters)
     assert torch.equal(whole.best, resumed.best)
     assert whole.rows == resumed.rows
@@ -201,30 +209,31 @@ def test_seldom_checkpoints_are_written_when_it_is_asked_to_stop(tmp_path):
 def test_a_huge_answer_reaches_nobody(name):
     """So large that sums of it overflow: also its partners, and other coalitions, go on."""
 
-    def huge(operation, reply):
-        tensors = {k: v * 0 + 3e38 for k, v in reply.items() if isinstance(v, torch.Tensor)}
-        return {**reply, **tensors}
+    def huge(request, reply):
+        return times(reply, 0.0, 3e38)
 
     data = silos("mlp", sizes=(60, 50, 70, 80, 60))
-    groups = [["s0", "s1"], ["s2"], ["s3", "s4"]]
+    coalitions = [["s0", "s1"], ["s2"], ["s3", "s4"]]
     start = initial("mlp", 5)
     wild = federation("mlp", data, behaviours={"s1": huge})
-    outcome = run(METHODS[name](QUICK), wild, groups, start, rounds=3, seed=5)
-    assert {failure.participant for _, failure in outcome.failures} == {"s1"}
-    healthy = run(METHODS[name](QUICK), federation("mlp", data), groups, start, rounds=3, seed=5)
+    outcome = run(METHODS[name](QUICK), wild, coalitions, start, rounds=3, seed=5)
+    assert {failure.participant.name for _, failure in outcome.failures} == {"s1"}
+    healthy = run(
+        METHODS[name](QUICK), federation("mlp", data), coalitions, start, rounds=3, seed=5
+    )
     assert torch.equal(outcome.state.parameters[2:], healthy.state.parameters[2:])
 
 
 @pytest.mark.parametrize("change", ["settings", "coalitions", "seed", "start"])
 def test_a_checkpoint_is_continued_only_by_the_same_run(change, tmp_path):
-    path, groups, start = tmp_path / "state.safetensors", [["s0", "s1"], ["s2"]], initial("mlp")
-    run(FedProx(QUICK), federation("mlp"), groups, start, rounds=1, seed=5, checkpoint=path)
+    path, coalitions, start = tmp_path / "state.safetensors", [["s0", "s1"], ["s2"]], initial("mlp")
+    run(FedProx(QUICK), federation("mlp"), coalitions, start, rounds=1, seed=5, checkpoint=path)
     method = FedProx(QUICK, mu=0.5) if change == "settings" else FedProx(QUICK)
-    groups = [["s0"], ["s1", "s2"]] if change == "coalitions" else groups
+    coalitions = [["s0"], ["s1", "s2"]] if change == "coalitions" else coalitions
     start = start + 1 if change == "start" else start
     seed = 6 if change == "seed" else 5
     with pytest.raises(FileError, match="a checkpoint of another run"):
-        run(method, federation("mlp"), groups, start, rounds=2, seed=seed, checkpoint=path)
+        run(method, federation("mlp"), coalitions, start, rounds=2, seed=seed, checkpoint=path)
 
 
 def test_the_step_is_chosen_on_validation_data():
@@ -233,7 +242,7 @@ def test_the_step_is_chosen_on_validation_data():
     args = (Local(wild), federation("mlp"), [["s0", "s1", "s2"]], initial("mlp"))
     outcome = run(*args, rounds=2, seed=1, may_keep_start=True)
     validation = {
-        (row.participant, row.round): row.value
+        (row.participant.name, row.round): row.value
         for row in outcome.rows
         if row.split == "validation" and row.metric == "mse"
     }

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from fedegoists.federation import LocalTerms, TrainSettings
+from fedegoists.federation import LocalTerms, Participant, Train, TrainSettings
 from fedegoists.methods import FedAvg, PFedGraph
 from fedegoists.methods.pfedgraph import onto_simplex
 from tests.methods.hand import START, assert_close, descended, lines, played
@@ -100,11 +100,12 @@ def test_the_cosine_term_pulls_towards_its_target():
         reached = {}
         for strength in (0.0, 0.6):
             terms = LocalTerms(towards=torch.tensor(target).float(), attraction=strength)
-            payload = {"parameters": torch.tensor(START).float(), "settings": settings}
-            reply = federation.call("train", {"a": {**payload, "terms": terms}})["a"]
+            start = torch.tensor(START).float()
+            request = Train(parameters=start, settings=settings, terms=terms)
+            (reply,) = federation.call({Participant("a"): request}).values()
             slope = silos().gradient(0, START) - strength * cosine_slope(START, target)
-            assert_close(reply["parameters"], START - 0.1 * slope)
-            reached[strength] = cosine(reply["parameters"].numpy(), target)
+            assert_close(reply.parameters, START - 0.1 * slope)
+            reached[strength] = cosine(reply.parameters.numpy(), target)
         assert reached[0.6] > reached[0.0]
 
 

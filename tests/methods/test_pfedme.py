@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fedegoists.federation import TrainSettings
-from fedegoists.methods import PFedMe, run
+from fedegoists.methods import PFedMe
 from tests.methods.hand import START, Lines, assert_close, lines, played, starts
+from tests.silos import run
 
 SETTINGS = TrainSettings(steps=4, batch_size=64, learning_rate=0.1, momentum=0.9)
 METHOD = PFedMe(SETTINGS, lam=2.0, inner_steps=2, outer_rate=0.3, beta=0.7)
@@ -52,7 +53,8 @@ def test_the_personal_models_are_evaluated():
             (loss,) = (
                 row.value
                 for row in outcome.rows
-                if (row.participant, row.round, row.split, row.metric) == (name, 2, "test", "loss")
+                if (row.participant.name, row.round, row.split, row.metric)
+                == (name, 2, "test", "loss")
             )
             assert loss == pytest.approx(silos.loss(k, personal[k], "test"), rel=1e-4)
             assert loss != pytest.approx(silos.loss(k, w, "test"), rel=1e-3)

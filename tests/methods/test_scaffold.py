@@ -1,7 +1,6 @@
 """SCAFFOLD by hand."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,7 +45,7 @@ def test_three_rounds_by_hand():
 
 def test_the_first_round_is_fedavg():
     """Control variates of zero correct nothing; in the second round they do."""
-    settings = replace(SETTINGS, momentum=0.5)
+    settings = SETTINGS.changed(momentum=0.5)
     for federation in lines((6, 3, 4)).federations():
         groups = [["a", "b"], ["c"]]
         corrected, _ = played(Scaffold(settings), federation, groups, 2)
@@ -59,7 +58,7 @@ def test_the_first_round_is_fedavg():
 def test_control_variates_are_mean_gradients_with_momentum_and_a_falling_rate():
     """The gradient of step s weighs Σ_{t ≥ s} rate_t · 0.5^(t−s), whatever was added to it."""
     silos = lines((6, 3))
-    settings = replace(SETTINGS, momentum=0.5, total_steps=8)
+    settings = SETTINGS.changed(momentum=0.5, total_steps=8)
     rates = [0.05 * (1 + math.cos(math.pi * t / 8)) for t in range(6)]
     w, c, own = START, np.zeros(3), np.zeros((2, 3))
     expected = []
@@ -92,7 +91,7 @@ def test_a_rate_of_zero_leaves_control_variates_alone():
     """After the end of a falling rate nothing moves, and nothing is learned about gradients."""
     for federation in lines((6, 3)).federations():
         states, reports = played(
-            Scaffold(replace(SETTINGS, total_steps=3)), federation, [["a", "b"]], 3
+            Scaffold(SETTINGS.changed(total_steps=3)), federation, [["a", "b"]], 3
         )
         assert not any(report.failures for report in reports)
         for name in ("control", "shared_control"):

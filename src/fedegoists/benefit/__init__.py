@@ -1,7 +1,7 @@
 """Who benefits whom: estimators that learn a benefit graph over a federation."""
 
 from fedegoists.benefit.estimate import BenefitEstimate
-from fedegoists.benefit.learn import learn, learn_trials
+from fedegoists.benefit.learn import learn, learn_repetitions
 from fedegoists.benefit.learn_settings import ESTIMATORS, LearnSettings
 
 __all__ = [
@@ -9,5 +9,5 @@ __all__ = [
     "BenefitEstimate",
     "LearnSettings",
     "learn",
-    "learn_trials",
+    "learn_repetitions",
 ]

@@ -31,6 +31,7 @@ import math
 import torch
 from torch import Tensor
 
+from fedegoists.federation import Participant
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.parameters import ParameterSchema
 
@@ -46,7 +47,7 @@ class Disguise:
         Known to the server alone.
     seed : int
         Of the estimate.
-    names : tuple of tuple of str
+    names : tuple of tuple of Participant
         The participants of each trial.
     rivals : Tensor
         Who competes with whom, of shape (trials, participants, participants).
@@ -58,7 +59,7 @@ class Disguise:
         self,
         secret: str,
         seed: int,
-        names: tuple[tuple[str, ...], ...],
+        names: tuple[tuple[Participant, ...], ...],
         rivals: Tensor,
         schema: ParameterSchema,
     ) -> None:
@@ -110,7 +111,7 @@ class Disguise:
                         generator = self._generator("decoy", name, names[j], repeat)
                         shown[trial, i, place] = decoy(start, known, self._schema, generator)
 
-    def _generator(self, *stream: str | int) -> torch.Generator:
+    def _generator(self, *stream: str | int | Participant) -> torch.Generator:
         return torch.Generator().manual_seed(stream_seed(*self._stream, *stream))
 
 

@@ -9,10 +9,10 @@ from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.local_estimators import alignment, local_models, transfer
 from fedegoists.benefit.pareto_hypernetwork import Progress, learn_front
 from fedegoists.benefit.preferences import learn_preferences, pair_gains, start_of
-from fedegoists.benefit.silo_queries import Asking, Groups, Pairs, groups_of
-from fedegoists.federation import Federation
+from fedegoists.benefit.silo_queries import Apart, Asking, Pairs, by_repetition
+from fedegoists.federation import Federation, Repetition
 
-__all__ = ["learn", "learn_trials"]
+__all__ = ["learn", "learn_repetitions"]
 
 
 def learn(
@@ -43,36 +43,35 @@ def learn(
     progress : callable, optional
         Called with what is being done, how much is done, how much there is, and the mean loss.
     """
-    return learn_trials(federation, None, settings, apart=apart, secret=secret, progress=progress)[
-        ""
-    ]
+    (estimate,) = learn_repetitions(
+        federation, settings, apart={None: apart}, secret=secret, progress=progress
+    ).values()
+    return estimate
 
 
-def learn_trials(
+def learn_repetitions(
     federation: Federation,
-    groups: Groups | None,
     settings: LearnSettings | None = None,
     *,
-    apart: Pairs = (),
+    apart: Apart | None = None,
     secret: str | None = None,
     progress: Progress | None = None,
-) -> dict[str, BenefitEstimate]:
-    """Learn the graphs of several trials at once, each with hypernetworks of its own.
+) -> dict[Repetition | None, BenefitEstimate]:
+    """Learn the graphs of all repetitions at once, each with hypernetworks of its own.
 
     Parameters
     ----------
-    groups : mapping of str to sequence of str
-        The participants of each trial, equally many.
-    apart : collection of pairs of names
-        As for `learn`; with the names of the federation.
+    apart : mapping of repetitions to pairs of names
+        As for `learn`, for each repetition.
     secret : str, optional
         As for `learn`.
     """
     settings = settings or LearnSettings()
-    names = groups_of(federation, groups)
+    groups = by_repetition(federation)
+    names = tuple(groups.values())
     start_of(settings, len(names[0]))  # so that a wrong one is reported before anything is trained
     asking = Asking(federation, names)
-    asking.among(apart)  # so that a wrong name is, too
+    rivals = asking.among(apart or {})  # so that a wrong name is, too
     report = progress or (lambda *_: None)
     history: dict[str, Tensor] = {}
     if settings.estimator in ("alignment", "transfer"):
@@ -84,7 +83,7 @@ def learn_trials(
         else:
             hidden = secrets.token_hex() if secret is None else secret
             weights, gains, savings = transfer(
-                asking, models, starts, settings, report, apart, hidden
+                asking, models, starts, settings, report, rivals, hidden
             )
     else:
         front = learn_front(asking, settings, report)
@@ -105,25 +104,23 @@ def learn_trials(
             weights = gains.clamp_min(0.0)
     # Of who is not heard about its own validation data, nothing is known.
     present = present & asking.answering()
-    labels = [""] if groups is None else list(groups)
     return {
-        label: _estimate(
-            asking, g, label, settings, (weights[g], gains[g], savings[g]), present[g], history
+        repetition: _estimate(
+            asking, g, settings, (weights[g], gains[g], savings[g]), present[g], history
         )
-        for g, label in enumerate(labels)
+        for g, repetition in enumerate(groups)
     }
 
 
 def _estimate(
     asking: Asking,
     trial: int,
-    label: str,
     settings: LearnSettings,
     learned: tuple[Tensor, Tensor, Tensor],
     present: Tensor,
     history: dict[str, Tensor],
 ) -> BenefitEstimate:
-    names = tuple(name.removeprefix(f"{label}/") for name in asking.names[trial])
+    names = tuple(one.name for one in asking.names[trial])
     matrices: list[Matrix] = []
     for rows in learned:
         matrix = (rows * present[:, None] * present).double().mT.contiguous().numpy()
@@ -137,6 +134,6 @@ def _estimate(
         matrices[2],
         {key: values[:, trial].tolist() for key, values in history.items()},
         asking.cost(trial),
-        tuple(line.removeprefix(f"{label}/") for line in asking.failures_in(trial)),
+        asking.failures_in(trial),
         tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
     )

@@ -1,13 +1,13 @@
 """Everything that can be chosen when a benefit graph is learned, with its meaning and range."""
 
-import math
-from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.federation.gradient_privacy import check_privacy
+from fedegoists.federation.validated import Validated
 
 __all__ = ["ESTIMATORS", "SHOWN_TO_ALL", "EstimatorName", "LearnSettings"]
 
@@ -17,12 +17,7 @@ SHOWN_TO_ALL: tuple[EstimatorName, ...] = ("hypernetwork", "pairs")
 """Estimators that show everybody models made from everybody's data, competitors' included."""
 
 
-def _number(default: float, meaning: str, low: float, high: float = math.inf) -> Any:
-    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high})
-
-
-@dataclass(frozen=True)
-class LearnSettings:
+class LearnSettings(Validated):
     """How a benefit graph is learned.
 
     Attributes
@@ -44,51 +39,66 @@ class LearnSettings:
     """
 
     estimator: EstimatorName = "transfer"
-    steps: int = _number(1500, "hypernetwork steps, one batch of every silo each", 1)
-    batch_size: int = _number(256, "samples of a silo in a step", 1)
-    rate: float = _number(3e-3, "Adam's learning rate; falls to zero along a cosine", 1e-9, 1)
-    concentration: float = _number(0.1, "of the Dirichlet distribution of preferences", 1e-3, 100)
-    scale: float = _number(2.0, "by which preferences are multiplied as inputs", 1e-3, 1000)
-    hidden: int = _number(100, "width of the hypernetwork's hidden layers", 1)
-    layers: int = _number(1, "their number", 1, 10)
-    preference_steps: int = _number(120, "steps of each participant's preference vector", 1)
-    preference_rate: float = _number(
-        0.4, "their size, in parts of the loss; falls to zero", 1e-9, 10
+    steps: int = Field(
+        default=1500, ge=1, description="hypernetwork steps, one batch of every silo each"
     )
-    prior: float = _number(0.3, "pull towards equal preferences, against noise", 0, 10)
-    softness: float = _number(0.1, "of the choice of a mixture in ``transfer``", 1e-3, 10)
-    repeats: int = _number(5, "independent runs: the spread of the estimate is theirs", 1, 1000)
-    bound: float = _number(3.0, "a silo's gradient, at most, in medians of all silos'", 1)
-    noise: float = _number(0.0, "noise multiplier", 0)
+    batch_size: int = Field(default=256, ge=1, description="samples of a silo in a step")
+    rate: float = Field(
+        default=3e-3,
+        ge=1e-9,
+        le=1,
+        description="Adam's learning rate; falls to zero along a cosine",
+    )
+    concentration: float = Field(
+        default=0.1, ge=1e-3, le=100, description="of the Dirichlet distribution of preferences"
+    )
+    scale: float = Field(
+        default=2.0, ge=1e-3, le=1000, description="by which preferences are multiplied as inputs"
+    )
+    hidden: int = Field(default=100, ge=1, description="width of the hypernetwork's hidden layers")
+    layers: int = Field(default=1, ge=1, le=10, description="their number")
+    preference_steps: int = Field(
+        default=120, ge=1, description="steps of each participant's preference vector"
+    )
+    preference_rate: float = Field(
+        default=0.4,
+        ge=1e-9,
+        le=10,
+        description="their size, as a fraction of the loss; falls to zero",
+    )
+    prior: float = Field(
+        default=0.3, ge=0, le=10, description="pull towards equal preferences, against noise"
+    )
+    softness: float = Field(
+        default=0.1, ge=1e-3, le=10, description="of the choice of a mixture in ``transfer``"
+    )
+    repeats: int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="independent runs: the spread of the estimate is theirs",
+    )
+    bound: float = Field(
+        default=3.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="a silo's gradient, at most, in medians of all silos'",
+    )
+    noise: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="noise multiplier")
     clip: float | None = None
     start: tuple[float, ...] | None = None
-    local: TrainSettings = field(
-        default_factory=lambda: TrainSettings(steps=300, learning_rate=0.02, total_steps=300)
-    )
-    seed: int = _number(0, "the same seed gives the same estimate", 0)
+    local: TrainSettings = TrainSettings(steps=300, learning_rate=0.02, total_steps=300)
+    seed: int = Field(default=0, ge=0, description="the same seed gives the same estimate")
 
-    def __post_init__(self) -> None:
-        if self.estimator not in ESTIMATORS:
-            raise SettingsError(
-                f"unknown estimator {self.estimator!r}; estimators are {', '.join(ESTIMATORS)}"
-            )
-        for declared in fields(self):
-            if "meaning" in declared.metadata:
-                value, low, high = (
-                    getattr(self, declared.name),
-                    declared.metadata["low"],
-                    declared.metadata["high"],
-                )
-                whole = declared.type is int
-                number = isinstance(value, Integral if whole else Real) and not isinstance(
-                    value, bool
-                )
-                if not number or not low <= value <= high or not math.isfinite(value):
-                    kind = "a whole number, " if whole else ""
-                    raise SettingsError(
-                        f"{declared.name} is {value}; expected {kind}{low:g} to {high:g}"
-                        f" ({declared.metadata['meaning']})"
-                    )
+    @field_validator("estimator", mode="before")
+    @classmethod
+    def _known(cls, name: object) -> object:
+        if name not in ESTIMATORS:
+            raise ValueError(f"unknown estimator {name!r}; estimators are {', '.join(ESTIMATORS)}")
+        return name
+
+    @model_validator(mode="after")
+    def _possible(self) -> "LearnSettings":
         check_privacy(self.clip, self.noise)
         if self.clip is not None and self.estimator in ("alignment", "transfer"):
             raise SettingsError(
@@ -100,13 +110,14 @@ class LearnSettings:
                 "estimator 'pairs' needs losses, which a silo with clip and noise keeps to itself; "
                 "use 'hypernetwork'"
             )
+        return self
+
+    @classmethod
+    def numbers(cls) -> list[str]:
+        """Return the settings that are single numbers."""
+        return [name for name, field in cls.model_fields.items() if field.description is not None]
 
     @property
     def certain(self) -> bool:
         """Whether there will be runs enough to know how sure the edges are."""
         return self.repeats > 1 or (self.estimator != "alignment" and self.clip is None)
-
-    @property
-    def privacy(self) -> dict[str, float]:
-        """What a payload says about clipping and noise."""
-        return {} if self.clip is None else {"clip": self.clip, "noise": self.noise}

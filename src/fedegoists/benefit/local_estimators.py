@@ -1,13 +1,16 @@
 """Two estimates that are by-products of one run of local training."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from fedegoists.benefit.decoys import Disguise
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.pareto_hypernetwork import TINY, Progress
-from fedegoists.benefit.silo_queries import Asking, Pairs
+from fedegoists.benefit.silo_queries import Asking
 from fedegoists.benefit.validation_halves import HALVES, half_of
+from fedegoists.federation import Train
 from fedegoists.federation.batches import stream_seed
 
 __all__ = ["FARTHEST", "alignment", "local_models", "transfer"]
@@ -31,7 +34,7 @@ def local_models(
         seed = stream_seed(settings.seed, repeat, "local")
         start = asking.federation.schema.drawn(seed).to(asking.federation.device)
         trained, answered = asking.trained(
-            start.expand(trials, n, -1), settings=settings.local, seed=seed
+            start.expand(trials, n, -1), partial(Train, settings=settings.local, seed=seed)
         )
         models.append(_near(trained, start))
         starts.append(start)
@@ -68,7 +71,7 @@ def transfer(
     starts: Tensor,
     settings: LearnSettings,
     progress: Progress,
-    apart: Pairs,
+    rivals: Tensor,
     secret: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return weights, gains and savings from j's local model, mixed with i's, on i's data.
@@ -85,7 +88,6 @@ def transfer(
     Weights and gains are of shape (trials, repeats, halves, targets, sources).
     """
     trials, n = asking.shape
-    rivals = asking.among(apart)
     schema = asking.federation.schema
     disguise = Disguise(secret, settings.seed, asking.names, rivals, schema)
     rivals = torch.cat([rivals, torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
@@ -100,12 +102,12 @@ def transfer(
         sources_and_start = torch.cat([models[:, repeat], start.expand(trials, 1, -1)], 1)
         for half in range(HALVES):
             seen = half_of(repeat, half, settings)
-            alone = asking.losses(own[:, :, 0], **seen)
+            alone = asking.losses(own[:, :, 0], seen)
             for sources in torch.split(disguise.orders(n + 1, repeat, half), together, 2):
                 others = sources_and_start[trial, sources]
                 disguise.hide(others, sources, models[:, repeat], start, repeat)
                 rows = (own + fractions * (others.unsqueeze(3) - own)).flatten(2, 3)
-                losses = asking.losses(rows, **seen)
+                losses = asking.losses(rows, seen)
                 parts = 1 - losses / alone.clamp_min(TINY)
                 parts = parts.reshape(trials, n, sources.shape[2], len(FRACTIONS))
                 heard = parts.isfinite().all(-1) & ~rivals[trial, target, sources]

@@ -8,6 +8,7 @@ gradient at HN(r), and the server descends Σ_j r_j ℓ_j(HN(r)). No data leaves
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.silo_queries import RARELY, Asking
+from fedegoists.federation import Gradient
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.hypernetwork import Hypernetworks
 
@@ -87,10 +89,14 @@ def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> 
         models = networks.generate(inputs).reshape(trials, 1, repeats, -1)
         gradients, losses, answered = asking.gradients(
             models.expand(-1, n, -1, -1),
-            batch_size=settings.batch_size,
-            step=step,
-            seed=f"{settings.seed}/hypernetwork",
-            **settings.privacy,
+            partial(
+                Gradient,
+                batch_size=settings.batch_size,
+                step=step,
+                seed=f"{settings.seed}/hypernetwork",
+                clip=settings.clip,
+                noise=settings.noise,
+            ),
         )
         if alive.any(1).all() and answered.any():
             alive = torch.where(answered.any(1, keepdim=True), answered, alive)

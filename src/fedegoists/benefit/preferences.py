@@ -6,6 +6,7 @@ equal preferences decides where the loss does not, and makes the result independ
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from fedegoists.benefit.pareto_hypernetwork import TINY, ParetoFront, Progress
 from fedegoists.benefit.silo_queries import Asking
 from fedegoists.benefit.validation_halves import HALVES, half_of
 from fedegoists.errors import SettingsError
+from fedegoists.federation import Gradient
 
 __all__ = ["learn_preferences", "pair_gains", "start_of"]
 
@@ -48,10 +50,14 @@ def learn_preferences(
     for step in range(steps):
         gradients, losses, _ = asking.gradients(
             front.models(rows).transpose(1, 2),
-            split="validation",
-            seed=f"{settings.seed}/preferences",
-            step=step,
-            **settings.privacy,
+            partial(
+                Gradient,
+                split="validation",
+                seed=f"{settings.seed}/preferences",
+                step=step,
+                clip=settings.clip,
+                noise=settings.noise,
+            ),
         )
         gradients, losses = gradients.transpose(1, 2), losses.transpose(1, 2)
         slopes = front.slopes(rows, gradients)
@@ -87,7 +93,7 @@ def pair_gains(asking: Asking, front: ParetoFront, settings: LearnSettings) -> T
         for repeat in range(settings.repeats):
             for half in range(HALVES):
                 seen = half_of(repeat, half, settings)
-                losses = asking.losses(models[:, repeat], **seen)
+                losses = asking.losses(models[:, repeat], seen)
                 parts = 1 - losses[..., 1:] / losses[..., :1].clamp_min(TINY)
                 gains[:, repeat, half, :, sources] = parts.nan_to_num(nan=0.0)
     return gains

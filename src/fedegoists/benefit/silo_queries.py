@@ -1,22 +1,33 @@
 """Asking silos in several trials at once, and writing down what it costs and who failed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Failure, Federation, Reply
+from fedegoists.federation import (
+    Describe,
+    Evaluate,
+    Failure,
+    Federation,
+    Gradient,
+    Participant,
+    Repetition,
+    Train,
+    sorted_out,
+)
+from fedegoists.federation.replies import ReplyT
+from fedegoists.federation.requests import OfModels
 
-__all__ = ["RARELY", "Asking", "Cost", "Groups", "Pairs", "groups_of"]
-
-Groups = Mapping[str, Sequence[str]]
-"""The participants of each trial, by the trial's label."""
+__all__ = ["RARELY", "Apart", "Asking", "Cost", "Pairs", "by_repetition"]
 
 Pairs = Collection[tuple[str, str]]
-"""Names that go together, in either order."""
+"""Pairs of names, in either order."""
+
+Apart = Mapping[Repetition | None, Pairs]
+"""Competitors in each repetition."""
 
 
 RARELY = 0.5
@@ -48,23 +59,27 @@ class Asking:
     """A federation's participants as a matrix: one row for each trial, all of one length."""
 
     federation: Federation
-    names: tuple[tuple[str, ...], ...]
+    names: tuple[tuple[Participant, ...], ...]
     rounds: int = 0
-    sent: dict[str, int] = field(default_factory=dict)
-    received: dict[str, int] = field(default_factory=dict)
-    passes: dict[str, int] = field(default_factory=dict)
-    failed: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, Failure] = field(default_factory=dict)
-    since: tuple[int, dict[str, int]] = (0, {})
+    sent: dict[Participant, int] = field(default_factory=dict)
+    received: dict[Participant, int] = field(default_factory=dict)
+    passes: dict[Participant, int] = field(default_factory=dict)
+    failed: dict[Participant, int] = field(default_factory=dict)
+    failures: dict[Participant, Failure] = field(default_factory=dict)
+    since: tuple[int, dict[Participant, int]] = (0, {})
 
     @property
     def shape(self) -> tuple[int, int]:
         """Trials, and participants in each."""
         return len(self.names), len(self.names[0])
 
-    def among(self, pairs: Pairs) -> Tensor:
-        """Return which two participants of each trial are among some pairs, in either order."""
-        known = {frozenset(pair) for pair in pairs}
+    def among(self, apart: Apart) -> Tensor:
+        """Return which two participants of each trial are apart."""
+        known = {
+            frozenset(Participant(name, repetition) for name in pair)
+            for repetition, pairs in apart.items()
+            for pair in pairs
+        }
         for name in sorted(frozenset().union(*known)):
             if name not in self.federation.participants:
                 # A misspelt competitor would be shown what it must not see.
@@ -73,8 +88,15 @@ class Asking:
             [[[{one, other} in known for other in names] for one in names] for names in self.names]
         )
 
-    def gradients(self, rows: Tensor, **payload: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def gradients(
+        self, rows: Tensor, request: Callable[..., Gradient]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Ask for gradients at the last but one axis of (trials, participants, rows, parameters).
+
+        Parameters
+        ----------
+        request : callable
+            Makes the request, given its ``parameters``.
 
         Returns
         -------
@@ -85,57 +107,43 @@ class Asking:
         gradients = torch.zeros_like(rows)
         losses = torch.zeros(rows.shape[:3])
         answered = torch.zeros(self.shape, dtype=torch.bool)
-        replies = self._call("loss_and_gradient", rows, payload)
-        for trial, names in enumerate(self.names):
-            for k, name in enumerate(names):
-                reply = replies[name]
-                if not isinstance(reply, Failure):
-                    gradients[trial, k] = reply["gradient"]
-                    losses[trial, k] = torch.tensor(reply["loss"])
-                    answered[trial, k] = True
-                    self._count(self.sent, name, 4 * (reply["gradient"].numel() + rows.shape[2]))
-                    self._count(self.passes, name, reply["samples"] * rows.shape[2])
+        for place, name, reply in self._replies(rows, request):
+            gradients[place] = reply.gradient
+            losses[place] = torch.tensor(reply.losses)
+            answered[place] = True
+            self._count(self.sent, name, 4 * (reply.gradient.numel() + rows.shape[2]))
+            self._count(self.passes, name, reply.samples * rows.shape[2])
         return gradients, losses, answered
 
-    def losses(self, rows: Tensor, **payload: Any) -> Tensor:
+    def losses(self, rows: Tensor, request: Callable[..., Evaluate]) -> Tensor:
         """Return losses of (trials, participants, rows, parameters); NaN where a silo failed."""
         losses = torch.full(rows.shape[:3], torch.nan)
-        replies = self._call("evaluate", rows, payload)
-        for trial, names in enumerate(self.names):
-            for k, name in enumerate(names):
-                reply = replies[name]
-                if not isinstance(reply, Failure):
-                    losses[trial, k] = torch.tensor(reply["loss"])
-                    self._count(self.sent, name, 8 * rows.shape[2])  # the scores come with them
+        for place, name, reply in self._replies(rows, request):
+            losses[place] = torch.tensor(reply.losses)
+            self._count(self.sent, name, 8 * rows.shape[2])  # the scores come with them
         return losses
 
-    def trained(self, rows: Tensor, **payload: Any) -> tuple[Tensor, Tensor]:
+    def trained(self, rows: Tensor, request: Callable[..., Train]) -> tuple[Tensor, Tensor]:
         """Have silos train from (trials, participants, parameters); return models and who did."""
         models = rows.clone()
         answered = torch.zeros(self.shape, dtype=torch.bool)
-        replies = self._call("train", rows, payload)
-        for trial, names in enumerate(self.names):
-            for k, name in enumerate(names):
-                reply = replies[name]
-                if not isinstance(reply, Failure):
-                    models[trial, k] = reply["parameters"]
-                    answered[trial, k] = True
-                    self._count(self.sent, name, 4 * (rows.shape[-1] + 1))
-                    self._count(self.passes, name, reply["sample_passes"])
+        for place, name, reply in self._replies(rows, request):
+            models[place] = reply.parameters
+            answered[place] = True
+            self._count(self.sent, name, 4 * (rows.shape[-1] + 1))
+            self._count(self.passes, name, reply.sample_passes)
         return models, answered
 
     def samples(self) -> Tensor:
         """Return how many training samples everybody has; 0 where a silo failed."""
         counts = torch.zeros(self.shape)
-        replies = self.federation.call("describe", {n: {} for names in self.names for n in names})
+        places = self._places
         self.rounds += 1
-        for trial, names in enumerate(self.names):
-            for k, name in enumerate(names):
-                reply = replies.get(name, Failure(name, "timeout"))
-                if isinstance(reply, Failure):
-                    self._note(reply)
-                else:
-                    counts[trial, k] = float(reply["samples"]["train"])
+        replies, failures = sorted_out(self.federation.call(dict.fromkeys(places, Describe())))
+        for name, reply in replies.items():
+            counts[places[name]] = float(reply.samples["train"])
+        for failure in failures:
+            self._note(failure)
         return counts
 
     def count_anew(self) -> None:
@@ -157,7 +165,7 @@ class Asking:
         """Return what a participant of one trial spent, in the mean."""
         names = self.names[trial]
 
-        def mean(amounts: Mapping[str, int]) -> int:
+        def mean(amounts: Mapping[Participant, int]) -> int:
             return round(sum(amounts.get(name, 0) for name in names) / len(names))
 
         return Cost(self.rounds, mean(self.sent), mean(self.received), mean(self.passes))
@@ -165,49 +173,50 @@ class Asking:
     def failures_in(self, trial: int) -> tuple[str, ...]:
         """Return a line for each participant of a trial that failed: how often, and why last."""
         return tuple(
-            f"{name}: failed {self.failed[name]} times, last {self.failures[name].reason}"
+            f"{name.name}: failed {self.failed[name]} times, last {self.failures[name].reason}"
             for name in self.names[trial]
             if name in self.failed
         )
 
-    def _call(
-        self, operation: str, rows: Tensor, payload: Mapping[str, Any]
-    ) -> dict[str, Reply | Failure]:
-        payloads = {
-            name: {"parameters": rows[trial, k], **payload}
+    @property
+    def _places(self) -> dict[Participant, tuple[int, int]]:
+        return {
+            name: (trial, k)
             for trial, names in enumerate(self.names)
             for k, name in enumerate(names)
         }
-        self.rounds += 1
-        replies = self.federation.call(operation, payloads)
-        result: dict[str, Reply | Failure] = {}
-        for name, sent in payloads.items():
-            self._count(self.received, name, 4 * sent["parameters"].numel())
-            result[name] = replies.get(name, Failure(name, "timeout"))
-            if isinstance(result[name], Failure):
-                self._note(result[name])
-        return result
 
-    def _note(self, failure: Any) -> None:
+    def _replies(
+        self, rows: Tensor, request: Callable[..., OfModels[ReplyT]]
+    ) -> list[tuple[tuple[int, int], Participant, ReplyT]]:
+        """Ask all participants about their rows; return the places and replies of the answers."""
+        places = self._places
+        requests = {name: request(parameters=rows[place]) for name, place in places.items()}
+        self.rounds += 1
+        for name, sent in requests.items():
+            self._count(self.received, name, 4 * sent.parameters.numel())
+        replies, failures = sorted_out(self.federation.call(requests))
+        for failure in failures:
+            self._note(failure)
+        return [(places[name], name, reply) for name, reply in replies.items()]
+
+    def _note(self, failure: Failure) -> None:
         self._count(self.failed, failure.participant, 1)
         self.failures[failure.participant] = failure
 
     @staticmethod
-    def _count(amounts: dict[str, int], name: str, amount: int) -> None:
+    def _count(amounts: dict[Participant, int], name: Participant, amount: int) -> None:
         amounts[name] = amounts.get(name, 0) + amount
 
 
-def groups_of(federation: Federation, groups: Groups | None) -> tuple[tuple[str, ...], ...]:
-    """Return the participants of each trial, checked; without groups, all are one trial."""
-    chosen = {"": federation.participants} if groups is None else groups
-    names = tuple(tuple(members) for members in chosen.values())
-    known = set(federation.participants)
-    for members in names:
-        for name in members:
-            if name not in known:
-                raise SettingsError(f"{name!r} is not in this federation")
-    if not names or len({len(members) for members in names}) > 1:
-        raise SettingsError("trials that run at once must have equally many participants")
-    if len(names[0]) < 2:
+def by_repetition(federation: Federation) -> dict[Repetition | None, tuple[Participant, ...]]:
+    """Return the participants of each repetition, checked: equally many, and at least two."""
+    found: dict[Repetition | None, list[Participant]] = {}
+    for name in federation.participants:
+        found.setdefault(name.repetition, []).append(name)
+    sizes = {len(names) for names in found.values()}
+    if len(sizes) > 1:
+        raise SettingsError("repetitions that run at once must have equally many participants")
+    if min(sizes) < 2:
         raise SettingsError("a benefit graph needs at least two participants")
-    return names
+    return {repetition: tuple(names) for repetition, names in found.items()}

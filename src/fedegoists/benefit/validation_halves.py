@@ -6,27 +6,29 @@ error that comes from having so little data, which more repeats cannot reduce; t
 repeats is that of training, which they do reduce.
 """
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.errors import SettingsError
+from fedegoists.federation import Evaluate
 
 __all__ = ["HALVES", "degrees_of_freedom", "half_of", "standard_error"]
 
 HALVES = 2
 
 
-def half_of(repeat: int, half: int, settings: LearnSettings) -> dict[str, Any]:
-    """Return the part of a payload that names one half of the validation data."""
-    return {
-        "split": "validation",
-        "share": 1 / HALVES,
-        "step": HALVES * repeat + half,
-        "seed": f"{settings.seed}/validation",
-    }
+def half_of(repeat: int, half: int, settings: LearnSettings) -> "partial[Evaluate]":
+    """Return a request about one half of the validation data, but for its parameters."""
+    return partial(
+        Evaluate,
+        split="validation",
+        share=1 / HALVES,
+        step=HALVES * repeat + half,
+        seed=f"{settings.seed}/validation",
+    )
 
 
 def standard_error(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -160,14 +160,11 @@ def benefit_plan(
 
 def _learn_settings(learn: list[str] | None) -> dict[str, object]:
     """Return the settings given with --learn; refuse unknown ones and options of the command."""
-    from dataclasses import fields
-
     from fedegoists.benefit import LearnSettings
 
     given = options_from(learn, "--learn")
     options = ("noise", "repeats")
-    declared = [f.name for f in fields(LearnSettings) if "meaning" in f.metadata]
-    known = [name for name in declared if name not in options]
+    known = [name for name in LearnSettings.numbers() if name not in options]
     for key in given:
         if key in options:
             raise SettingsError(f"--learn {key}: use --{key}")

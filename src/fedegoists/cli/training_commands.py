@@ -15,7 +15,7 @@ from fedegoists.cli.output import errors, line, screen, titled_table, training_e
 from fedegoists.errors import MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
-    from fedegoists.methods.run import Observer, Outcome
+    from fedegoists.methods.method_run import Observer, Outcome
     from fedegoists.training import ComparisonResult
 
 __all__ = ["DataDirOption", "SetOption", "options_from", "register"]
@@ -170,13 +170,13 @@ def show_command(
 def methods_command() -> None:
     """List the training methods with their papers and settings."""
     with training_extra("training"):
-        from fedegoists.methods import METHODS
+        from fedegoists.methods import METHOD_ENTRIES
 
     table = titled_table("Methods", "name", "what it does and where it comes from", "settings")
-    for name, method in METHODS.items():
-        about = Text(method.summary)
-        if method.paper is not None:
-            paper = method.paper
+    for name, entry in METHOD_ENTRIES.items():
+        method, paper = entry.load(), entry.paper
+        about = Text(entry.summary)
+        if paper is not None:
             about.append(f"\n{paper.authors}: {paper.title}, {paper.venue}", "dim")
         settings = "\n".join(
             f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
@@ -207,11 +207,13 @@ def train_command(
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
-        from fedegoists.methods import METHODS
+        from fedegoists.methods import METHOD_ENTRIES
         from fedegoists.training import Comparison, compare
 
     named = [name.strip() for name in methods.split(",") if name.strip()]
-    chosen = dict.fromkeys(one for name in named for one in (METHODS if name == "all" else [name]))
+    chosen = dict.fromkeys(
+        one for name in named for one in (METHOD_ENTRIES if name == "all" else [name])
+    )
     comparison = Comparison(
         data=data,
         methods=tuple(chosen),

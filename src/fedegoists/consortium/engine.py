@@ -15,7 +15,7 @@ from fedegoists.errors import MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
     from fedegoists.consortium.consortium_settings import ConsortiumSettings
-    from fedegoists.federation import Federation
+    from fedegoists.federation import StatefulFederation
     from fedegoists.learning.data_description import DataDescription
 
 __all__ = ["ENGINES", "Engine", "EngineKind", "SiloAccess", "Work", "engine_named"]
@@ -37,8 +37,8 @@ class Engine(Protocol):
     def absent(self) -> tuple[str, ...]:
         """Participants of the consortium that cannot be reached and are left out."""
 
-    def federation(self, model: str, trials: int | None = None) -> "Federation":
-        """Return the silos that train a network; in several trials they are called ``0/name``."""
+    def federation(self, model: str, trials: int | None = None) -> "StatefulFederation":
+        """Return the silos that train a network; in several repetitions if asked."""
 
 
 Work = Callable[[Engine, bool], Result]

@@ -8,7 +8,14 @@ from pathlib import Path
 from torch import Tensor
 
 from fedegoists.consortium.file_names import file_names
-from fedegoists.federation import Failure, Federation, Payload
+from fedegoists.federation import (
+    Deliver,
+    Failure,
+    Federation,
+    Memory,
+    Participant,
+    Personal,
+)
 from fedegoists.files import write_all
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.model_files import ModelCard, model_bytes
@@ -28,13 +35,16 @@ class ChosenModel:
         Its parameters, without those that only the silo has.
     card : ModelCard
         The card of its file.
-    delivery : mapping
-        The request that completes the model in its silo, see `Federation.deliver`.
+    trained : Participant
+        The participant in the repetition in which it was trained.
+    delivery : Deliver
+        The request that hands it to its silo, without the silo's personal parameters.
     """
 
     tensors: Mapping[str, Tensor]
     card: ModelCard
-    delivery: Payload
+    trained: Participant
+    delivery: Deliver
 
 
 def preferred(
@@ -47,10 +57,9 @@ def preferred(
     best: dict[str, tuple[tuple[float, float], str, int]] = {}
     for method, outcome in outcomes.items():
         for k, name in enumerate(federation.participants):
-            participant = name.split("/", 1)[1]
             score = outcome.best_score[k]
-            if score[0] > -math.inf and (participant not in best or score > best[participant][0]):
-                best[participant] = (score, method, k)
+            if score[0] > -math.inf and (name.name not in best or score > best[name.name][0]):
+                best[name.name] = (score, method, k)
     return {participant: (method, k) for participant, (_, method, k) in best.items()}
 
 
@@ -72,21 +81,23 @@ def chosen_models(
     federation = trials.federation
     models = []
     for participant, (method, k) in preferred(outcomes, federation).items():
-        name, outcome, own = federation.participants[k], outcomes[method], personal[method]
+        name, outcome, prefixes = federation.participants[k], outcomes[method], personal[method]
         vector = outcome.best[k]
         kept: tuple[str, ...] = ()
-        delivery = {"parameters": vector, "method": method, "round": outcome.best_round[k]}
-        if own:
-            # The delivery leaves out the silo's own layers, wherever these are: it has them.
-            delivery |= {"personal": own, "slot": f"{method}/best"}
-            whole = federation.personal_model(name, vector, own, f"{method}/best")
+        own = Personal(prefixes=prefixes, slot=f"{method}/best") if prefixes else None
+        # The delivery leaves out the silo's own layers, wherever these are: it has them.
+        delivery = Deliver(
+            parameters=vector, method=method, round=outcome.best_round[k], personal=own
+        )
+        if own is not None:
+            whole = federation.personal_model(name, vector, own)
             # Parameters that only the silo knows are left out of the file, not made up.
-            vector, kept = (vector, own) if whole is None else (whole, ())
+            vector, kept = (vector, prefixes) if whole is None else (whole, ())
         card = ModelCard.of(
             data,
             participant,
             method=method,
-            seed=int(name.split("/", 1)[0]),
+            seed=int(name.repetition or 0),
             chosen_round=outcome.best_round[k],
             model=trials.defaults.model,
             options=trials.options,
@@ -97,7 +108,7 @@ def chosen_models(
             for key, value in federation.schema.unflatten(vector).items()
             if not (kept and key.startswith(kept))
         }
-        models.append(ChosenModel(tensors, card, delivery))
+        models.append(ChosenModel(tensors, card, name, delivery))
     return models
 
 
@@ -117,8 +128,7 @@ def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequ
     )
 
 
-def delivered(models: Sequence[ChosenModel], federation: Federation) -> dict[str, Failure]:
+def delivered(models: Sequence[ChosenModel], federation: Memory) -> dict[str, Failure]:
     """Send every model to its silo; return the failures by participant."""
-    named = {f"{model.card.seed}/{model.card.participant}": model.delivery for model in models}
-    lost = federation.deliver(named)
-    return {name.split("/", 1)[1]: failure for name, failure in lost.items()}
+    lost = federation.deliver({model.trained: model.delivery for model in models})
+    return {one.name: failure for one, failure in lost.items()}

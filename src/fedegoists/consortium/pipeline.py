@@ -7,7 +7,6 @@ earlier one in its later stages only, repeats nothing.
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
 from fedegoists.errors import SettingsError
+from fedegoists.federation import Participant
 from fedegoists.federation.pool import checked_device
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data_description import published_competition
@@ -130,7 +130,7 @@ class Consortium:
         # Competition matters only to the estimator that shows models to other silos.
         apart = self.competition.pairs if settings.estimator == "transfer" else ()
         key = self.store.key(
-            "benefit", [*self._data_key(), self.model.name, asdict(settings), apart]
+            "benefit", [*self._data_key(), self.model.name, settings.model_dump(), apart]
         )
         estimate = self.store.read(
             "benefit", key, lambda text: BenefitEstimate.from_json(names, text)
@@ -189,12 +189,12 @@ class Consortium:
             model=self.model.name,
         )
         groups = [
-            tuple(f"{seed}/{name}" for name in group)
+            group
             for seed in repetitions
-            for group in formation.coalitions
+            for group in Participant.groups(formation.coalitions, seed)
         ]
         edges = tuple(
-            (f"{seed}/{source}", f"{seed}/{target}", weight)
+            (Participant(source, seed), Participant(target, seed), weight)
             for seed in repetitions
             for source, target, weight in formation.benefit.edges()
         )
@@ -204,7 +204,11 @@ class Consortium:
             base = name.removesuffix("+ft")
             inputs = [
                 *self._data_key(),
-                asdict(trials.defaults),
+                {
+                    **vars(trials.defaults),
+                    "train": trials.defaults.train.model_dump(),
+                    "tune": trials.defaults.tune.model_dump(),
+                },
                 repr(method_of(base, self.wanted, trials, decisions)),
                 None if base == "local" else groups,
                 training.seeds,

@@ -6,7 +6,7 @@ from typing import TypeVar
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.engine import SiloAccess, Work
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.federation import SimulatedFederation, StatefulFederation
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
@@ -55,13 +55,9 @@ class SimulatedEngine:
         self.data = DataDescription.of(self.samples, data_digest(self.samples))
         self._device = settings.training.device
 
-    def federation(self, model: str, trials: int | None = None) -> Federation:
+    def federation(self, model: str, trials: int | None = None) -> StatefulFederation:
         """Return the silos with a network."""
-        data = (
-            self.samples
-            if trials is None
-            else {str(trial): self.samples for trial in range(trials)}
-        )
+        data = self.samples if trials is None else dict.fromkeys(range(trials), self.samples)
         network = build_model(model, 0, **model_options(self.data, model))
         return SimulatedFederation(data, network, device=self._device)
 

@@ -15,7 +15,7 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare.flare_federation import FlareFederation, ask_about
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError
 from fedegoists.federation.flare.messages import About
-from fedegoists.federation.flare.relay_connection import Link, Recorder
+from fedegoists.federation.flare.relay_connection import Recorder, RelayConnection
 from fedegoists.files import read_text, write_bytes
 from fedegoists.learning.data import SplitSizes
 from fedegoists.learning.data_description import DataDescription
@@ -61,7 +61,7 @@ class FlareEngine:
             raise SettingsError("the engine flare needs the coordinator's kit; give its folder")
         self.operator = Operator(access.kit)
         sites = _sites(self.operator.deployment.sites, access.participants)
-        self.link = Link(
+        self.link = RelayConnection(
             self.operator,
             tuple(sites.values()),
             run=access.run,
@@ -104,7 +104,7 @@ class FlareEngine:
             model=model,
             options=model_options(self.data, model),
             task=self.data.task,
-            trials=trials,
+            repetitions=trials,
         )
 
     def close(self) -> None:

@@ -1,34 +1,37 @@
-"""Silos that answer in their own way, in a simulation: late, never, or with something invented."""
+"""Simulated silos that misbehave: late, silent, or with invented replies."""
 
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import cast
 
-from fedegoists.federation.seam import Failure, Reply, accepted
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import Reply, ReplyT
+from fedegoists.federation.requests import Request
+from fedegoists.federation.seam import Failure, accepted
 
 __all__ = ["Behaviour", "misbehaved"]
 
-Behaviour = Callable[[str, Reply], Any]
-"""How a silo answers an operation, given the reply an honest and healthy one would give."""
+Behaviour = Callable[[Request[Reply], Reply], object]
+"""How a silo answers a request, given the reply of an honest and healthy silo."""
 
 
 def misbehaved(
-    behaviours: Mapping[str, Behaviour],
-    operation: str,
-    replies: Mapping[str, Reply | Failure],
-    shapes: Mapping[str, tuple[int, ...]],
+    behaviours: Mapping[Participant, Behaviour],
+    requests: Mapping[Participant, Request[ReplyT]],
+    replies: Mapping[Participant, ReplyT | Failure],
     timeout: float | None,
-) -> dict[str, Reply | Failure]:
-    """Let silos answer in their own ways, all at once, for as long as one waits for them."""
-    waiting: dict[str, queue.SimpleQueue[Any]] = {}
+) -> dict[Participant, ReplyT | Failure]:
+    """Let silos answer in their own ways, all at once, for at most `timeout` seconds."""
+    waiting: dict[Participant, queue.SimpleQueue[object]] = {}
     for name, behaviour in behaviours.items():
         reply = replies.get(name)
         if reply is not None and not isinstance(reply, Failure):
-            waiting[name] = _answering(behaviour, operation, name, reply)
+            request = cast("Request[Reply]", requests[name])
+            waiting[name] = _answering(behaviour, request, name, reply)
     deadline = None if timeout is None else time.monotonic() + timeout
-    given: dict[str, Reply | Failure] = {}
+    given: dict[Participant, ReplyT | Failure] = {}
     for name, answers in waiting.items():
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         try:
@@ -37,22 +40,20 @@ def misbehaved(
             given[name] = Failure(name, "timeout", f"{timeout:g} s")
             continue
         given[name] = (
-            answer
-            if isinstance(answer, Failure)
-            else accepted(operation, name, answer, shapes[name])
+            answer if isinstance(answer, Failure) else accepted(name, requests[name], answer)
         )
     return given
 
 
 def _answering(
-    behaviour: Behaviour, operation: str, participant: str, reply: Reply
-) -> "queue.SimpleQueue[Any]":
-    """Let a silo answer in a thread of its own; return where its answer will be."""
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    behaviour: Behaviour, request: Request[Reply], participant: Participant, reply: Reply
+) -> "queue.SimpleQueue[object]":
+    """Let a silo answer in a thread of its own; return the queue for its answer."""
+    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
 
     def answer() -> None:
         try:
-            answers.put(behaviour(operation, reply))
+            answers.put(behaviour(request, reply))
         except Exception as error:  # a silo may fail in any way
             answers.put(Failure(participant, "error", f"{type(error).__name__}: {error}"))
 

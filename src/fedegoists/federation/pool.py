@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.participant import Participant, Repetition
 from fedegoists.federation.silo_operations import Silo
 from fedegoists.learning.data import SiloedData
 
@@ -30,20 +31,22 @@ def checked_device(device: str) -> torch.device:
     return found
 
 
-def pooled_silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict[str, Silo]:
-    """Return all silos over one pool; samples that several trials share are kept once."""
+def pooled_silos(
+    repetitions: Mapping[Repetition | None, SiloedData], device: torch.device
+) -> dict[Participant, Silo]:
+    """Return all silos over one pool; samples that several repetitions share are kept once."""
     pools: dict[tuple[int, ...], int] = {}
     parts: list[SiloedData] = []
     offsets: list[int] = []
     total = 0
-    for trial in trials.values():
-        # Trials made from the same arrays have samples of their own around them.
-        arrays = (*trial.samples.inputs, trial.samples.targets)
+    for data in repetitions.values():
+        # Repetitions made from the same arrays have samples of their own around them.
+        arrays = (*data.samples.inputs, data.samples.targets)
         key = tuple(array.__array_interface__["data"][0] for array in arrays)
         if key not in pools:
             pools[key] = total
-            total += len(trial.samples.targets)
-            parts.append(trial)
+            total += len(data.samples.targets)
+            parts.append(data)
         offsets.append(pools[key])
     count = len(parts[0].samples.inputs)
     inputs = tuple(
@@ -53,26 +56,26 @@ def pooled_silos(trials: Mapping[str, SiloedData], device: torch.device) -> dict
     classes = parts[0].task == "classification"
     targets = (targets.long() if classes else targets.float()).to(device)
     silos = {}
-    for (label, trial), offset in zip(trials.items(), offsets, strict=True):
-        for silo in trial.silos:
-            name = f"{label}/{silo.name}" if label else silo.name
-            silos[name] = Silo(
+
+    def placed(rows: npt.NDArray[np.int64], offset: int) -> Tensor:
+        return torch.from_numpy(np.array(rows) + offset).to(device)
+
+    for (repetition, data), offset in zip(repetitions.items(), offsets, strict=True):
+        for silo in data.silos:
+            silos[Participant(silo.name, repetition)] = Silo(
                 inputs,
                 targets,
                 {
-                    split: torch.from_numpy(np.array(rows) + offset).to(device)
-                    for split, rows in (
-                        ("train", silo.train),
-                        ("validation", silo.validation),
-                        ("test", silo.test),
-                    )
+                    "train": placed(silo.train, offset),
+                    "validation": placed(silo.validation, offset),
+                    "test": placed(silo.test, offset),
                 },
-                trial.classes,
+                data.classes,
             )
     return silos
 
 
-def _joined(arrays: list[np.ndarray[Any, Any]]) -> Tensor:
+def _joined(arrays: list[npt.NDArray[np.generic]]) -> Tensor:
     """Return arrays one after the other as a tensor; a single one without a copy."""
     array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
     with warnings.catch_warnings():

@@ -1,35 +1,46 @@
-"""The seam between a method and the silos: a call goes out, replies or failures come back.
+"""The seam between a method and the silos: requests go out, replies or failures come back.
 
-A method never knows where silos live. It is server-side code that calls
-``federation.call("train", {organisation: payload})``; the silos may be arrays in this process or
-machines owned by others.
+A method never knows where silos are. It is server-side code that calls
+``federation.call({participant: request})``; the silos may be arrays in this process or machines at
+other organisations.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import Reason, ReplyT
+from fedegoists.federation.requests import Deliver, Personal, Request
+from fedegoists.federation.validated import explained
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
-__all__ = ["Failure", "Federation", "Payload", "Reply", "WithTimeout", "accepted"]
-
-Payload = Mapping[str, Any]
-Reply = dict[str, Any]
+__all__ = [
+    "Failure",
+    "Federation",
+    "Memory",
+    "MemoryKey",
+    "StatefulFederation",
+    "WithTimeout",
+    "accepted",
+    "check_known",
+    "sorted_out",
+]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A silo that did not give a usable answer: a value, not an exception.
+    """A silo that gave no usable answer: a value, not an exception.
 
     Attributes
     ----------
-    participant : str
+    participant : Participant
         Whose answer is missing.
     reason : str
         ``timeout``, ``not finite``, ``wrong shape``, ``refused`` (by the silo's own limits) or
@@ -38,8 +49,8 @@ class Failure:
         One line for the log.
     """
 
-    participant: str
-    reason: str
+    participant: Participant
+    reason: Reason
     detail: str = ""
 
     def __str__(self) -> str:
@@ -47,11 +58,32 @@ class Failure:
 
 
 class Federation(Protocol):
-    """Silos that can be asked to do something, wherever they are."""
+    """Silos that can be called, wherever they are.
+
+    Examples
+    --------
+    A whole method, here one round of FedAvg without weights, is a function over a federation:
+
+    >>> from fedegoists.federation import SimulatedFederation, Train, TrainSettings
+    >>> from fedegoists.learning.datasets import load
+    >>> from fedegoists.learning.models import build_model
+    >>> def average(federation: Federation, model: Tensor) -> Tensor:
+    ...     settings = TrainSettings(steps=5, learning_rate=0.1)
+    ...     request = Train(parameters=model, settings=settings)
+    ...     replies, failures = sorted_out(
+    ...         federation.call(dict.fromkeys(federation.participants, request))
+    ...     )
+    ...     return torch.stack([reply.parameters for reply in replies.values()]).mean(0)
+    >>> federation = SimulatedFederation(
+    ...     load("synthetic-weak"), build_model("mlp", 0, features=20)
+    ... )
+    >>> average(federation, federation.schema.drawn(0)).shape
+    torch.Size([2201])
+    """
 
     @property
-    def participants(self) -> tuple[str, ...]:
-        """Who can be called."""
+    def participants(self) -> tuple[Participant, ...]:
+        """The participants that can be called."""
 
     @property
     def schema(self) -> ParameterSchema:
@@ -59,52 +91,61 @@ class Federation(Protocol):
 
     @property
     def task(self) -> Task:
-        """What they train for."""
+        """The task that they train for."""
 
     @property
     def device(self) -> torch.device:
-        """Where the server computes."""
+        """The device on which the server computes."""
 
     def call(
-        self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None
-    ) -> dict[str, Reply | Failure]:
-        """Ask some participants, each with a payload of its own, to carry out an operation.
+        self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
+    ) -> dict[Participant, ReplyT | Failure]:
+        """Send some participants a request each, and return all their replies.
 
-        Operations are those of `fedegoists.federation.silo_operations`: ``train``,
-        ``loss_and_gradient``, ``evaluate``, ``describe`` and ``keep``. Who does not answer within
-        `timeout` seconds, or answers with something that cannot be used, is in the result with a
-        `Failure`.
+        Participants that do not answer within `timeout` seconds, or not with a usable reply, are in
+        the result with a `Failure`.
         """
 
-    def stream_name(self, participant: str) -> str:
-        """Return the name by which numbers are drawn for a participant: usually its own.
+    def stream_name(self, participant: Participant) -> str:
+        """Return the name by which random numbers are drawn for a participant: usually its own.
 
-        The same silo of the same trial, compared in several coalitions, draws the same in all.
+        The same silo of the same repetition, compared in several coalitions, draws the same in all.
         """
 
-    def memory(self, owner: str) -> dict[str, Tensor]:
-        """Return what silos in this process keep in a method's slots, for its checkpoint."""
 
-    def restore(self, owner: str, memory: Mapping[str, Tensor]) -> None:
-        """Give silos back what they kept in a method's slots then, and nothing else in them."""
+class MemoryKey(NamedTuple):
+    """A tensor in the memory of silos: whose, and in which slot; of all silos without a name."""
+
+    participant: Participant | None
+    slot: str
+
+
+class Memory(Protocol):
+    """The memory of silos, with their personal parameters, and the delivery of models to them."""
+
+    def memory(self, owner: str) -> dict[MemoryKey, Tensor]:
+        """Return the content of a method's slots, as far as it is known here, for a checkpoint."""
+
+    def restore(self, owner: str, memory: Mapping[MemoryKey, Tensor]) -> None:
+        """Restore a method's slots from a checkpoint, and empty its other slots."""
 
     def personal_model(
-        self, participant: str, parameters: Tensor, personal: tuple[str, ...], slot: str
+        self, participant: Participant, parameters: Tensor, personal: Personal
     ) -> Tensor | None:
-        """Return a whole model with a silo's own parameters, or nothing if only the silo can."""
+        """Return a whole model with a silo's personal parameters; None if only the silo can."""
 
-    def deliver(self, models: Mapping[str, Payload]) -> dict[str, Failure]:
-        """Hand participants their models; return who has not got its own.
+    def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:
+        """Deliver participants their models; return those that have not got theirs."""
 
-        Each comes with the ``method`` and ``round`` that it is from and, where layers stayed at
-        the silo, with ``personal`` and the ``slot`` they are in.
-        """
+
+class StatefulFederation(Federation, Memory, Protocol):
+    """A federation whose silos have a memory."""
 
 
 class WithTimeout:
     """A federation in which no call waits longer than some seconds."""
 
-    def __init__(self, federation: Federation, seconds: float) -> None:
+    def __init__(self, federation: StatefulFederation, seconds: float) -> None:
         if not seconds > 0:
             raise SettingsError(f"a timeout of {seconds} s; expected a positive number")
         self._federation, self._seconds = federation, seconds
@@ -115,102 +156,44 @@ class WithTimeout:
         self.personal_model, self.deliver = federation.personal_model, federation.deliver
 
     def call(
-        self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None
-    ) -> dict[str, Reply | Failure]:
-        """Ask some participants; see `Federation.call`."""
+        self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
+    ) -> dict[Participant, ReplyT | Failure]:
+        """Send some participants a request each; see `Federation.call`."""
         seconds = self._seconds if timeout is None else min(timeout, self._seconds)
-        return self._federation.call(operation, payloads, seconds)
+        return self._federation.call(requests, seconds)
 
 
-REPLIES: dict[str, tuple[str, ...]] = {
-    "train": ("parameters", "loss", "samples", "sample_passes"),
-    "loss_and_gradient": ("loss", "gradient", "samples"),
-    "evaluate": ("loss", "score", "samples"),
-    "describe": ("samples",),
-    "keep": (),
-}
-"""What must be in a reply to each operation."""
+def sorted_out(
+    replies: Mapping[Participant, ReplyT | Failure],
+) -> tuple[dict[Participant, ReplyT], tuple[Failure, ...]]:
+    """Return the replies of a call, and its failures."""
+    answers = {name: one for name, one in replies.items() if not isinstance(one, Failure)}
+    return answers, tuple(one for one in replies.values() if isinstance(one, Failure))
 
-OPTIONAL: dict[str, tuple[str, ...]] = {
-    "train": ("anchor", "momentum"),
-    "describe": ("labels", "direction"),
-}
-"""What may be in it besides; anything else is dropped."""
 
-LARGEST = 1e12
-"""Larger parameters and gradients are no use to anybody, and their sums could overflow."""
+def check_known(called: Iterable[Participant], participants: Container[Participant]) -> None:
+    """Refuse to call participants outside a federation."""
+    for participant in called:
+        if participant not in participants:
+            raise SettingsError(f"{participant!r} is not in this federation")
 
 
 def accepted(
-    operation: str, participant: str, reply: Any, shape: tuple[int, ...]
-) -> Reply | Failure:
-    """Return a reply if it can be used, and otherwise the failure to report.
+    participant: Participant, request: Request[ReplyT], answer: object
+) -> ReplyT | Failure:
+    """Return an answer if it is a usable reply to a request, and otherwise the failure.
 
-    Vectors of parameters and gradients must have the shape of the parameters that were sent and,
-    like every loss, be finite: what one silo answers must not stop the others.
+    Whatever one silo answers must not stop the others. Fields that no reply has are dropped.
     """
-    if not isinstance(reply, dict):
-        return Failure(participant, "error", f"a {type(reply).__name__} instead of a reply")
-    usable: Reply = {}
-    for key in (*REPLIES[operation], *OPTIONAL.get(operation, ())):
-        if key not in reply:
-            if key in REPLIES[operation]:
-                return Failure(participant, "error", f"no {key} in the reply to {operation}")
-            continue
-        value = reply[key]
-        if key in ("parameters", "gradient", "anchor", "momentum"):
-            wrong = _wrong_vector(value, shape)
-        elif key == "loss":
-            wrong = _wrong_losses(value, shape)
-        elif key == "score":
-            wrong = _wrong_scores(value, shape)
-        elif key == "direction":
-            wrong = _wrong_vector(value, tuple(value.shape) if isinstance(value, Tensor) else ())
-        elif key == "labels":
-            counts = isinstance(value, list) and all(_count(x, 0) for x in value) and sum(value)
-            wrong = None if counts else ("error", f"{key} is no list of counts")
-        elif operation == "describe":
-            sizes = isinstance(value, dict) and all(_count(x, 0) for x in value.values())
-            wrong = None if sizes else ("error", f"{key} are no counts")
-        else:
-            wrong = None if _count(value, 1) else ("error", f"{key} is {repr(value)[:50]}")
-        if wrong is not None:
-            reason, detail = wrong
-            text = detail if key in detail else f"{key}: {detail}".removesuffix(": ")
-            return Failure(participant, reason, text)
-        usable[key] = value
-    return usable
-
-
-def _wrong_vector(value: object, shape: tuple[int, ...]) -> tuple[str, str] | None:
-    if not isinstance(value, Tensor) or value.shape != shape:
-        given = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        return "wrong shape", f"{given} where {tuple(shape)} is expected"
-    if value.layout != torch.strided or value.dtype != torch.float32:
-        return "wrong shape", f"a {value.layout} tensor of {value.dtype}"
-    if not bool((value.abs() < LARGEST).all()):  # false for what is no number, too
-        return "not finite", ""
-    return None
-
-
-def _wrong_losses(value: object, shape: tuple[int, ...]) -> tuple[str, str] | None:
-    losses = value if isinstance(value, list) else [value]
-    if not all(isinstance(loss, float) and math.isfinite(loss) for loss in losses):
-        return "not finite", ""
-    if isinstance(value, list) != (len(shape) == 2) or len(losses) != math.prod(shape[:-1]):
-        return "wrong shape", f"{len(losses)} losses"
-    return None
-
-
-def _wrong_scores(value: object, shape: tuple[int, ...]) -> tuple[str, str] | None:
-    """Scores may be no numbers, as the AUC of a single class is."""
-    scores = value if isinstance(value, list) else [value]
-    if not all(isinstance(score, float) for score in scores):
-        return "error", repr(value)[:50]
-    if isinstance(value, list) != (len(shape) == 2) or len(scores) != math.prod(shape[:-1]):
-        return "wrong shape", f"{len(scores)} scores"
-    return None
-
-
-def _count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**53
+    kind = request.reply_type
+    if not isinstance(answer, kind):
+        given = f"a {type(answer).__name__} instead of a {kind.__name__}"
+        return Failure(participant, "error", given)
+    fields = {name: value for name, value in vars(answer).items() if name in kind.model_fields}
+    try:
+        reply = kind.model_validate(fields)  # it may be a changed copy
+    except ValidationError as error:
+        wrong = error.errors(include_input=False)[0]["type"] == "wrong shape"
+        return Failure(participant, "wrong shape" if wrong else "error", explained(error, kind))
+    problem = reply.problem(request.shape)
+    return reply if problem is None else Failure(participant, *problem)

@@ -1,4 +1,4 @@
-"""What a silo can be asked: pure functions of parameters, one silo's data, settings and a seed.
+"""The operations of a silo: pure functions of a network, one silo's data, a request and a seed.
 
 `fedegoists.federation.stacked` has the same operations for many silos at once; both draw the same
 batches and give the same numbers up to rounding.
@@ -6,14 +6,13 @@ batches and give the same numbers up to rounding.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import (
     augmentation_draws,
     batch_at,
@@ -21,121 +20,44 @@ from fedegoists.federation.batches import (
     share_of,
     stream_seed,
 )
-from fedegoists.federation.gradient_privacy import check_privacy, clipped_gradient, gaussian_noise
+from fedegoists.federation.gradient_privacy import clipped_gradient, gaussian_noise
+from fedegoists.federation.replies import (
+    Described,
+    Evaluated,
+    Gradients,
+    Reply,
+    ReplyT,
+    Split,
+    Trained,
+)
+from fedegoists.federation.requests import (
+    Describe,
+    Evaluate,
+    Gradient,
+    LocalTerms,
+    Request,
+    Train,
+    TrainSettings,
+)
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
-__all__ = [
-    "OPERATIONS",
-    "LocalTerms",
-    "Silo",
-    "TrainSettings",
-    "Trained",
-    "describe",
-    "evaluate",
-    "learning_rates",
-    "loss_and_gradient",
-    "train",
-]
-
-OPERATIONS = ("train", "loss_and_gradient", "evaluate", "describe", "keep")
-"""All operations of a silo; ``keep`` is about its memory, `fedegoists.federation.silo_memory`."""
+__all__ = ["Network", "Silo", "carried_out", "learning_rates"]
 
 CHUNK = 1024
 """Samples a silo evaluates at once."""
 
 
 @dataclass(frozen=True)
-class TrainSettings:
-    """How a silo trains locally: stochastic gradient descent with momentum.
+class Network:
+    """The model that all silos train, its parameters and its task.
 
-    Attributes
-    ----------
-    steps : int
-        Steps a round.
-    batch_size : int
-        Samples a step; all of them where a silo has fewer.
-    learning_rate, momentum, weight_decay : float
-        As usual; the momentum starts at zero in every round unless `LocalTerms` bring one.
-    total_steps : int, optional
-        If given, the learning rate falls to zero over so many steps along a cosine.
-    augment : bool
-        Whether training images are flipped and shifted by up to four pixels at random.
+    The module is a workspace: training overwrites its parameters.
     """
 
-    steps: int = 20
-    batch_size: int = 64
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    total_steps: int | None = None
-    augment: bool = False
-
-    def __post_init__(self) -> None:
-        for name, value, low in (
-            ("steps", self.steps, 1),
-            ("batch_size", self.batch_size, 1),
-            ("learning_rate", self.learning_rate, 0),
-            ("momentum", self.momentum, 0),
-            ("weight_decay", self.weight_decay, 0),
-        ):
-            if not low <= value < math.inf:
-                raise SettingsError(f"{name} is {value}; expected a number of at least {low}")
-        for name, count in (
-            ("steps", self.steps),
-            ("batch_size", self.batch_size),
-            ("total_steps", self.total_steps),
-        ):
-            if count is not None and (int(count) != count or count < 1):
-                raise SettingsError(f"{name} is {count}; expected a whole number of at least 1")
-
-
-@dataclass(frozen=True)
-class LocalTerms:
-    """What a method adds to a silo's own loss ℓ(w) while it trains.
-
-    Attributes
-    ----------
-    anchor, pull : Tensor and float
-        Add pull/2 ‖w − anchor‖².
-    inner_steps, anchor_rate : int and float
-        So many steps in a row use one batch; after them the anchor moves too:
-        anchor ← anchor − anchor_rate · pull · (anchor − w).
-    towards, attraction : Tensor and float
-        Subtract attraction · cos(w, towards).
-    correction : Tensor
-        Add this to every gradient.
-    momentum : Tensor
-        Start with this momentum, and give back the one at the end.
-    """
-
-    anchor: Tensor | None = None
-    pull: float = 0.0
-    inner_steps: int = 1
-    anchor_rate: float = 0.0
-    towards: Tensor | None = None
-    attraction: float = 0.0
-    correction: Tensor | None = None
-    momentum: Tensor | None = None
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """Which terms there are; silos whose terms have one kind can be stacked."""
-        tensors = (self.anchor, self.towards, self.correction, self.momentum)
-        return (*(tensor is None for tensor in tensors), self.inner_steps, self.anchor_rate)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training leaves: parameters, the anchor where it moved, and the steps' mean loss.
-
-    And the momentum, where one was brought.
-    """
-
-    parameters: Tensor
-    anchor: Tensor | None
-    loss: float
-    momentum: Tensor | None = None
+    model: nn.Module
+    schema: ParameterSchema
+    task: Task
 
 
 @dataclass(frozen=True)
@@ -147,7 +69,7 @@ class Silo:
 
     inputs: tuple[Tensor, ...]
     targets: Tensor
-    splits: dict[str, Tensor]
+    splits: dict[Split, Tensor]
     classes: int | None = None
 
     def batch(self, positions: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -184,23 +106,21 @@ def augmented(images: Tensor, draws: Tensor) -> Tensor:
     return picked.gather(-1, columns[:, None, None, :].expand(-1, images.shape[1], height, -1))
 
 
-def train(
-    model: nn.Module,
-    schema: ParameterSchema,
-    task: Task,
-    parameters: Tensor,
-    silo: Silo,
-    settings: TrainSettings,
-    *,
-    seed: int,
-    first_step: int = 0,
-    terms: LocalTerms | None = None,
-) -> Trained:
-    """Train from some parameters on the silo's training data.
+def carried_out(network: Network, silo: Silo, request: Request[ReplyT], seed: int) -> Reply:
+    """Carry out a request that concerns a silo's data."""
+    if isinstance(request, Train):
+        return _trained(network, silo, request, seed)
+    if isinstance(request, Gradient):
+        return _gradients(network, silo, request, seed)
+    if isinstance(request, Evaluate):
+        return _evaluated(network, silo, request, seed)
+    assert isinstance(request, Describe)
+    return _described(silo, request)
 
-    The module is a workspace: its parameters are overwritten.
-    """
-    terms = terms or LocalTerms()
+
+def _trained(network: Network, silo: Silo, request: Train, seed: int) -> Trained:
+    model, schema, settings = network.model, network.schema, request.settings
+    parameters, terms = request.parameters, request.terms or LocalTerms()
     named = dict(model.named_parameters())
     tensors: list[Tensor] = [named[name] for name in schema.names]
     # In the memory format of the parameters, or every update would have to convert.
@@ -221,11 +141,11 @@ def train(
     if settings.augment:
         draws = augmentation_draws(tuple(plan.shape), seed).to(plan.device)
     total = torch.zeros((), device=parameters.device)
-    for step, rate in enumerate(learning_rates(settings, first_step)):
+    for step, rate in enumerate(learning_rates(settings, request.first_step)):
         inputs, targets = silo.batch(positions[plan[step]])
         if draws is not None:
             inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
-        loss = task.loss(model(*inputs), targets)
+        loss = network.task.loss(model(*inputs), targets)
         gradients = torch.autograd.grad(loss, tensors)
         with torch.no_grad():
             total += loss
@@ -238,10 +158,12 @@ def train(
             if terms.anchor_rate and (step + 1) % terms.inner_steps == 0:
                 added.move_anchor(tensors)
     return Trained(
-        schema.flatten(dict(zip(schema.names, tensors, strict=True))),
-        schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
-        (total / settings.steps).item(),
-        None
+        parameters=schema.flatten(dict(zip(schema.names, tensors, strict=True))),
+        loss=(total / settings.steps).item(),
+        samples=len(positions),
+        sample_passes=settings.steps * plan.shape[1],
+        anchor=schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
+        momentum=None
         if terms.momentum is None
         else schema.flatten(dict(zip(schema.names, speeds, strict=True))),
     )
@@ -298,60 +220,34 @@ TINY = 1e-12
 """Added to lengths that could be zero."""
 
 
-def loss_and_gradient(
-    model: nn.Module,
-    schema: ParameterSchema,
-    task: Task,
-    parameters: Tensor,
-    silo: Silo,
-    *,
-    split: str = "train",
-    batch_size: int | None = None,
-    share: float | None = None,
-    step: int = 0,
-    augment: bool = False,
-    clip: float | None = None,
-    noise: float = 0.0,
-    seed: int,
-) -> tuple[Tensor, Tensor]:
-    """Return losses and gradients at each row of `parameters`, all on one batch of a split.
-
-    Parameters
-    ----------
-    share : float, optional
-        The batch as a part of the silo's samples, instead of `batch_size`.
-    clip : float, optional
-        Shorten each sample's gradient to this norm, and tell no loss.
-    noise : float
-        Add Gaussian noise of so many times what one sample can change, see
-        `fedegoists.federation.gradient_privacy`.
-    """
-    check_privacy(clip, noise)
-    positions = silo.splits[split]
-    count = share_of(len(positions), share, batch_size)
+def _gradients(network: Network, silo: Silo, request: Gradient, seed: int) -> Gradients:
+    positions, step, clip = silo.splits[request.split], request.step, request.clip
+    count = share_of(len(positions), request.share, request.batch_size)
     batch = torch.from_numpy(batch_at(len(positions), count, step, seed))
     inputs, targets = silo.batch(positions[batch.to(positions.device)])
-    if augment:
+    if request.augment:
         draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
         inputs = (augmented(inputs[0], draws), *inputs[1:])
     differentiate = (
-        grad_and_value(loss_of(model, schema, task))
+        grad_and_value(loss_of(network))
         if clip is None
-        else clipped_gradient(named_loss_of(model, task), schema, clip)
+        else clipped_gradient(named_loss_of(network), network.schema, clip)
     )
-    pairs = [differentiate(row, inputs, targets) for row in parameters]
-    losses, gradients = torch.stack([ell for _, ell in pairs]), torch.stack([g for g, _ in pairs])
-    if clip is not None and noise:
-        drawn = gaussian_noise(gradients.shape, noise * clip / len(batch), seed, step)
+    pairs = [differentiate(row, inputs, targets) for row in request.rows]
+    gradients = torch.stack([gradient for gradient, _ in pairs])
+    if clip is not None and request.noise:
+        drawn = gaussian_noise(gradients.shape, request.noise * clip / len(batch), seed, step)
         gradients = gradients + drawn.to(gradients)
-    return losses, gradients
+    return Gradients(
+        losses=tuple(torch.stack([loss for _, loss in pairs]).tolist()),
+        gradient=gradients.reshape(request.parameters.shape),
+        samples=len(batch),
+    )
 
 
-def loss_of(  # type: ignore[no-untyped-def]
-    model: nn.Module, schema: ParameterSchema, task: Task, *, bf16: bool = False
-):
+def loss_of(network: Network, *, bf16: bool = False) -> Callable[..., Tensor]:
     """Return the loss as a function of a vector of parameters and a batch."""
-    named = named_loss_of(model, task, bf16=bf16)
+    named = named_loss_of(network, bf16=bf16)
 
     def loss(
         vector: Tensor,
@@ -359,12 +255,12 @@ def loss_of(  # type: ignore[no-untyped-def]
         targets: Tensor,
         weights: Tensor | None = None,
     ) -> Tensor:
-        return named(schema.unflatten(vector), inputs, targets, weights)
+        return named(network.schema.unflatten(vector), inputs, targets, weights)
 
     return loss
 
 
-def named_loss_of(model: nn.Module, task: Task, *, bf16: bool = False) -> Callable[..., Tensor]:
+def named_loss_of(network: Network, *, bf16: bool = False) -> Callable[..., Tensor]:
     """Return the loss as a function of named parameters and a batch."""
 
     def loss(
@@ -374,71 +270,43 @@ def named_loss_of(model: nn.Module, task: Task, *, bf16: bool = False) -> Callab
         weights: Tensor | None = None,
     ) -> Tensor:
         with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
-            outputs = functional_call(model, values, inputs)
-        return task.loss(outputs.float(), targets, weights)
+            outputs = functional_call(network.model, values, inputs)
+        return network.task.loss(outputs.float(), targets, weights)
 
     return loss
 
 
 @torch.no_grad()
-def evaluate(
-    model: nn.Module,
-    schema: ParameterSchema,
-    task: Task,
-    parameters: Tensor,
-    silo: Silo,
-    split: str,
-    *,
-    share: float | None = None,
-    step: int = 0,
-    seed: int = 0,
-) -> tuple[float, float, int]:
-    """Return mean loss, metric and number of samples on a split, or on a share drawn from it."""
-    values = schema.unflatten(parameters)
-    positions = silo.splits[split]
-    if share is not None:
-        count = share_of(len(positions), share, None)
-        drawn = torch.from_numpy(batch_at(len(positions), count, step, seed))
+def _evaluated(network: Network, silo: Silo, request: Evaluate, seed: int) -> Evaluated:
+    positions = silo.splits[request.split]
+    if request.share is not None:
+        count = share_of(len(positions), request.share, None)
+        drawn = torch.from_numpy(batch_at(len(positions), count, request.step, seed))
         positions = positions[drawn.to(positions.device)]
-    outputs, targets = [], []
-    for part in torch.split(positions, CHUNK):
-        inputs, target = silo.batch(part)
-        outputs.append(functional_call(model, values, inputs))
-        targets.append(target)
-    output, target = torch.cat(outputs), torch.cat(targets)
-    return task.loss(output, target).item(), task.score(output, target), len(target)
+    losses, scores = [], []
+    for row in request.rows:
+        values = network.schema.unflatten(row)
+        outputs, targets = [], []
+        for part in torch.split(positions, CHUNK):
+            inputs, target = silo.batch(part)
+            outputs.append(functional_call(network.model, values, inputs))
+            targets.append(target)
+        output, target = torch.cat(outputs), torch.cat(targets)
+        losses.append(network.task.loss(output, target).item())
+        scores.append(network.task.score(output, target))
+    return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
 
 
-@dataclass(frozen=True)
-class Description:
-    """What a silo says about its data.
-
-    Attributes
-    ----------
-    samples : dict
-        How many there are in each split.
-    labels : list of int, optional
-        How many training samples each class has; none in regression.
-    direction : Tensor, optional
-        The direction in which training samples, with their labels, vary most; only where asked.
-    """
-
-    samples: dict[str, int]
-    labels: list[int] | None = None
-    direction: Tensor | None = field(default=None, compare=False)
-
-
-def describe(silo: Silo, *, direction: bool = False) -> Description:
-    """Describe a silo's data in a few numbers."""
+def _described(silo: Silo, request: Describe) -> Described:
     rows = silo.splits["train"]
     labels = None
     if silo.classes is not None:
         counts = torch.bincount(silo.targets[rows].long(), minlength=silo.classes)
-        labels = [int(count) for count in counts]
-    return Description(
-        {split: len(positions) for split, positions in silo.splits.items()},
-        labels,
-        _direction(silo, rows) if direction else None,
+        labels = tuple(int(count) for count in counts)
+    return Described(
+        samples={split: len(positions) for split, positions in silo.splits.items()},
+        labels=labels,
+        direction=_direction(silo, rows) if request.direction else None,
     )
 
 

@@ -1,13 +1,14 @@
 """The operations of many silos at once: one pass of `vmap`, replayed as a CUDA graph on a GPU."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedegoists.federation.batches import (
@@ -18,37 +19,41 @@ from fedegoists.federation.batches import (
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import (
-    check_privacy,
     clipped_gradient,
     gaussian_noise,
     samples_at_once,
 )
+from fedegoists.federation.replies import (
+    LARGEST,
+    Evaluated,
+    Gradients,
+    Problem,
+    Reply,
+    Split,
+    Trained,
+)
+from fedegoists.federation.requests import (
+    Evaluate,
+    Gradient,
+    LocalTerms,
+    Request,
+    Train,
+    TrainSettings,
+)
 from fedegoists.federation.silo_operations import (
     TINY,
-    LocalTerms,
+    Network,
     Silo,
-    TrainSettings,
     augmented,
     learning_rates,
     loss_of,
     named_loss_of,
 )
 from fedegoists.learning.models import CifarCNN
-from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.stacked_cnn import StackedCNN
 from fedegoists.learning.task import Task
 
-__all__ = ["StackedSilos", "TrainedRows"]
-
-
-@dataclass(frozen=True)
-class TrainedRows:
-    """What training leaves, with one row, anchor, momentum and mean loss for each silo."""
-
-    parameters: Tensor
-    anchor: Tensor | None
-    losses: Tensor
-    momentum: Tensor | None = None
+__all__ = ["StackedSilos"]
 
 
 class StackedSilos:
@@ -63,56 +68,50 @@ class StackedSilos:
         Whether to compute activations with 16 bits.
     graphs : bool
         Whether to replay CUDA graphs on a GPU.
-    kernels : bool
-        Whether to use kernels made for a network on a GPU, where there are any, instead of `vmap`.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        schema: ParameterSchema,
-        task: Task,
-        silos: Sequence[Silo],
-        *,
-        bf16: bool = False,
-        graphs: bool = True,
-        kernels: bool = True,
+        self, network: Network, silos: Sequence[Silo], *, bf16: bool = False, graphs: bool = True
     ) -> None:
-        self._model, self._schema, self._task, self._silos = model, schema, task, silos
+        self._network, self._silos = network, silos
         self._graphs = graphs and silos[0].targets.device.type == "cuda"
         # Batches are drawn on the host, so positions are needed there.
         self._positions = {
-            split: [silo.splits[split].cpu().numpy() for silo in silos]
-            for split in ("train", "validation", "test")
+            split: [silo.splits[split].cpu().numpy() for silo in silos] for split in silos[0].splits
         }
         known: dict[bytes, int] = {}
         self._same = [
             known.setdefault(b"".join(own.tobytes() for own in splits), k)
             for k, splits in enumerate(zip(*self._positions.values(), strict=True))
         ]
-        loss = loss_of(model, schema, task, bf16=bf16)
+        loss = loss_of(network, bf16=bf16)
         self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
         self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
         self._cnn: StackedCNN | None = None
-        if kernels and isinstance(model, CifarCNN) and StackedCNN.suits(silos[0].inputs[0]):
-            self._cnn = StackedCNN(model, schema, bf16=bf16)
+        # Kernels made for this network are faster than `vmap`.
+        if isinstance(network.model, CifarCNN) and StackedCNN.suits(silos[0].inputs[0]):
+            self._cnn = StackedCNN(network.model, network.schema, bf16=bf16)
         # Kernels need a quarter of the memory.
         self._per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
         self._captured: dict[object, _Captured] = {}
-        self._splits: dict[str, tuple[Tensor, list[int]]] = {}
+        self._splits: dict[Split, tuple[Tensor, list[int]]] = {}
 
-    def train(
-        self,
-        parameters: Tensor,
-        settings: TrainSettings,
-        *,
-        seeds: Sequence[int],
-        first_step: int = 0,
-        terms: Sequence[LocalTerms] = (),
-    ) -> TrainedRows:
-        """Train every silo from its row."""
+    def carried_out(
+        self, requests: Sequence[Request[Reply]], seeds: Sequence[int]
+    ) -> Sequence[Reply | Problem]:
+        """Carry out one request of each silo; they are alike but for their tensors."""
+        if isinstance(requests[0], Train):
+            return self.train(cast("Sequence[Train]", requests), seeds)
+        if isinstance(requests[0], Gradient):
+            return self.gradients(cast("Sequence[Gradient]", requests), seeds)
+        return self.evaluate(cast("Sequence[Evaluate]", requests), seeds)
+
+    def train(self, requests: Sequence[Train], seeds: Sequence[int]) -> list[Trained | Problem]:
+        """Train every silo from its parameters."""
+        settings = requests[0].settings
+        parameters = torch.stack([request.parameters for request in requests])
         device = parameters.device
-        terms = terms or [LocalTerms()] * len(self._silos)
+        terms = [request.terms or NO_TERMS for request in requests]
         inner = terms[0].inner_steps
         # The same silo in other coalitions draws the same.
         first, which = self._distinct(seeds)
@@ -124,11 +123,11 @@ class StackedSilos:
         plan, weights = _padded(plans)
         rows = which.to(device)
         state = {
-            "parameters": parameters.clone(),
+            "parameters": parameters,
             "momentum": torch.zeros_like(parameters),
             "losses": torch.zeros(len(seeds), device=device),
             "plan": plan.to(device).index_select(0, rows).transpose(0, 1).contiguous(),
-            "rates": torch.tensor(learning_rates(settings, first_step), device=device),
+            "rates": torch.tensor(learning_rates(settings, requests[0].first_step), device=device),
             "step": torch.zeros(1, dtype=torch.int64, device=device),
         }
         if weights is not None:
@@ -141,12 +140,25 @@ class StackedSilos:
         _add_terms(state, terms, settings.steps)
         key = ("train", settings.steps, settings.momentum, settings.weight_decay)
         state = self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
-        return TrainedRows(
-            state["parameters"],
-            state["anchor"] if "anchor_rates" in state else None,
-            state["losses"] / settings.steps,
-            None if terms[0].momentum is None else state["momentum"],
-        )
+        anchors = state["anchor"].unbind() if "anchor_rates" in state else None
+        momenta = None if terms[0].momentum is None else state["momentum"].unbind()
+        fine = (state["parameters"].abs() < LARGEST).all(1)
+        # One transfer for both: each waits for the device.
+        usable, losses = torch.stack([fine.float(), state["losses"] / settings.steps]).tolist()
+        sizes = [len(own) for own in self._positions["train"]]
+        return [
+            Trained(
+                parameters=own,
+                loss=losses[k],
+                samples=sizes[k],
+                sample_passes=settings.steps * min(settings.batch_size, sizes[k]),
+                anchor=None if anchors is None else anchors[k],
+                momentum=None if momenta is None else momenta[k],
+            )
+            if usable[k] and math.isfinite(losses[k])
+            else ("not finite", "parameters")
+            for k, own in enumerate(state["parameters"].unbind())
+        ]
 
     def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
         """Return silos that differ in samples or seed, and which of these each silo is like."""
@@ -179,27 +191,20 @@ class StackedSilos:
         state["losses"].add_(losses)
         step.add_(1)
 
-    def loss_and_gradient(
-        self,
-        parameters: Sequence[Tensor],
-        *,
-        split: str = "train",
-        batch_size: int | None = None,
-        share: float | None = None,
-        step: int = 0,
-        augment: bool = False,
-        clip: float | None = None,
-        noise: float = 0.0,
-        seeds: Sequence[int],
-    ) -> tuple[Tensor, Tensor]:
-        """Return losses and gradients at each row of each silo's matrix, one after the other."""
-        check_privacy(clip, noise)
+    def gradients(
+        self, requests: Sequence[Gradient], seeds: Sequence[int]
+    ) -> list[Gradients | Problem]:
+        """Return losses and gradients at each model of each silo."""
+        request = requests[0]
+        parameters = [one.rows for one in requests]
         counts = [rows.shape[0] for rows in parameters]
+        step, clip = request.step, request.clip
         first, which = self._distinct(seeds)
         batches = [
-            own[batch_at(len(own), share_of(len(own), share, batch_size), step, seeds[k])]
+            own[batch_at(len(own), count, step, seeds[k])]
             for k in first
-            for own in [self._positions[split][k]]
+            for own in [self._positions[request.split][k]]
+            for count in [share_of(len(own), request.share, request.batch_size)]
         ]
         plan, weights = _padded([batch[None] for batch in batches])
         device = parameters[0].device
@@ -213,7 +218,7 @@ class StackedSilos:
         }
         if weights is not None:
             state["weights"] = weights.to(device)[rows]
-        if augment:
+        if request.augment:
             draws = torch.zeros(*plan[:, 0].shape, 3, dtype=torch.uint8)
             for drawn, batch, k in zip(draws, batches, first, strict=True):
                 own_seed = stream_seed(seeds[k], step)
@@ -222,7 +227,7 @@ class StackedSilos:
         kind = ("loss_and_gradient", clip)
         per_pass = self._per_pass
         if clip is not None:  # gradients of single samples are made without kernels
-            per_pass = min(PER_PASS, samples_at_once(self._schema, device))
+            per_pass = min(PER_PASS, samples_at_once(self._network.schema, device))
         most = max(1, per_pass // plan.shape[-1])
         passes = [
             self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
@@ -233,16 +238,25 @@ class StackedSilos:
         else:
             state = passes[0]
         gradients = state["gradients"]
-        if clip is not None and noise:
-            sizes = [len(batches[k]) for k in which.tolist()]
+        sizes = [len(batches[k]) for k in which.tolist()]
+        if clip is not None and request.noise:
             drawn_noise = [
                 gaussian_noise(
-                    torch.Size((count, gradients.shape[1])), noise * clip / size, seed, step
+                    torch.Size((count, gradients.shape[1])), request.noise * clip / size, seed, step
                 )
                 for count, size, seed in zip(counts, sizes, seeds, strict=True)
             ]
             gradients = gradients + torch.cat(drawn_noise).to(gradients)
-        return state["losses"], gradients
+        usable = (gradients.abs() < LARGEST).all(1)
+        # One transfer for both: each waits for the device.
+        flags, numbers = map(iter, torch.stack([usable.float(), state["losses"]]).tolist())
+        return [
+            Gradients(losses=losses, gradient=rows.reshape(one.shape), samples=size)
+            if all(fine) and all(map(math.isfinite, losses))
+            else ("not finite", "gradient")
+            for one, rows, size in zip(requests, torch.split(gradients, counts), sizes, strict=True)
+            for fine, losses in [tuple(tuple(islice(x, len(rows))) for x in (flags, numbers))]
+        ]
 
     def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
         given = (state["parameters"], state["plan"], state.get("draws"), state.get("weights"))
@@ -278,7 +292,7 @@ class StackedSilos:
         clip: float,
     ) -> tuple[Tensor, Tensor]:
         inputs, targets = self._batch(plan, draws)
-        function = clipped_gradient(named_loss_of(self._model, self._task), self._schema, clip)
+        function = clipped_gradient(named_loss_of(self._network), self._network.schema, clip)
         given = (parameters, inputs, targets) + (() if weights is None else (weights,))
         pair: tuple[Tensor, Tensor] = vmap(function, in_dims=(0,) * len(given))(*given)
         return pair
@@ -290,7 +304,8 @@ class StackedSilos:
             return self._cnn.outputs(parameters, images)
 
         def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-            out: Tensor = functional_call(self._model, self._schema.unflatten(vector), inputs)
+            values = self._network.schema.unflatten(vector)
+            out: Tensor = functional_call(self._network.model, values, inputs)
             return out
 
         outputs: Tensor = vmap(outputs_of)(parameters, self._silos[0].batch(positions)[0])
@@ -298,24 +313,20 @@ class StackedSilos:
 
     @torch.no_grad()
     def evaluate(
-        self,
-        parameters: Sequence[Tensor],
-        split: str,
-        *,
-        share: float | None = None,
-        step: int = 0,
-        seeds: Sequence[int] = (),
-    ) -> list[list[tuple[float, float, int]]]:
-        """Return mean loss, metric and number of samples at each row of every silo's matrix."""
-        counts = [len(rows) for rows in parameters]
-        together = torch.cat(list(parameters))
-        if share is None:
-            positions, sizes = self._whole(split, together.device)
+        self, requests: Sequence[Evaluate], seeds: Sequence[int]
+    ) -> list[Evaluated | Problem]:
+        """Return mean losses and metrics of each model of each silo."""
+        request = requests[0]
+        counts = [one.rows.shape[0] for one in requests]
+        together = torch.cat([one.rows for one in requests])
+        if request.share is None:
+            positions, sizes = self._whole(request.split, together.device)
         else:
             positions, sizes = _beside(
                 [
-                    own[batch_at(len(own), share_of(len(own), share, None), step, seed)]
-                    for own, seed in zip(self._positions[split], seeds, strict=True)
+                    own[batch_at(len(own), share_of(len(own), request.share, None), step, seed)]
+                    for own, seed in zip(self._positions[request.split], seeds, strict=True)
+                    for step in [request.step]
                 ],
                 together.device,
             )
@@ -327,22 +338,26 @@ class StackedSilos:
             models.append(torch.cat([self._outputs(together[rows], some) for some in columns], 1))
         outputs, targets = torch.cat(models), self._silos[0].targets[positions]
         own_sizes = [sizes[k] for k, count in enumerate(counts) for _ in range(count)]
-        if self._task.name == "classification":
-            scored = _accuracies(self._task, outputs, targets[silo_of], own_sizes)
+        task = self._network.task
+        if task.name == "classification":
+            scored = _accuracies(task, outputs, targets[silo_of], own_sizes)
         else:
             # This is little work in many small steps, which a GPU would be slow at.
             outputs, targets = outputs.cpu(), targets.cpu()[silo_of.cpu()]
             scored = [
-                (self._task.loss(row, target).item(), self._task.score(row, target))
+                (task.loss(row, target).item(), task.score(row, target))
                 for size, rows, wide in zip(own_sizes, outputs, targets, strict=True)
                 for row, target in [(rows[:size], wide[:size])]
             ]
-        numbers = iter(
-            (loss, score, size) for (loss, score), size in zip(scored, own_sizes, strict=True)
-        )
-        return [list(islice(numbers, count)) for count in counts]
+        numbers = iter(scored)
+        replies: list[Evaluated | Problem] = []
+        for one, count, size in zip(requests, counts, sizes, strict=True):
+            losses, scores = zip(*islice(numbers, count), strict=True)
+            reply = Evaluated(losses=losses, scores=scores, samples=size)
+            replies.append(reply.problem(one.shape) or reply)
+        return replies
 
-    def _whole(self, split: str, device: torch.device) -> tuple[Tensor, list[int]]:
+    def _whole(self, split: Split, device: torch.device) -> tuple[Tensor, list[int]]:
         """Return the positions of a split, one row for each silo, and the silos' sizes."""
         if split not in self._splits:
             self._splits[split] = _beside(self._positions[split], device)
@@ -367,6 +382,8 @@ class StackedSilos:
             self._captured[key] = _Captured(function, state)
         return self._captured[key].replay(state, times)
 
+
+NO_TERMS = LocalTerms()
 
 PER_PASS = 32_768
 """Samples, counted once for each model, that go through networks at once; more need much memory."""

@@ -1,23 +1,35 @@
-"""The training methods, one file each, over any federation."""
+"""The training methods, one file each, over any federation.
 
-from typing import Any
+`fedegoists.methods.registry` lists them without loading PyTorch; everything here is loaded when it
+is first used.
+"""
 
-from fedegoists.methods.egomix import EgoMix
-from fedegoists.methods.fedavg import FedAvg
-from fedegoists.methods.feddisco import FedDisco
-from fedegoists.methods.fedegoists import FedEgoists
-from fedegoists.methods.fedora import FedORA
-from fedegoists.methods.fedprox import FedProx
-from fedegoists.methods.local import Local
-from fedegoists.methods.method import Method, MethodSettings, RoundReport, State
-from fedegoists.methods.pfedgraph import PFedGraph
-from fedegoists.methods.pfedhn import PFedHN
-from fedegoists.methods.pfedme import PFedMe
-from fedegoists.methods.run import Outcome, run
-from fedegoists.methods.scaffold import Scaffold
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from fedegoists.methods.registry import METHOD_ENTRIES, MethodEntry, Paper
+
+if TYPE_CHECKING:
+    from fedegoists.methods.egomix import EgoMix
+    from fedegoists.methods.fedavg import FedAvg
+    from fedegoists.methods.feddisco import FedDisco
+    from fedegoists.methods.fedegoists import FedEgoists
+    from fedegoists.methods.fedora import FedORA
+    from fedegoists.methods.fedprox import FedProx
+    from fedegoists.methods.local import Local
+    from fedegoists.methods.method import Method, MethodSettings, RoundReport, State
+    from fedegoists.methods.method_run import Callbacks, Outcome, RunSettings, fine_tune, run
+    from fedegoists.methods.pfedgraph import PFedGraph
+    from fedegoists.methods.pfedhn import PFedHN
+    from fedegoists.methods.pfedme import PFedMe
+    from fedegoists.methods.scaffold import Scaffold
+
+    METHODS: dict[str, type[MethodSettings]]
 
 __all__ = [
     "METHODS",
+    "METHOD_ENTRIES",
+    "Callbacks",
     "EgoMix",
     "FedAvg",
     "FedDisco",
@@ -26,31 +38,36 @@ __all__ = [
     "FedProx",
     "Local",
     "Method",
+    "MethodEntry",
     "MethodSettings",
     "Outcome",
     "PFedGraph",
     "PFedHN",
     "PFedMe",
+    "Paper",
     "RoundReport",
+    "RunSettings",
     "Scaffold",
     "State",
+    "fine_tune",
     "run",
 ]
 
-METHODS: dict[str, Any] = {
-    method.key: method
-    for method in (
-        Local,
-        FedAvg,
-        FedProx,
-        Scaffold,
-        PFedMe,
-        PFedHN,
-        FedDisco,
-        PFedGraph,
-        FedORA,
-        FedEgoists,
-        EgoMix,
-    )
+_PLACES = {
+    **{entry.place.split(":")[1]: entry.place.split(":")[0] for entry in METHOD_ENTRIES.values()},
+    **dict.fromkeys(
+        ("Method", "MethodSettings", "RoundReport", "State"), "fedegoists.methods.method"
+    ),
+    **dict.fromkeys(
+        ("Callbacks", "Outcome", "RunSettings", "fine_tune", "run"), "fedegoists.methods.method_run"
+    ),
 }
-"""By the names of the published tables, in their order; then what is not in the paper."""
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs PyTorch only when it is used."""
+    if name == "METHODS":
+        return {key: entry.load() for key, entry in METHOD_ENTRIES.items()}
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)

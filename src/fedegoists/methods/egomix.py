@@ -6,15 +6,17 @@ off for each of them.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.seam import Failure, Federation
-from fedegoists.federation.silo_operations import TINY, TrainSettings
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import Describe, Keep, TrainSettings
+from fedegoists.federation.seam import Federation, sorted_out
+from fedegoists.federation.silo_operations import TINY
 from fedegoists.learning.models import OUTPUT_LAYER
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods.method import (
@@ -29,7 +31,7 @@ from fedegoists.methods.method import (
 
 __all__ = ["EgoMix"]
 
-Edge = tuple[str, str, float]
+Edge = tuple[Participant, Participant, float]
 Phase = Literal["alone", "mixing", "tuning"]
 
 
@@ -83,15 +85,17 @@ class EgoMix(MethodSettings):
     outer: float = setting(0.5, "momentum of one's mixture over rounds, after Nesterov", 0, 0.99)
 
     key: ClassVar[str] = "egomix"
-    summary: ClassVar[str] = "own mixture of contributors' models with an output layer that fits"
 
     def affinities(
-        self, coalitions: Coalitions, participants: Sequence[str], labels: Mapping[str, Tensor]
+        self,
+        coalitions: Coalitions,
+        participants: Sequence[Participant],
+        labels: Mapping[Participant, Tensor],
     ) -> Tensor:
         """Return a_ij in row i, zero wherever j does not contribute to i, and one for oneself."""
         in_company(coalitions, participants)
         position = {name: k for k, name in enumerate(participants)}
-        unknown = {name for edge in self.benefit or () for name in edge[:2]} - set(participants)
+        unknown = {name for j, i, _ in self.benefit or () for name in (j, i)} - set(participants)
         if unknown:
             raise SettingsError(f"the benefit graph names {min(unknown)!r}, who does not take part")
         given = None if self.benefit is None else {(j, i): weight for j, i, weight in self.benefit}
@@ -109,10 +113,10 @@ class EgoMix(MethodSettings):
 
     def _affinity(
         self,
-        i: str,
-        j: str,
-        given: Mapping[tuple[str, str], float] | None,
-        labels: Mapping[str, Tensor],
+        i: Participant,
+        j: Participant,
+        given: Mapping[tuple[Participant, Participant], float] | None,
+        labels: Mapping[Participant, Tensor],
     ) -> float:
         if self.weighting == "benefit" and given is not None:
             return given[j, i]
@@ -132,13 +136,11 @@ class EgoMix(MethodSettings):
         names = in_company(coalitions, federation.participants)
         if not (self.weighting == "labels" or self.prior or self.by_class):
             names = []
-        replies = federation.call("describe", {name: {} for name in names})
-        answers = {name: replies.get(name, Failure(name, "timeout")) for name in names}
-        failures = tuple(reply for reply in answers.values() if isinstance(reply, Failure))
+        replies, failures = sorted_out(federation.call(dict.fromkeys(names, Describe())))
         labels = {
-            name: torch.tensor(reply["labels"])
-            for name, reply in answers.items()
-            if not isinstance(reply, Failure) and "labels" in reply
+            name: torch.tensor(reply.labels)
+            for name, reply in replies.items()
+            if reply.labels is not None
         }
         affinities = self.affinities(coalitions, federation.participants, labels)
         counts = _label_counts(federation, labels)
@@ -231,20 +233,19 @@ class EgoMix(MethodSettings):
             mixed["velocity"] = velocity
         return state.after(**mixed), begun | report
 
-    def _forget(self, federation: Federation, names: Sequence[str]) -> RoundReport:
+    def _forget(self, federation: Federation, names: Sequence[Participant]) -> RoundReport:
         """Have silos start anew with their personal parameters, too."""
         if not self.personal:
             return RoundReport()
-        replies = federation.call("keep", {n: {"slot": self.name, "source": None} for n in names})
-        answers = (replies.get(name, Failure(name, "timeout")) for name in names)
-        return RoundReport(failures=tuple(one for one in answers if isinstance(one, Failure)))
+        _, failures = sorted_out(federation.call(dict.fromkeys(names, Keep(slot=self.name))))
+        return RoundReport(failures=failures)
 
     def _settings(self, phase: Phase, rounds: int | None) -> TrainSettings:
         if rounds is None:
             return self.settings
         rate = self.settings.learning_rate / (2 if phase == "tuning" else 1)
         total = max(1, rounds) * self.settings.steps
-        return replace(self.settings, total_steps=total, learning_rate=rate)
+        return self.settings.changed(total_steps=total, learning_rate=rate)
 
     def _weights(self, affinities: Tensor, updates: Tensor, sizes: Tensor) -> Tensor:
         """Return n_j · a_ij; who did not answer has a share in nobody's mixture."""
@@ -315,7 +316,7 @@ def _output(schema: ParameterSchema, name: str, device: torch.device) -> Tensor:
     return schema.mask([wanted]).nonzero()[:, 0].to(device)
 
 
-def _label_counts(federation: Federation, labels: Mapping[str, Tensor]) -> Tensor | None:
+def _label_counts(federation: Federation, labels: Mapping[Participant, Tensor]) -> Tensor | None:
     """Return the samples of each class, one row for everybody, where each class has an output."""
     classes = len(_output(federation.schema, "bias", torch.device("cpu")))
     if not labels or any(len(own) != classes for own in labels.values()):

@@ -11,7 +11,6 @@ from fedegoists.federation.seam import Federation
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -27,12 +26,6 @@ class FedAvg(MethodSettings):
     """Average the models of each coalition after every round, in proportion to training samples."""
 
     key: ClassVar[str] = "fedavg"
-    summary: ClassVar[str] = "train from a shared model, average by sample count"
-    paper: ClassVar[Paper] = Paper(
-        "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-        "McMahan, Moore, Ramage, Hampson, Agüera y Arcas",
-        "AISTATS 2017",
-    )
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int

@@ -12,11 +12,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedegoists.federation.seam import Failure, Federation
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import Describe
+from fedegoists.federation.seam import Federation, sorted_out
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -40,12 +41,6 @@ class FedDisco(MethodSettings):
     b: float = setting(0.1, "what every weight gets in addition", 0, 1e6)
 
     key: ClassVar[str] = "feddisco"
-    summary: ClassVar[str] = "FedAvg with weights lowered by label imbalance"
-    paper: ClassVar[Paper] = Paper(
-        "FedDisco: Federated Learning with Discrepancy-Aware Collaboration",
-        "Ye, Xu, Wang, Xu, Chen, Wang",
-        "ICML 2023",
-    )
 
     def start(
         self,
@@ -56,13 +51,11 @@ class FedDisco(MethodSettings):
     ) -> State:
         """Ask every silo for its label counts; who hides them counts as the least balanced."""
         names = federation.participants
-        replies = federation.call("describe", {name: {} for name in names})
-        answers = {name: replies.get(name, Failure(name, "timeout")) for name in names}
-        failures = tuple(reply for reply in answers.values() if isinstance(reply, Failure))
+        replies, failures = sorted_out(federation.call(dict.fromkeys(names, Describe())))
         known = {
-            name: divergence_from_uniform(reply.get("labels", ()))
-            for name, reply in answers.items()
-            if not isinstance(reply, Failure)
+            name: divergence_from_uniform(reply.labels)
+            for name, reply in replies.items()
+            if reply.labels is not None
         }
         worst = max(known.values(), default=0.0)
         values = [[known.get(name, worst)] for name in names]
@@ -80,7 +73,7 @@ class FedDisco(MethodSettings):
         trained = train_silos(self, federation, state, seed)
         values = state.tensors["discrepancy"][:, 0].tolist()
         discrepancy = dict(zip(participants, values, strict=True))
-        weights: dict[str, float] = {}
+        weights: dict[Participant, float] = {}
         for group in coalitions:
             weights |= self.weights(group, trained.samples, discrepancy)
         mixing = mixing_matrix(coalitions, participants, weights).to(trained.rows.device)
@@ -91,10 +84,10 @@ class FedDisco(MethodSettings):
 
     def weights(
         self,
-        group: Sequence[str],
-        samples: Mapping[str, float],
-        discrepancy: Mapping[str, float],
-    ) -> dict[str, float]:
+        group: Sequence[Participant],
+        samples: Mapping[Participant, float],
+        discrepancy: Mapping[Participant, float],
+    ) -> dict[Participant, float]:
         """Return the weights of a coalition's members that answered, not yet normalised."""
         present = [name for name in group if name in samples]
         total = sum(samples[name] for name in present)

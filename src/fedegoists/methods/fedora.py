@@ -6,17 +6,17 @@ Wu, Bao, Ainsworth and He, "Personalized Federated Learning with Parameter Propa
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedegoists.federation.seam import Failure, Federation
-from fedegoists.federation.silo_operations import LocalTerms
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import Describe, Evaluate, LocalTerms
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -43,12 +43,6 @@ class FedORA(MethodSettings):
     neighbours: int = setting(2, "similar participants each one listens to", 1, math.inf)
 
     key: ClassVar[str] = "fedora"
-    summary: ClassVar[str] = "own models, pulled to those of similar participants if better"
-    paper: ClassVar[Paper] = Paper(
-        "Personalized Federated Learning with Parameter Propagation",
-        "Wu, Bao, Ainsworth, He",
-        "KDD 2023",
-    )
 
     def start(
         self,
@@ -60,13 +54,12 @@ class FedORA(MethodSettings):
         """Ask for the directions and make the propagation matrix; who is silent stays apart."""
         participants = federation.participants
         accompanied = in_company(coalitions, participants)
-        replies = federation.call("describe", {name: {"direction": True} for name in accompanied})
+        replies, failures = sorted_out(
+            federation.call(dict.fromkeys(accompanied, Describe(direction=True)))
+        )
         directions = {
-            name: reply["direction"]
-            for name, reply in replies.items()
-            if not isinstance(reply, Failure) and _usable(reply.get("direction"))
+            name: reply.direction for name, reply in replies.items() if reply.direction is not None
         }
-        failures = tuple(reply for reply in replies.values() if isinstance(reply, Failure))
         matrix = torch.eye(len(participants))
         position = {name: k for k, name in enumerate(participants)}
         for group in coalitions:
@@ -124,27 +117,26 @@ class FedORA(MethodSettings):
         )
 
     def _pulls(
-        self, federation: Federation, state: State, names: list[str]
-    ) -> tuple[dict[str, float], tuple[Failure, ...]]:
+        self, federation: Federation, state: State, names: list[Participant]
+    ) -> tuple[dict[Participant, float], tuple[Failure, ...]]:
         """Return how strongly each participant is pulled to its propagated model."""
-        losses: list[dict[str, float]] = []
+        losses: list[dict[Participant, float]] = []
         failures: list[Failure] = []
         position = {name: k for k, name in enumerate(federation.participants)}
+        personal = personal_part(self)
         for rows in (state.parameters, state.tensors["propagated"]):
-            payloads: dict[str, dict[str, Any]] = {
-                name: {
-                    "parameters": rows[position[name]],
-                    "split": "validation",
-                    **personal_part(self),
-                }
-                for name in names
-            }
-            replies = federation.call("evaluate", payloads)
-            answers = {name: replies.get(name, Failure(name, "timeout")) for name in names}
-            failures += [reply for reply in answers.values() if isinstance(reply, Failure)]
-            losses.append(
-                {n: reply["loss"] for n, reply in answers.items() if not isinstance(reply, Failure)}
+            replies, failed = sorted_out(
+                federation.call(
+                    {
+                        name: Evaluate(
+                            parameters=rows[position[name]], split="validation", personal=personal
+                        )
+                        for name in names
+                    }
+                )
             )
+            failures += failed
+            losses.append({name: reply.losses[0] for name, reply in replies.items()})
         own, spread = losses
         most = 0.5 / max(self.settings.learning_rate, 1e-12)
         pulls = {}
@@ -153,11 +145,3 @@ class FedORA(MethodSettings):
             if gain > 0:
                 pulls[name] = min(math.exp(min(gain / 2, 50.0)), most)
         return pulls, tuple(failures)
-
-
-def _usable(direction: Any) -> bool:
-    return (
-        isinstance(direction, Tensor)
-        and direction.ndim == 1
-        and bool(torch.isfinite(direction).all())
-    )

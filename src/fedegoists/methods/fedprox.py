@@ -7,12 +7,11 @@ MLSys 2020, Algorithm 2.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fedegoists.federation.requests import LocalTerms
 from fedegoists.federation.seam import Federation
-from fedegoists.federation.silo_operations import LocalTerms
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -34,12 +33,6 @@ class FedProx(MethodSettings):
     mu: float = setting(0.01, "μ, how strongly silos are held near the shared model", 0, 1e6)
 
     key: ClassVar[str] = "fedprox"
-    summary: ClassVar[str] = "FedAvg with a pull towards the shared model"
-    paper: ClassVar[Paper] = Paper(
-        "Federated Optimization in Heterogeneous Networks",
-        "Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith",
-        "MLSys 2020",
-    )
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int

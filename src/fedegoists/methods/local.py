@@ -33,7 +33,6 @@ class Local(MethodSettings):
     keep_momentum: bool = setting(False, "whether the momentum goes on over rounds")
 
     key: ClassVar[str] = "local"
-    summary: ClassVar[str] = "own data only"
 
     @property
     def name(self) -> str:

@@ -5,32 +5,33 @@ that a run can be stopped, stored and continued anywhere.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import PartitionError, SettingsError
-from fedegoists.federation.seam import Failure, Federation
-from fedegoists.federation.silo_operations import LocalTerms, TrainSettings
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import LocalTerms, Personal, Train, TrainSettings
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 
 __all__ = [
     "Coalitions",
+    "LocalModels",
     "Method",
     "MethodSettings",
-    "Paper",
     "RoundReport",
     "State",
-    "Trained",
     "in_company",
     "mixing_matrix",
     "setting",
     "train_silos",
 ]
 
-Coalitions = Sequence[Sequence[str]]
+Coalitions = Sequence[Sequence[Participant]]
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ class State:
 class RoundReport:
     """What happened in a round: losses, who failed, and what was spent by each participant."""
 
-    losses: Mapping[str, float] = field(default_factory=dict)
+    losses: Mapping[Participant, float] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
-    sample_passes: Mapping[str, int] = field(default_factory=dict)
-    bytes_sent: Mapping[str, int] = field(default_factory=dict)
-    bytes_received: Mapping[str, int] = field(default_factory=dict)
+    sample_passes: Mapping[Participant, int] = field(default_factory=dict)
+    bytes_sent: Mapping[Participant, int] = field(default_factory=dict)
+    bytes_received: Mapping[Participant, int] = field(default_factory=dict)
 
     def __or__(self, other: "RoundReport") -> "RoundReport":
         """Return both reports as one: amounts are added, a failure is reported once."""
@@ -93,7 +94,7 @@ class RoundReport:
         )
 
     def with_traffic(
-        self, names: Iterable[str], numbers: int, *, sent: int = 1, received: int = 1
+        self, names: Iterable[Participant], numbers: int, *, sent: int = 1, received: int = 1
     ) -> "RoundReport":
         """Return a report in which `names` received and, if they answered, sent some vectors."""
         size = 4 * numbers
@@ -106,17 +107,10 @@ class RoundReport:
         )
 
 
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+def _added(
+    one: Mapping[Participant, int], other: Mapping[Participant, int]
+) -> dict[Participant, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
-
-
-@dataclass(frozen=True)
-class Paper:
-    """Where a method comes from."""
-
-    title: str
-    authors: str
-    venue: str
 
 
 class Method(Protocol):
@@ -179,8 +173,6 @@ class MethodSettings:
     personal: tuple[str, ...] = ()
 
     key: ClassVar[str]
-    summary: ClassVar[str]
-    paper: ClassVar[Paper | None] = None
 
     @property
     def name(self) -> str:
@@ -189,7 +181,8 @@ class MethodSettings:
 
     def __post_init__(self) -> None:
         for declared in self.declared():
-            value, low, high = getattr(self, declared.name), *_range(declared)
+            value: Any = getattr(self, declared.name)
+            low, high = _range(declared)
             kind = type(declared.default)
             choices = declared.metadata["choices"]
             if choices:
@@ -199,8 +192,9 @@ class MethodSettings:
                     )
                 continue
             # A whole number will do where any number does; to Python, True is one.
-            allowed = int | float if kind is float else kind
-            if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
+            allowed = (int, float) if kind is float else (kind,)
+            fits = isinstance(value, allowed) and isinstance(value, bool) == (kind is bool)
+            if not fits:
                 raise SettingsError(
                     f"{self.key}: {declared.name} is {value!r}; expected {KINDS[kind]}"
                 )
@@ -210,12 +204,12 @@ class MethodSettings:
                 )
 
     @classmethod
-    def declared(cls) -> list[Any]:
+    def declared(cls) -> list[Field[Any]]:
         """Return the method's own settings, with their metadata."""
         return [declared for declared in fields(cls) if "meaning" in declared.metadata]
 
     @staticmethod
-    def range_of(declared: Any) -> str:
+    def range_of(declared: Field[Any]) -> str:
         """Return what a setting can be, in words."""
         if declared.metadata["choices"]:
             return " or ".join(declared.metadata["choices"])
@@ -234,6 +228,12 @@ class MethodSettings:
         """Return the state before the first round."""
         return State(0, {"parameters": initial, **self.beginning(initial)})
 
+    def round(
+        self, federation: Federation, coalitions: Coalitions, state: State, seed: int
+    ) -> tuple[State, RoundReport]:
+        """Carry out one round."""
+        raise NotImplementedError
+
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - most need none
         """Return what the state holds besides the models."""
         return {}
@@ -244,24 +244,25 @@ class MethodSettings:
         return size - int(federation.schema.mask(self.personal).sum()) if self.personal else size
 
 
-def _range(declared: Any) -> tuple[float, float]:
+def _range(declared: Field[Any]) -> tuple[float, float]:
     return declared.metadata["low"], declared.metadata["high"]
 
 
-def in_company(coalitions: Coalitions, participants: Sequence[str]) -> list[str]:
-    """Return, in the federation's order, who is not alone in a coalition.
+def in_company(coalitions: Coalitions, participants: Sequence[Participant]) -> list[Participant]:
+    """Return, in the federation's order, the participants that are not alone in a coalition.
 
-    Whoever is alone trains locally, whatever the method.
+    A participant that is alone trains locally, whatever the method.
     """
-    covered = [name for group in coalitions for name in group]
-    if sorted(covered) != sorted(participants):
+    if Counter(name for group in coalitions for name in group) != Counter(participants):
         raise PartitionError("the coalitions are not a partition of the federation's participants")
     accompanied = {name for group in coalitions if len(group) > 1 for name in group}
     return [name for name in participants if name in accompanied]
 
 
 def mixing_matrix(
-    coalitions: Coalitions, participants: Sequence[str], weights: Mapping[str, float]
+    coalitions: Coalitions,
+    participants: Sequence[Participant],
+    weights: Mapping[Participant, float],
 ) -> Tensor:
     """Return the row-stochastic matrix that averages over each coalition.
 
@@ -271,7 +272,8 @@ def mixing_matrix(
 
     Examples
     --------
-    >>> mixing_matrix([["a", "b"], ["c"]], ["a", "b", "c"], {"a": 1, "b": 3, "c": 1}).tolist()
+    >>> a, b, c = map(Participant, "abc")
+    >>> mixing_matrix([[a, b], [c]], [a, b, c], {a: 1, b: 3, c: 1}).tolist()
     [[0.25, 0.75, 0.0], [0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
     """
     in_company(coalitions, participants)
@@ -288,8 +290,8 @@ def mixing_matrix(
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What came back from training.
+class LocalModels:
+    """The models of all participants after local training.
 
     Attributes
     ----------
@@ -307,7 +309,7 @@ class Trained:
 
     rows: Tensor
     anchors: Tensor
-    samples: dict[str, float]
+    samples: dict[Participant, float]
     report: RoundReport
     momentum: Tensor | None = None
 
@@ -318,24 +320,24 @@ def train_silos(
     state: State,
     seed: int,
     *,
-    names: Sequence[str] | None = None,
+    names: Sequence[Participant] | None = None,
     rows: Tensor | None = None,
     settings: TrainSettings | None = None,
-    terms: Mapping[str, LocalTerms] | None = None,
+    terms: Mapping[Participant, LocalTerms] | None = None,
     momentum: Tensor | None = None,
     first_step: int | None = None,
-) -> Trained:
+) -> LocalModels:
     """Have silos train for a round, each from its row.
 
     Parameters
     ----------
-    names : sequence of str
-        Who trains; everybody if left out.
+    names : sequence of Participant
+        The participants that train; all if left out.
     rows : Tensor
         Where each participant starts; the state's models if left out.
     settings : TrainSettings
         Those of the method if left out.
-    terms : mapping of str to LocalTerms
+    terms : mapping of Participant to LocalTerms
         What is added to each silo's loss.
     momentum : Tensor, optional
         Everybody's momentum to start with, instead of terms; without, it starts at zero.
@@ -348,46 +350,43 @@ def train_silos(
     rows = state.parameters if rows is None else rows
     settings = method.settings if settings is None else settings
     position = {name: k for k, name in enumerate(participants)}
-    asked: dict[str, Any] = {
-        "settings": settings,
-        "seed": f"{seed}/{state.round}",
-        "first_step": state.round * settings.steps if first_step is None else first_step,
-        **personal_part(method),
-    }
+    personal = personal_part(method)
     starts = rows.unbind()
-    payloads: dict[str, dict[str, Any]] = {
-        name: {"parameters": starts[position[name]], **asked} for name in names
-    }
     if momentum is not None:
         speeds = momentum.unbind()
         terms = {name: LocalTerms(momentum=speeds[position[name]]) for name in names}
-    if terms is not None:
-        for name in names:
-            payloads[name]["terms"] = terms[name]
-    replies = federation.call("train", payloads)
-    trained: dict[int, Tensor] = {}
-    moved: dict[int, Tensor] = {}
-    faster: dict[int, Tensor] = {}
-    losses, passes, samples, failures = {}, {}, {}, []
-    for name in names:
-        reply = replies.get(name, Failure(name, "timeout"))
-        if isinstance(reply, Failure):
-            failures.append(reply)
-            continue
-        trained[position[name]] = reply["parameters"]
-        if "anchor" in reply:
-            moved[position[name]] = reply["anchor"]
-        if "momentum" in reply:
-            faster[position[name]] = reply["momentum"]
-        losses[name] = reply["loss"]
-        passes[name] = reply["sample_passes"]
-        samples[name] = float(reply["samples"])
+    replies, failures = sorted_out(
+        federation.call(
+            {
+                name: Train(
+                    parameters=starts[position[name]],
+                    settings=settings,
+                    terms=None if terms is None else terms[name],
+                    seed=f"{seed}/{state.round}",
+                    first_step=state.round * settings.steps if first_step is None else first_step,
+                    personal=personal,
+                )
+                for name in names
+            }
+        )
+    )
+
+    def returned(values: Mapping[Participant, Tensor | None]) -> dict[int, Tensor]:
+        return {position[name]: own for name, own in values.items() if own is not None}
+
     withheld = federation.schema.mask(method.personal) if method.personal else None
-    return Trained(
+    trained = returned({name: reply.parameters for name, reply in replies.items()})
+    moved = returned({name: reply.anchor for name, reply in replies.items()})
+    faster = returned({name: reply.momentum for name, reply in replies.items()})
+    return LocalModels(
         _replaced(rows, trained, withheld),
         _replaced(rows, moved, withheld),
-        samples,
-        RoundReport(losses, tuple(failures), passes),
+        {name: float(reply.samples) for name, reply in replies.items()},
+        RoundReport(
+            {name: reply.loss for name, reply in replies.items()},
+            failures,
+            {name: reply.sample_passes for name, reply in replies.items()},
+        ),
         None if momentum is None else _replaced(torch.zeros_like(rows), faster, withheld),
     )
 
@@ -403,6 +402,6 @@ def _replaced(rows: Tensor, others: Mapping[int, Tensor], withheld: Tensor | Non
     return rows.index_copy(0, where, values)
 
 
-def personal_part(method: Method) -> dict[str, Any]:
-    """Return what a payload says about parameters that stay in the silo."""
-    return {"personal": method.personal, "slot": method.name} if method.personal else {}
+def personal_part(method: Method) -> Personal | None:
+    """Return what a method's requests say about parameters that stay in the silo."""
+    return Personal(prefixes=method.personal, slot=method.name) if method.personal else None

@@ -10,12 +10,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedegoists.federation.requests import LocalTerms
 from fedegoists.federation.seam import Federation
-from fedegoists.federation.silo_operations import LocalTerms
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -39,12 +38,6 @@ class PFedGraph(MethodSettings):
     lam: float = setting(0.01, "how strongly silos are drawn to their aggregate", 0, 1e6)
 
     key: ClassVar[str] = "pfedgraph"
-    summary: ClassVar[str] = "per-participant weights from the similarity of updates"
-    paper: ClassVar[Paper] = Paper(
-        "Personalized Federated Learning with Inferred Collaboration Graphs",
-        "Ye, Ni, Wu, Chen, Wang",
-        "ICML 2023",
-    )
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
         """Return the initial model, from which updates are counted."""

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from fedegoists.federation.batches import stream_seed
+from fedegoists.federation.participant import Participant
 from fedegoists.federation.seam import Federation
 from fedegoists.learning.hypernetwork import Hypernetworks
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -46,12 +46,6 @@ class PFedHN(MethodSettings):
     clip: float = setting(50.0, "largest norm of a hypernetwork's gradient", 0, math.inf)
 
     key: ClassVar[str] = "pfedhn"
-    summary: ClassVar[str] = "a server hypernetwork generates each participant's model"
-    paper: ClassVar[Paper] = Paper(
-        "Personalized Federated Learning using Hypernetworks",
-        "Shamsian, Navon, Fetaya, Chechik",
-        "ICML 2021",
-    )
 
     def start(
         self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
@@ -142,9 +136,9 @@ class PFedHN(MethodSettings):
         )
 
 
-def _companies(coalitions: Coalitions) -> list[Sequence[str]]:
+def _companies(coalitions: Coalitions) -> list[Sequence[Participant]]:
     return [group for group in coalitions if len(group) > 1]
 
 
-def _entries(group: Sequence[str]) -> int:
+def _entries(group: Sequence[Participant]) -> int:
     return 1 + len(group) // 4

@@ -5,18 +5,17 @@ Algorithm 1.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fedegoists.federation.requests import LocalTerms
 from fedegoists.federation.seam import Federation
-from fedegoists.federation.silo_operations import LocalTerms
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -45,12 +44,6 @@ class PFedMe(MethodSettings):
     beta: float = setting(1.0, "β, how far the server moves to the average", 0, 2)
 
     key: ClassVar[str] = "pfedme"
-    summary: ClassVar[str] = "personal models by Moreau envelopes around a shared one"
-    paper: ClassVar[Paper] = Paper(
-        "Personalized Federated Learning with Moreau Envelopes",
-        "T. Dinh, Tran, Nguyen",
-        "NeurIPS 2020",
-    )
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
         """Return w, which is the initial model, as θ is."""
@@ -81,7 +74,7 @@ class PFedMe(MethodSettings):
             seed,
             names=accompanied,
             rows=shared,
-            settings=replace(self.settings, momentum=0.0),
+            settings=self.settings.changed(momentum=0.0),
             terms=terms,
         )
         own = train_silos(self, federation, state, seed, names=alone)

@@ -10,12 +10,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedegoists.federation.requests import LocalTerms, TrainSettings
 from fedegoists.federation.seam import Federation
-from fedegoists.federation.silo_operations import LocalTerms, TrainSettings, learning_rates
+from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -41,12 +41,6 @@ class Scaffold(MethodSettings):
     server_rate: float = setting(1.0, "η_g, how far the shared model moves to the average", 0, 2)
 
     key: ClassVar[str] = "scaffold"
-    summary: ClassVar[str] = "FedAvg with control variates against drift"
-    paper: ClassVar[Paper] = Paper(
-        "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
-        "Karimireddy, Kale, Mohri, Reddi, Stich, Suresh",
-        "ICML 2020",
-    )
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
         """Return control variates of zero, and that nobody's samples are known yet."""

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedegoists.benefit import BenefitEstimate, LearnSettings, learn_trials
+from fedegoists.benefit import BenefitEstimate, LearnSettings, learn_repetitions
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
 from fedegoists.benefit.privacy_account import privacy_spent
+from fedegoists.benefit.silo_queries import Apart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import write_all
@@ -95,10 +96,8 @@ class LearnedBenefits:
     ----------
     data : SiloedData
         The first seed's data.
-    groups : mapping of str to list of str
-        The participants of each seed, as the federation names them.
-    apart : list of pairs of str
-        Competitors, as the federation names them.
+    apart : mapping of seed to pairs of names
+        The competitors in each repetition.
     settings : mapping of str to LearnSettings
         By estimator.
     estimates : mapping of str to mapping of str to BenefitEstimate
@@ -108,8 +107,7 @@ class LearnedBenefits:
     plan: BenefitPlan
     data: SiloedData
     federation: SimulatedFederation
-    groups: Mapping[str, list[str]]
-    apart: list[tuple[str, str]]
+    apart: Apart
     settings: Mapping[str, LearnSettings]
     estimates: Estimates
 
@@ -136,29 +134,29 @@ def learn_benefits(
     progress: LearningProgress | None = None,
 ) -> LearnedBenefits:
     """Learn with every estimator of a plan, all seeds at once."""
-    trials = {
-        str(seed): load_trainable(plan.data, data_dir=data_dir, seed=seed, **plan.options)
+    repetitions = {
+        seed: load_trainable(plan.data, data_dir=data_dir, seed=seed, **plan.options)
         for seed in plan.seeds
     }
-    first = next(iter(trials.values()))
+    first = next(iter(repetitions.values()))
     settings = {
         name: learn_settings(first, name, **plan.settings)
         for name in plan.estimators or (learn_settings(first).estimator,)
     }
     _check(plan, next(iter(settings.values())))
     model = build_model(defaults_for(first).model, 0, **model_options(first))
-    federation = SimulatedFederation(trials, model, device=plan.device)
-    groups = {label: [f"{label}/{name}" for name in d.participants] for label, d in trials.items()}
-    apart = [
-        (f"{label}/{one}", f"{label}/{other}")
-        for label, trial in trials.items()
-        for one, other in plan.competitors(trial)
-    ]
+    federation = SimulatedFederation(repetitions, model, device=plan.device)
+    apart: Apart = {seed: tuple(plan.competitors(one)) for seed, one in repetitions.items()}
     estimates = {
-        name: learn_trials(federation, groups, own, apart=apart, secret="", progress=progress)
+        name: {
+            str(seed): one
+            for seed, one in learn_repetitions(
+                federation, own, apart=apart, secret="", progress=progress
+            ).items()
+        }
         for name, own in settings.items()
     }
-    return LearnedBenefits(plan, first, federation, groups, apart, settings, estimates)
+    return LearnedBenefits(plan, first, federation, apart, settings, estimates)
 
 
 def _check(plan: BenefitPlan, settings: LearnSettings) -> None:

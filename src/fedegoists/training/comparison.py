@@ -11,7 +11,7 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.methods import Outcome
-from fedegoists.methods.run import Observer
+from fedegoists.methods.method_run import Observer
 from fedegoists.training.decisions import decide
 from fedegoists.training.summary import Summary, failures_csv, metrics_csv
 from fedegoists.training.trials import (

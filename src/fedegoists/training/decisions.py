@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedegoists.benefit import learn_trials
+from fedegoists.benefit import learn_repetitions
 from fedegoists.coalitions import FORMATION_METHODS, form
 from fedegoists.coalitions.coalition_files import read_coalitions
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Federation
+from fedegoists.federation import Federation, Participant
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
@@ -19,6 +19,7 @@ from fedegoists.learning.data_description import published_competition
 from fedegoists.training.defaults import learn_settings
 
 if TYPE_CHECKING:
+    from fedegoists.benefit.silo_queries import Apart
     from fedegoists.training.comparison import Comparison
 
 __all__ = ["Decisions", "decide"]
@@ -31,31 +32,31 @@ FORMATIONS = {str(method): method for method in FORMATION_METHODS}
 
 @dataclass(frozen=True)
 class Decisions:
-    """Who trains with whom in all trials, with the names the federation uses."""
+    """The coalitions, and the benefit graphs, of all repetitions."""
 
-    baseline: list[tuple[str, ...]]
-    final: list[tuple[str, ...]]
-    benefit: tuple[tuple[str, str, float], ...] | None
+    baseline: list[tuple[Participant, ...]]
+    final: list[tuple[Participant, ...]]
+    benefit: tuple[tuple[Participant, Participant, float], ...] | None
 
     @property
-    def edges(self) -> tuple[tuple[str, str], ...] | None:
+    def edges(self) -> tuple[tuple[Participant, Participant], ...] | None:
         """Who benefits whom, without the weights."""
         return None if self.benefit is None else tuple((j, i) for j, i, _ in self.benefit)
 
     def coalitions_csv(self) -> bytes:
         """Return who trains with whom, by seed, for the baselines and for FedEgoists."""
         rows = [
-            (*name.split("/", 1), number, kind)
+            (one.repetition, one.name, number, kind)
             for kind, groups in (("baseline", self.baseline), ("final", self.final))
             for number, group in enumerate(groups, 1)
-            for name in group
+            for one in group
         ]
         return csv_bytes(("seed", "participant", "coalition", "of"), rows)
 
     def benefit_csv(self) -> bytes:
         """Return who benefits whom, by seed; nothing where everybody is taken to."""
         rows = [
-            (*source.split("/", 1), target.split("/", 1)[1], repr(weight))
+            (source.repetition, source.name, target.name, repr(weight))
             for source, target, weight in self.benefit or ()
         ]
         return csv_bytes(("seed", "source", "target", "weight"), rows)
@@ -73,7 +74,10 @@ def decide(
     for label, trial in trials.items():
         names = trial.participants
         competition, benefit = rivals[label], graphs[label]
-        edges += [(f"{label}/{j}", f"{label}/{i}", weight) for j, i, weight in benefit.edges()]
+        edges += [
+            (Participant(j, label), Participant(i, label), weight)
+            for j, i, weight in benefit.edges()
+        ]
         groups: Sequence[Sequence[str]]
         if comparison.coalitions == "all":
             groups = [names]
@@ -94,8 +98,8 @@ def decide(
         better = groups
         if comparison.coalitions == "cliques":
             better = form(benefit, competition, "published").coalitions
-        baseline += [tuple(f"{label}/{name}" for name in group) for group in groups]
-        final += [tuple(f"{label}/{name}" for name in group) for group in better]
+        baseline += Participant.groups(groups, label)
+        final += Participant.groups(better, label)
     return Decisions(baseline, final, tuple(edges) if comparison.benefit else None)
 
 
@@ -109,17 +113,9 @@ def _benefits(
     if text == LEARN or text.startswith(f"{LEARN}:"):
         estimator = text.removeprefix(LEARN).removeprefix(":") or None
         settings = learn_settings(next(iter(trials.values())), estimator)
-        apart = [
-            (f"{label}/{one}", f"{label}/{other}")
-            for label, graph in rivals.items()
-            for one, other in graph.pairs
-        ]
-        groups = {
-            str(label): tuple(f"{label}/{name}" for name in trial.participants)
-            for label, trial in trials.items()
-        }
-        estimates = learn_trials(federation, groups, settings, apart=apart, secret="")
-        return {label: estimates[str(label)].graph() for label in trials}
+        apart: Apart = {label: graph.pairs for label, graph in rivals.items()}
+        estimates = learn_repetitions(federation, settings, apart=apart, secret="")
+        return {label: estimates[label].graph() for label in trials}
     graphs = {}
     for label, trial in trials.items():
         names = trial.participants

@@ -1,6 +1,6 @@
 """Training settings that suit each kind of data; the same for every method."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fedegoists.benefit import LearnSettings
@@ -84,8 +84,7 @@ def defaults_for(data: DataShape, steps: int | None = None, model: str = AUTO) -
         model=entry.name,
         train=train,
         rounds=rounds,
-        tune=replace(
-            train,
+        tune=train.changed(
             steps=schedule.steps_per_round,
             learning_rate=schedule.rate / 2,
             total_steps=schedule.tuning_steps,
@@ -103,13 +102,12 @@ def learn_settings(data: DataShape, estimator: str | None = None, **changes: Any
     """
     entry = model_for(data)
     schedule = SCHEDULES[entry.inputs]
-    local = replace(
-        defaults_for(data).train,
+    local = TrainSettings(
         steps=schedule.benefit_steps,
         total_steps=schedule.benefit_steps,
         batch_size=schedule.benefit_batch,
         learning_rate=0.02,
-        augment=False,
+        weight_decay=defaults_for(data).train.weight_decay,
     )
     images = entry.inputs == "images"
     given: dict[str, Any] = {"estimator": estimator or ("hypernetwork" if images else "transfer")}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fedegoists.federation import Federation
+from fedegoists.federation import Federation, Participant, Repetition
 from fedegoists.files import read_text
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
@@ -127,28 +127,32 @@ def metrics_csv(wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome]) 
     rows: list[tuple[object, ...]] = []
     for method, outcome in wanted.items():
         for row in outcome.rows:
-            seed, participant = row.participant.split("/", 1)
+            one = row.participant
             rows.append(
-                (seed, method, participant, row.round, row.split, row.metric, repr(row.value))
+                (
+                    *(one.repetition, method, one.name),
+                    *(row.round, row.split, row.metric, repr(row.value)),
+                )
             )
         for kind in COSTS:
-            for name, amount in _spent(kind, method, outcomes).items():
-                seed, participant = name.split("/", 1)
-                rows.append((seed, method, participant, outcome.state.round, "train", kind, amount))
+            for one, amount in _spent(kind, method, outcomes).items():
+                about = (one.repetition, method, one.name)
+                rows.append((*about, outcome.state.round, "train", kind, amount))
     return csv_bytes(METRIC_COLUMNS, rows)
 
 
 def failures_csv(wanted: Mapping[str, Outcome]) -> bytes:
     """Return a ``failures.csv``: participant, method, round and reason of every failure."""
     rows = [
-        (*failure.participant.split("/", 1), method, number, failure.reason, failure.detail)
+        (one.repetition, one.name, method, number, failure.reason, failure.detail)
         for method, outcome in wanted.items()
         for number, failure in outcome.failures
+        for one in [failure.participant]
     ]
     return csv_bytes(("seed", "participant", "method", "round", "reason", "detail"), rows)
 
 
-def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, float]:
+def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[Participant, float]:
     """Return each participant's test metric at the step that validation chose."""
     chosen = {
         name: number
@@ -165,31 +169,38 @@ def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[str, fl
     }
 
 
-def chosen_by_participant(outcome: Outcome, federation: Federation) -> dict[str, dict[str, float]]:
+_ByName = dict[str, dict[Repetition | None, float]]
+"""Values by the name of a participant and by repetition."""
+
+
+def chosen_by_participant(outcome: Outcome, federation: Federation) -> _ByName:
     """Return the values of `chosen_test_values` by participant and repetition."""
     return _by_participant(chosen_test_values(outcome, federation))
 
 
-def _by_participant(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        seed, participant = name.split("/", 1)
-        found.setdefault(participant, {})[seed] = value
+def _by_participant(values: Mapping[Participant, float]) -> _ByName:
+    found: _ByName = {}
+    for one, value in values.items():
+        found.setdefault(one.name, {})[one.repetition] = value
     return found
 
 
 def _averages(
-    method: str, metric: str, values: Mapping[str, float], names: Sequence[str]
+    method: str,
+    metric: str,
+    values: Mapping[Participant, float],
+    participants: Sequence[Participant],
 ) -> list[SummaryRow]:
     """Return a row for each participant over the repetitions, and one for the mean of all."""
     found = _by_participant(values)
-    own = {name: found.get(name, {}) for name in dict.fromkeys(n.split("/", 1)[1] for n in names)}
+    own = {name: found.get(name, {}) for name in dict.fromkeys(one.name for one in participants)}
     rows = {name: list(repetitions.values()) for name, repetitions in own.items()}
     # The mean over all participants needs a value of each, or it would not be comparable.
     complete = set.intersection(*(set(repetitions) for repetitions in own.values()))
     rows[EVERYBODY] = [
         statistics.fmean([repetitions[seed] for repetitions in own.values()])
-        for seed in sorted(complete, key=int)
+        for seed in dict.fromkeys(one.repetition for one in participants)
+        if seed in complete
     ]
     return [
         SummaryRow(method, name, metric, *_statistics(repetitions))
@@ -197,9 +208,9 @@ def _averages(
     ]
 
 
-def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[str, int]:
+def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[Participant, int]:
     """Return the costs of all participants; fine-tuning counts on top of its method."""
-    totals: dict[str, int] = {}
+    totals: dict[Participant, int] = {}
     for name in dict.fromkeys((method.removesuffix("+ft"), method)):
         for participant, amount in outcomes[name].spent.get(kind, {}).items():
             totals[participant] = totals.get(participant, 0) + amount

@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Federation, SimulatedFederation
+from fedegoists.federation import Repetition, SimulatedFederation, StatefulFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_for, model_options
 from fedegoists.learning.models import OUTPUT_LAYER, build_model
-from fedegoists.methods import METHODS, Local, Method, Outcome, run
-from fedegoists.methods.run import Observer, best_slot
+from fedegoists.methods.method import Coalitions, Method
+from fedegoists.methods.method_run import Callbacks, Observer, Outcome, RunSettings, fine_tune, run
+from fedegoists.methods.registry import METHOD_ENTRIES, TUNED, base_of, check_method
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import Defaults, defaults_for
 from fedegoists.training.summary import EVERYBODY
@@ -48,29 +49,27 @@ class Wanted:
 
     def __post_init__(self) -> None:
         for name in self.methods:
-            base = name.removesuffix("+ft")
-            if base not in METHODS or (name != base and base == "local"):
-                known = [m + ft for m in METHODS for ft in ("", "+ft") if m != "local" or not ft]
-                raise SettingsError(f"unknown method {name!r}; methods are {', '.join(known)}")
+            check_method(name)
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise SettingsError("name at least one method, and none twice")
         for name, given in self.settings.items():
             if name not in self.bases:
                 raise SettingsError(f"settings for {name!r}, which is not among the methods")
-            declared = [setting.name for setting in METHODS[name].declared()]
+            method = METHOD_ENTRIES[name].load()
+            declared = [setting.name for setting in method.declared()]
             for key in given:
                 if key not in declared:
                     raise SettingsError(
                         f"{name} has no setting {key!r}; it has {', '.join(declared) or 'none'}"
                     )
-            METHODS[name](**given)  # checks the values
+            method(**given)  # checks the values
         if "" in (self.personal or ()):
             raise SettingsError("personal parameters need a name, such as output.")
 
     @property
     def bases(self) -> tuple[str, ...]:
         """The methods without fine-tuning, each once."""
-        return tuple(dict.fromkeys(name.removesuffix("+ft") for name in self.methods))
+        return tuple(dict.fromkeys(map(base_of, self.methods)))
 
     @property
     def with_bases(self) -> tuple[str, ...]:
@@ -78,7 +77,7 @@ class Wanted:
         return tuple(
             name
             for base in self.bases
-            for name in (base, f"{base}+ft")
+            for name in (base, f"{base}{TUNED}")
             if name == base or name in self.methods
         )
 
@@ -87,7 +86,7 @@ class Wanted:
 class Trials:
     """Several trials as one federation, with the initial model of each."""
 
-    federation: Federation
+    federation: StatefulFederation
     initial: Tensor
     defaults: Defaults
     options: Mapping[str, Any]
@@ -104,7 +103,7 @@ class Trials:
         """Return the trials of some seeds; everybody in one starts with the same model."""
         first = next(iter(data.values()))
         federation = SimulatedFederation(
-            {str(seed): one for seed, one in data.items()},
+            data,
             build_model(model_for(first, model).name, 0, **model_options(first, model)),
             device=device,
         )
@@ -113,44 +112,39 @@ class Trials:
     @classmethod
     def over(
         cls,
-        federation: Federation,
+        federation: StatefulFederation,
         data: DataFacts,
         seeds: Iterable[int],
         *,
         steps: int | None,
         model: str = AUTO,
     ) -> "Trials":
-        """Return trials over any federation whose participants are called ``seed/name``."""
+        """Return trials over any federation whose repetitions are the seeds."""
         defaults, options = defaults_for(data, steps, model), model_options(data, model)
-        models = {
-            str(seed): federation.schema.flatten(
+        models: dict[Repetition | None, Tensor] = {
+            seed: federation.schema.flatten(
                 dict(build_model(defaults.model, seed, **options).named_parameters())
             )
             for seed in seeds
         }
-        rows = [models[name.split("/", 1)[0]] for name in federation.participants]
+        rows = [models[participant.repetition] for participant in federation.participants]
         return cls(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
-IN_FINAL_COALITIONS = ("fedegoists", "egomix")
-"""Methods that follow the benefit graph, and so train in the coalitions made from it."""
-
-
 def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -> Method:
-    """Return a method with its settings; Local alone has nothing that could leave a silo."""
+    """Return a method with its settings, and with what it needs of the decisions."""
+    entry = METHOD_ENTRIES[name]
     own: dict[str, Any] = dict(wanted.settings.get(name, {}))
+    if entry.benefit != "unused":
+        own["benefit"] = decisions.edges if entry.benefit == "edges" else decisions.benefit
     personal = wanted.personal
-    if name == "fedegoists":
-        own["benefit"] = decisions.edges
-        if personal is None and trials.federation.task.name == "classification":
-            personal = (OUTPUT_LAYER,)  # as published for CIFAR
-    elif name == "egomix":
-        own["benefit"] = decisions.benefit
-    trials.federation.schema.mask(personal or ())  # reports a name that does not exist
-    method: Method = METHODS[name](
-        trials.defaults.train, () if name == "local" else personal or (), **own
-    )
-    return method
+    if personal is None:
+        classifies = trials.federation.task.name == "classification"
+        personal = (OUTPUT_LAYER,) if entry.personal_output and classifies else ()
+    trials.federation.schema.mask(personal)  # reports a name that does not exist
+    if entry.coalitions == "alone":
+        personal = ()  # nothing could leave a silo
+    return entry.load()(trials.defaults.train, personal, **own)
 
 
 def train_methods(
@@ -167,38 +161,26 @@ def train_methods(
     checkpoint : function from a method's name to a path
         What is there of an earlier run is continued.
     """
-    defaults = trials.defaults
-    alone: list[tuple[str, ...]] = [(name,) for name in trials.federation.participants]
+    federation, defaults = trials.federation, trials.defaults
+    groups: dict[str, Coalitions] = {
+        "baseline": decisions.baseline,
+        "final": decisions.final,
+        "alone": [(name,) for name in federation.participants],
+    }
+    settings = RunSettings(rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every)
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
         method = method_of(name, wanted, trials, decisions)
-        coalitions = decisions.final if name in IN_FINAL_COALITIONS else decisions.baseline
-        if name == "local":
-            coalitions = alone  # so that what it gives can be kept whatever is decided
-        outcomes[name] = run(
-            method,
-            trials.federation,
-            coalitions,
-            trials.initial,
-            rounds=defaults.rounds,
-            seed=0,
-            evaluate_every=defaults.evaluate_every,
-            checkpoint=checkpoint(name),
-            observers=observers,
-        )
-        tuned = f"{name}+ft"
+        coalitions = groups[METHOD_ENTRIES[name].coalitions]
+        callbacks = Callbacks(checkpoint(name), observers=observers)
+        outcome = run(method, federation, coalitions, trials.initial, settings, callbacks)
+        outcomes[name] = outcome
+        tuned = f"{name}{TUNED}"
         if tuned in wanted.methods:
-            outcomes[tuned] = run(
-                Local(defaults.tune, method.personal, alias=tuned),
-                trials.federation,
-                alone,
-                outcomes[name].best,
-                rounds=defaults.tune_rounds,
-                seed=1,
-                may_keep_start=True,
-                begin_with=best_slot(method),
-                checkpoint=checkpoint(tuned),
-                observers=observers,
+            callbacks = Callbacks(checkpoint(tuned), observers=observers)
+            rounds = defaults.tune_rounds
+            outcomes[tuned] = fine_tune(
+                method, federation, outcome, defaults.tune, rounds, callbacks
             )
     return outcomes
 

@@ -160,8 +160,7 @@ def failures_of(run: "ConsortiumRun") -> list[tuple[str, str, str]]:
         found.append(("benefit", name, what))
     for method, outcome in run.wanted.items():
         counts = Counter(
-            (failure.participant.split("/", 1)[1], failure.reason)
-            for _, failure in outcome.failures
+            (failure.participant.name, failure.reason) for _, failure in outcome.failures
         )
         found += [
             (method, name, f"{reason}, {counted(times, 'time')}")

@@ -1,28 +1,31 @@
 """The federation whose silos are at organisations of their own."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.messages import (
-    MOST_RETURNS,
+    MOST_ROLLBACKS,
     About,
+    Answers,
+    Asked,
+    Call,
     Lineage,
-    Request,
-    Return,
-    pack_request,
-    unpack_replies,
+    Rollback,
+    SiloRequest,
 )
-from fedegoists.federation.flare.relay_connection import Link, Lost
-from fedegoists.federation.flare.wire import WireError, schema_digest
-from fedegoists.federation.seam import Failure, Payload, Reply, accepted
-from fedegoists.federation.silo_memory import owner_of
-from fedegoists.federation.silo_operations import OPERATIONS
+from fedegoists.federation.flare.relay_connection import Lost, RelayConnection
+from fedegoists.federation.flare.wire import OldVersionError, WireError, pack, schema_digest, unpack
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import Failed, ReplyT
+from fedegoists.federation.requests import Deliver, Keep, Personal, Request, check_size, owner_of
+from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
+from fedegoists.learning.data import TaskName
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
@@ -31,11 +34,11 @@ from fedegoists.version import __version__
 __all__ = ["FlareFederation", "ask_about"]
 
 LINEAGE = "checkpoint"
-"""As what a method's lineage stands in a checkpoint of the run."""
+"""The name of a method's lineage in a checkpoint of the run."""
 
 
-def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
-    """Ask silos what they have; who does not answer is left out.
+def ask_about(link: RelayConnection, sites: Mapping[str, str]) -> dict[str, About]:
+    """Ask silos to describe themselves; silos that do not answer are left out.
 
     Parameters
     ----------
@@ -47,20 +50,22 @@ def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
     SettingsError
         If a silo is not the participant its certificate is for, or another version runs there.
     """
-    answers = link.ask(
-        {site: pack_request(Request(operation="about"), {}) for site in sites.values()}
-    )
+    message = pack(Call(operation="about"))
+    answers = link.ask(dict.fromkeys(sites.values(), message))
     found: dict[str, About] = {}
     for participant, site in sites.items():
         answer = answers[site]
         if isinstance(answer, Lost):
             continue
         try:
-            _, about, refused = unpack_replies(answer)
+            given = unpack(Answers, answer)
+        except OldVersionError as error:
+            raise SettingsError(f"{participant} {error}") from None
         except WireError as error:
             raise SettingsError(f"{participant} cannot be understood: {error}") from None
+        about = given.about
         if about is None:
-            raise SettingsError(f"{participant} does not say what it has: {refused}")
+            raise SettingsError(f"{participant} does not say what it has: {given.refused}")
         if about.participant != participant:
             raise SettingsError(
                 f"the silo with the certificate of {participant!r} calls itself "
@@ -76,7 +81,7 @@ def ask_about(link: Link, sites: Mapping[str, str]) -> dict[str, About]:
 
 
 class FlareFederation:
-    """Silos of organisations, reached over a `Link`.
+    """Silos of organisations, reached over a `RelayConnection`.
 
     Parameters
     ----------
@@ -88,44 +93,41 @@ class FlareFederation:
         What the network must know of the data.
     task : str
         What it is trained for.
-    trials : int, optional
-        If given, there are so many trials at once: the participant ``v1`` is called ``0/v1``,
-        ``1/v1``, … in them.
+    repetitions : int, optional
+        If given, all participants take part in this number of repetitions at once.
     """
 
     def __init__(
         self,
-        link: Link,
+        link: RelayConnection,
         sites: Mapping[str, str],
         *,
         model: str,
         options: Mapping[str, Any],
-        task: Any,
-        trials: int | None = None,
+        task: TaskName,
+        repetitions: int | None = None,
     ) -> None:
         self._link, self._sites = link, dict(sites)
         self._schema = ParameterSchema.of(build_model(model, 0, **options))
         self._task = TASKS[task]
-        labels = [""] if trials is None else [str(trial) for trial in range(trials)]
-        self._places = {
-            (f"{label}/{name}" if label else name): (label, site)
-            for label in labels
-            for name, site in self._sites.items()
-        }
-        self._request = Request(
+        numbers = [None] if repetitions is None else range(repetitions)
+        self._participants = tuple(
+            Participant(name, number) for number in numbers for name in self._sites
+        )
+        self._call = Call(
             operation="about",
             run=link.run,
             model=model,
             schema_is=schema_digest(self._schema),
-            trials=trials or 0,
+            repetitions=repetitions or 0,
         )
         self._lineages: dict[str, Lineage] = {}
         self._last = 0
 
     @property
-    def participants(self) -> tuple[str, ...]:
-        """Who can be called."""
-        return tuple(self._places)
+    def participants(self) -> tuple[Participant, ...]:
+        """The participants that can be called."""
+        return self._participants
 
     @property
     def schema(self) -> ParameterSchema:
@@ -143,166 +145,152 @@ class FlareFederation:
         return torch.device("cpu")
 
     def call(
-        self, operation: str, payloads: Mapping[str, Payload], timeout: float | None = None
-    ) -> dict[str, Reply | Failure]:
-        """Ask some participants, each with a payload of its own; see `Federation.call`.
+        self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
+    ) -> dict[Participant, ReplyT | Failure]:
+        """Send some participants a request each; see `Federation.call`.
 
         Raises
         ------
         UnreachableError
             If the server is lost; a silo that is lost is a `Failure`.
         """
-        if operation not in OPERATIONS:
-            raise SettingsError(f"unknown operation {operation!r}; operations are {OPERATIONS}")
-        by_site: dict[str, dict[str, Payload]] = {}
-        result: dict[str, Reply | Failure] = {}
-        for name, payload in payloads.items():
-            if name not in self._places:
-                raise SettingsError(f"{name!r} is not in this federation")
-            label, site = self._places[name]
+        check_known(requests, frozenset(self._participants))
+        result: dict[Participant, ReplyT | Failure] = {}
+        sent: dict[Participant, SiloRequest] = {}
+        for name, request in requests.items():
             try:
-                self._check(payload)
+                check_size(request, self._schema.size)
             except SettingsError as error:
                 result[name] = Failure(name, "error", str(error))
                 continue
-            by_site.setdefault(site, {})[label] = payload
-        replies = self._asked(operation, by_site, timeout)
-        for name, payload in payloads.items():
-            if name not in result:
-                label, site = self._places[name]
-                given = replies[site]
-                reply = given if isinstance(given, Failure) else given.get(label)
-                result[name] = self._judged(operation, name, payload, reply)
-        return {name: result[name] for name in payloads}
+            sent[name] = cast("SiloRequest", request)
+        replies = self._asked(sent, timeout)
+        for name in sent:
+            reply = replies[name]
+            if not isinstance(reply, Failure):
+                reply = accepted(name, requests[name], reply)
+            result[name] = reply
+        return {name: result[name] for name in requests}
 
     def _asked(
-        self, operation: str, by_site: Mapping[str, Mapping[str, Payload]], timeout: float | None
-    ) -> dict[str, dict[str, Reply | Failure] | Failure]:
-        """Ask sites, each with the payloads of its trials; all learn where the run stands."""
+        self, requests: Mapping[Participant, SiloRequest], timeout: float | None
+    ) -> dict[Participant, object]:
+        """Send each site the requests of all its repetitions, with the lineages they need."""
+        asked: dict[str, dict[Participant, SiloRequest]] = {}
+        for one, request in requests.items():
+            asked.setdefault(one.name, {})[one] = request
         messages: dict[str, bytes] = {}
-        for site, asked in by_site.items():
-            slots, sources = (
-                {owner_of(payload[key]) for payload in asked.values() if payload.get(key)}
-                for key in ("slot", "source")
-            )
+        for name, own in asked.items():
+            slots = {owner_of(request.slots[0]) for request in own.values() if request.slots}
+            sources = {
+                owner_of(request.source)
+                for request in own.values()
+                if isinstance(request, Keep) and request.source is not None
+            }
             # What is only copied from stays as it is, unless this run has trained it.
             owners = slots | (sources & self._lineages.keys())
-            lineages = {owner: self._lineage(owner) for owner in sorted(owners)}
-            request = self._request.model_copy(
-                update={"operation": operation, "lineages": lineages}
+            call = self._call.changed(
+                operation=next(iter(own.values())).operation,
+                lineages={owner: self._lineage(owner) for owner in sorted(owners)},
+                asked=tuple(
+                    Asked(repetition=cast("int | None", one.repetition), request=request)
+                    for one, request in own.items()
+                ),
             )
-            messages[site] = pack_request(request, asked)
+            messages[self._sites[name]] = pack(call)
         answers = self._link.ask(messages, timeout)
-        return {site: _understood(answer) for site, answer in answers.items()}
+        given = {name: _understood(name, answers[self._sites[name]]) for name in asked}
+        return {one: _part(one, given[one.name]) for one in requests}
 
     def _lineage(self, owner: str) -> Lineage:
         if owner not in self._lineages:
-            self._lineages[owner] = Lineage(returns=[Return(to=0, at=self._next())])
+            self._lineages[owner] = Lineage(rollbacks=(Rollback(to=0, at=self._next()),))
         return self._lineages[owner]
 
     def _next(self) -> int:
-        """Return a number that no checkpoint and no return of this or another run has."""
+        """Return a number that no checkpoint and no rollback of this or another run has."""
         # By the clock: silos keep checkpoints longer than a run, and two runs must not share one.
         self._last = max(self._last + 1, time.time_ns() // 1000)
         return self._last
 
-    def _check(self, payload: Payload) -> None:
-        vectors = [payload["parameters"]] if "parameters" in payload else []
-        terms = payload.get("terms")
-        if terms is not None:
-            given = (terms.anchor, terms.towards, terms.correction, terms.momentum)
-            vectors += [vector for vector in given if vector is not None]
-        for vector in vectors:
-            if vector.ndim not in (1, 2) or vector.shape[-1] != self._schema.size:
-                raise SettingsError(
-                    f"{tuple(vector.shape)} parameters where ({self._schema.size},) are expected"
-                )
-
-    def _judged(
-        self, operation: str, name: str, payload: Payload, reply: Reply | Failure | None
-    ) -> Reply | Failure:
-        if reply is None:
-            return Failure(name, "error", "no answer for this trial")
-        if isinstance(reply, Failure):
-            return replace(reply, participant=name)
-        shape = tuple(payload["parameters"].shape) if "parameters" in payload else ()
-        return accepted(operation, name, reply, shape)
-
-    def memory(self, owner: str) -> dict[str, Tensor]:
-        """Have silos keep a copy of what they keep to themselves, and return the copy's number.
+    def memory(self, owner: str) -> dict[MemoryKey, Tensor]:
+        """Have silos keep a copy of a method's slots, and return the copy's number.
 
         The values themselves never leave a silo. A silo that is away makes its copy when it is
         back, before anything else.
         """
         if owner not in self._lineages:
             return {}
-        checkpoint = self._next()
-        lineage = self._lineages[owner].model_copy(update={"checkpoint": checkpoint})
-        self._lineages[owner] = lineage
+        self._lineages[owner] = self._lineages[owner].changed(checkpoint=self._next())
         self._tell_all("remember", owner)
-        return {f"{owner}\n{LINEAGE}": torch.tensor(lineage.numbers())}
+        return {MemoryKey(None, LINEAGE): torch.tensor(self._lineages[owner].numbers())}
 
-    def restore(self, owner: str, memory: Mapping[str, Tensor]) -> None:
-        """Have silos go back to what they kept at a checkpoint, or do so when they are back."""
-        numbers = memory.get(f"{owner}\n{LINEAGE}")
+    def restore(self, owner: str, memory: Mapping[MemoryKey, Tensor]) -> None:
+        """Have silos go back to their copy of a checkpoint; silos that are away do so later."""
+        numbers = memory.get(MemoryKey(None, LINEAGE))
         if numbers is None:
             return  # a method without slots
         then = Lineage.of(numbers.tolist())
         self._last = max(self._last, *numbers.tolist())
-        back = Return(to=then.checkpoint, at=self._next())
-        returns = [*then.returns, back][-MOST_RETURNS:]
-        self._lineages[owner] = then.model_copy(update={"returns": returns})
+        back = Rollback(to=then.checkpoint, at=self._next())
+        rollbacks = (*then.rollbacks, back)[-MOST_ROLLBACKS:]
+        self._lineages[owner] = then.changed(rollbacks=rollbacks)
         self._tell_all("recall", owner)
 
-    def deliver(self, models: Mapping[str, Payload]) -> dict[str, Failure]:
+    def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:
         """Hand silos their models, which they complete with their own layers and keep.
 
         Returns
         -------
         dict
-            Who has not got its model, and why.
+            The participants that have not got their models, and why.
         """
-        by_site = {
-            self._places[name][1]: {self._places[name][0]: model} for name, model in models.items()
-        }
-        replies = self._asked("deliver", by_site, None)
-        lost: dict[str, Failure] = {}
-        for name in models:
-            reply = replies[self._places[name][1]]
-            if isinstance(reply, Failure):
-                lost[name] = replace(reply, participant=name)
-        return lost
+        replies = self._asked(models, None)
+        return {name: one for name, one in replies.items() if isinstance(one, Failure)}
 
     def _tell_all(self, operation: str, owner: str) -> None:
         lineages = {owner: self._lineages[owner]}
-        request = self._request.model_copy(update={"operation": operation, "lineages": lineages})
-        message = pack_request(request, {})
+        message = pack(self._call.changed(operation=operation, lineages=lineages))
         answers = self._link.ask(dict.fromkeys(self._sites.values(), message))
         for name, site in self._sites.items():
-            answer = _understood(answers[site])
+            answer = _understood(name, answers[site])
             if isinstance(answer, Failure):
-                self._link.tell(f"{replace(answer, participant=name)}; asked to {operation}")
+                self._link.tell(f"{answer}; asked to {operation}")
 
-    def stream_name(self, participant: str) -> str:
+    def stream_name(self, participant: Participant) -> str:
         """Return the participant's own name."""
-        return participant
+        return str(participant)
 
     def personal_model(
         self,
-        participant: str,  # noqa: ARG002 - as in the simulation
+        participant: Participant,  # noqa: ARG002 - as in the simulation
         parameters: Tensor,  # noqa: ARG002
-        personal: Sequence[str],  # noqa: ARG002
-        slot: str,  # noqa: ARG002
+        personal: Personal,  # noqa: ARG002
     ) -> None:
         """Return nothing: only the silo itself can put its whole model together."""
         return
 
 
-def _understood(answer: bytes | Lost) -> dict[str, Reply | Failure] | Failure:
+def _understood(name: str, answer: bytes | Lost) -> Answers | Failure:
+    """Return a silo's answers to a call, or why there are none."""
+    silo = Participant(name)
     if isinstance(answer, Lost):
-        return Failure("", answer.reason, answer.detail)
+        return Failure(silo, answer.reason, answer.detail)
     try:
-        replies, _, refused = unpack_replies(answer)
+        given = unpack(Answers, answer)
     except WireError as error:
-        return Failure("", "error", str(error))
-    return Failure("", "refused", refused) if refused is not None else replies
+        return Failure(silo, "error", str(error))
+    return given if given.refused is None else Failure(silo, "refused", given.refused)
+
+
+def _part(participant: Participant, given: Answers | Failure) -> object:
+    """Return the reply, or failure, of one repetition among a silo's answers."""
+    if isinstance(given, Failure):
+        return replace(given, participant=participant)
+    for one in given.answered:
+        if one.repetition == participant.repetition:
+            reply = one.reply
+            if isinstance(reply, Failed):
+                return Failure(participant, reply.reason, reply.detail)
+            return reply
+    return Failure(participant, "error", "no answer for this repetition")

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.flare.kits import (
     CONTROLLER,
-    COURIER,
     EXECUTOR,
     OPERATOR,
+    RELAY,
     SILO_CLIENT,
     Deployment,
     read_deployment,
@@ -192,8 +192,8 @@ def _state(job: Any, running: set[str]) -> str:
     return "waiting" if status in ("SUBMITTED", "APPROVED", "DISPATCHED") else "died"
 
 
-def write_job(folder: Path, address: str, sites: Sequence[str]) -> Path:
-    """Write a job for some sites: the names of our two components and where the courier connects.
+def write_job(folder: Path, address: str, key: str, sites: Sequence[str]) -> Path:
+    """Write a job for some sites: the names of our two components and where the relay connects.
 
     Only the server is told the latter; no code is in a job.
     """
@@ -210,10 +210,10 @@ def write_job(folder: Path, address: str, sites: Sequence[str]) -> Path:
             {
                 "id": "controller",
                 "path": CONTROLLER,
-                "args": {"server_obj_id": "courier", "sync_task_timeout": SYNC},
+                "args": {"server_obj_id": "relay", "sync_task_timeout": SYNC},
             }
         ],
-        "components": [{"id": "courier", "path": COURIER, "args": {"address": address}}],
+        "components": [{"id": "relay", "path": RELAY, "args": {"address": address, "key": key}}],
     }
     silo = {
         "format_version": 2,

@@ -29,7 +29,7 @@ __all__ = [
 DEPLOY_FILE = "deploy.json"
 OPERATOR = "operator"
 
-COURIER = "fedegoists.federation.flare.relay.Courier"
+RELAY = "fedegoists.federation.flare.relay.Relay"
 SILO_CLIENT = "fedegoists.federation.flare.silo_executor.SiloClient"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
@@ -304,9 +304,7 @@ def prepare_kit(kit: Path, role: str) -> None:
     resources = json.loads(read_text(defaults))
     coordinator = role == "coordinator"
     resources["class_list_enforcement_mode"] = "enforce"
-    resources["class_allow_list"] = (
-        [CONTROLLER, COURIER] if coordinator else [EXECUTOR, SILO_CLIENT]
-    )
+    resources["class_allow_list"] = [CONTROLLER, RELAY] if coordinator else [EXECUTOR, SILO_CLIENT]
     resources["allow_log_streaming"] = False
     if coordinator:
         resources["servers"][0]["heart_beat_timeout"] = AWAY

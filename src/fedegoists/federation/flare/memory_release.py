@@ -22,7 +22,7 @@ from typing import Any
 
 from nvflare.fuel.f3.streaming import byte_receiver, byte_streamer
 
-__all__ = ["Garbage", "Later"]
+__all__ = ["Later", "MemoryRelease"]
 
 EVERY = 8
 """Messages between two collections."""
@@ -34,8 +34,8 @@ REMEMBERED = 256
 """Messages sent of which FLARE remembers where they went."""
 
 
-class Garbage:
-    """Counts messages, and collects what they left every now and then."""
+class MemoryRelease:
+    """Counts messages, and releases the memory they left every few messages."""
 
     def __init__(self) -> None:
         _prepare()

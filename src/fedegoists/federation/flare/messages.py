@@ -1,178 +1,155 @@
-"""The messages: what a silo is asked, and what it answers, as checked values.
+"""The messages: a call with the requests to a silo, and its answers.
 
-One message carries the payloads of all trials of a participant, so that a silo answers them at
-once. Payloads and replies are those of `fedegoists.federation.silo_operations`.
+One message carries the requests of all repetitions of a participant, so that a silo answers them at
+once. Requests and replies are those of `fedegoists.federation`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
-from torch import Tensor  # noqa: TC002 - stays visible for documentation tools
 
-from fedegoists.federation.flare.wire import Strict, WireError, pack, unpack
-from fedegoists.federation.seam import Failure, Payload, Reply
-from fedegoists.federation.silo_operations import LocalTerms, TrainSettings
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import Described, Evaluated, Failed, Gradients, Kept, Trained
+from fedegoists.federation.requests import (
+    Count,
+    Deliver,
+    Describe,
+    Evaluate,
+    Gradient,
+    Keep,
+    Train,
+)
+from fedegoists.federation.validated import Validated
 
 __all__ = [
     "About",
+    "Answers",
+    "Call",
     "Lineage",
-    "Request",
-    "Return",
-    "pack_replies",
-    "pack_request",
-    "unpack_replies",
-    "unpack_request",
+    "Operation",
+    "Rollback",
+    "SiloReply",
+    "SiloRequest",
 ]
 
 Text = Annotated[str, Field(max_length=400)]
-Count = Annotated[int, Field(ge=0, lt=2**53)]
-Label = Annotated[str, Field(pattern=r"^([0-9]{1,4})?$")]
-"""A trial; empty where there is only one."""
-
-Slot = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}(/[A-Za-z0-9_+]{1,60})?$")]
-"""A method's name, and what it keeps apart; part of the name of a file at the silo."""
-
 Owner = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}$")]
 """A method's name alone."""
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)] | Text
-Split = Literal["train", "validation", "test"]
-VECTORS = ("parameters", "gradient", "anchor", "momentum", "direction")
-TERMS = ("anchor", "towards", "correction", "momentum")
+RepetitionNumber = Annotated[int, Field(ge=0, lt=10_000)]
+SiloRequest = Train | Gradient | Evaluate | Describe | Keep | Deliver
+SiloReply = Trained | Gradients | Evaluated | Described | Kept | Failed
+Operation = Literal[
+    "about",
+    "train",
+    "loss_and_gradient",
+    "evaluate",
+    "describe",
+    "keep",
+    "remember",
+    "recall",
+    "deliver",
+]
 
 
-class _Terms(Strict):
-    pull: Number = 0.0
-    inner_steps: Annotated[int, Field(ge=1)] = 1
-    anchor_rate: Number = 0.0
-    attraction: Number = 0.0
-
-
-class _Settings(Strict):
-    steps: Annotated[int, Field(ge=1, le=1_000_000)]
-    batch_size: Annotated[int, Field(ge=1)]
-    learning_rate: Number
-    momentum: Number
-    weight_decay: Number
-    total_steps: Annotated[int, Field(ge=1)] | None = None
-    augment: bool
-
-
-class Ask(Strict):
-    """A payload without its vectors; every operation takes some of these keys."""
-
-    settings: _Settings | None = None
-    terms: _Terms | None = None
-    seed: Seed | None = None
-    first_step: Count | None = None
-    step: Count | None = None
-    split: Split | None = None
-    batch_size: Annotated[int, Field(ge=1)] | None = None
-    share: Annotated[float, Field(gt=0, le=1)] | None = None
-    augment: bool | None = None
-    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    personal: Annotated[list[Text], Field(max_length=100)] | None = None
-    slot: Slot | None = None
-    source: Slot | None = None
-    personal_rate: Number | None = None
-    personal_momentum: Number | None = None
-    personal_decay: Number | None = None
-    direction: bool | None = None
-    method: Slot | None = None
-    round: Count | None = None
-
-
-class Return(Strict):
-    """That a run went back.
+class Rollback(Validated):
+    """A rollback of the run to an earlier checkpoint.
 
     Attributes
     ----------
     to : int
         The checkpoint; 0 where a method began, with nothing kept.
     at : int
-        The number of this return, another for each.
+        The number of this rollback, another for each.
     """
 
     to: Count
     at: Count
 
 
-MOST_RETURNS = 500
+MOST_ROLLBACKS = 500
 
 
-class Lineage(Strict):
-    """How a method's training came to where it is, for silos that were away on the way.
+class Lineage(Validated):
+    """The history of a method's training, for silos that were away meanwhile.
 
     Attributes
     ----------
     checkpoint : int
-        The last that was made or gone back to; 0 before the first.
-    returns : list of Return
-        Whenever the run began or went back, oldest first.
+        The last checkpoint that was made or restored; 0 before the first.
+    rollbacks : tuple of Rollback
+        All beginnings and rollbacks of the run, oldest first.
     """
 
     checkpoint: Count = 0
-    returns: Annotated[list[Return], Field(max_length=MOST_RETURNS, default_factory=list)]
+    rollbacks: Annotated[tuple[Rollback, ...], Field(max_length=MOST_ROLLBACKS)] = ()
 
     def numbers(self) -> list[int]:
         """Return it as numbers for a checkpoint; see `of`."""
-        return [self.checkpoint, *(number for one in self.returns for number in (one.to, one.at))]
+        return [self.checkpoint, *(number for one in self.rollbacks for number in (one.to, one.at))]
 
     @classmethod
     def of(cls, numbers: Sequence[int]) -> "Lineage":
-        """Return what became `numbers`.
+        """Return the lineage that became `numbers`.
 
         Examples
         --------
-        >>> lineage = Lineage(checkpoint=7, returns=[Return(to=0, at=1), Return(to=5, at=6)])
+        >>> lineage = Lineage(checkpoint=7, rollbacks=(Rollback(to=0, at=1), Rollback(to=5, at=6)))
         >>> Lineage.of(lineage.numbers()) == lineage
         True
         """
         pairs = zip(numbers[1::2], numbers[2::2], strict=True)
-        return cls(checkpoint=numbers[0], returns=[Return(to=to, at=at) for to, at in pairs])
+        rollbacks = tuple(Rollback(to=to, at=at) for to, at in pairs)
+        return cls(checkpoint=numbers[0], rollbacks=rollbacks)
 
 
-class Request(Strict):
-    """What a silo is asked.
+class Asked(Validated):
+    """A request in one repetition; in none where nothing is repeated."""
+
+    repetition: RepetitionNumber | None = None
+    request: SiloRequest = Field(discriminator="operation")
+
+
+class Call(Validated):
+    """A call of a silo.
 
     Attributes
     ----------
     operation : str
-        One of the operations; or ``about``, what a silo has; or ``remember`` and ``recall``, which
-        tie what it keeps to itself to a checkpoint of the coordinator; or ``deliver``, which hands
-        it the model that its validation data prefers.
+        The operation of all requests; or ``about``, the silo's description of itself; or
+        ``remember`` and ``recall``, which tie its memory to a checkpoint of the coordinator.
+    run : str
+        The run that calls, for the log.
     model, schema_is : str
         The network's name, and the hash of its parameters' names and shapes.
-    trials : int
-        How many trials there are besides the one without a label.
-    run : str
-        The run that asks, for the log.
+    repetitions : int
+        The number of repetitions besides the one without a number.
+    asked : tuple of Asked
+        The requests, at most one in each repetition.
     lineages : dict of Lineage
         By method, for those whose slots are used.
     """
 
-    operation: Literal[
-        "about",
-        "train",
-        "loss_and_gradient",
-        "evaluate",
-        "describe",
-        "keep",
-        "remember",
-        "recall",
-        "deliver",
-    ]
+    operation: Operation
     run: Annotated[str, Field(max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")] = ""
     model: Annotated[str, Field(max_length=100)] = ""
     schema_is: Annotated[str, Field(max_length=64)] = ""
-    trials: Annotated[int, Field(ge=0, le=100)] = 0
-    asks: dict[Label, Ask] = Field(default_factory=dict)
+    repetitions: Annotated[int, Field(ge=0, le=100)] = 0
+    asked: tuple[Asked, ...] = ()
     lineages: Annotated[dict[Owner, Lineage], Field(max_length=10)] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "Call":
+        if any(one.request.operation != self.operation for one in self.asked):
+            raise ValueError("requests of another operation")
+        _check_distinct([one.repetition for one in self.asked])
+        return self
+
+    def requests(self, name: str) -> dict[Participant, SiloRequest]:
+        """Return the requests to a participant of this name."""
+        return {Participant(name, one.repetition): one.request for one in self.asked}
 
 
 LARGEST_INPUT = 10**8
@@ -180,8 +157,8 @@ Kind = Annotated[str, Field(pattern="^(f[248]|u[1248])$")]
 Shape = Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=10)]
 
 
-class About(Strict):
-    """What a silo says of itself: enough to choose a network, and nothing of any sample.
+class About(Validated):
+    """A silo's description of itself: enough to choose a network, and nothing of any sample.
 
     Attributes
     ----------
@@ -190,8 +167,8 @@ class About(Strict):
     sizes : list
         Samples for training, validation and test.
     digest : str
-        Changes when the silo's data does; made with a secret of the silo, so that nobody can
-        find out by it which data it is.
+        Changes when the silo's data does; made with a secret of the silo, so that it does not tell
+        which data it is.
     """
 
     participant: Text
@@ -212,119 +189,30 @@ class About(Strict):
         return self
 
 
-class _Failed(Strict):
-    reason: Literal["timeout", "not finite", "wrong shape", "error", "refused"]
-    detail: Text = ""
+class Answered(Validated):
+    """The reply, or failure, in one repetition."""
+
+    repetition: RepetitionNumber | None = None
+    reply: SiloReply = Field(discriminator="operation")
 
 
-class _Answer(Strict):
-    loss: float | list[float] | None = None
-    score: float | list[float] | None = None
-    samples: Count | dict[Split, Count] | None = None
-    sample_passes: Count | None = None
-    labels: Annotated[list[Count], Field(max_length=100_000)] | None = None
-    failed: _Failed | None = None
+class Answers(Validated):
+    """The answers of a silo to a call: replies, its description, or the reason of a refusal."""
 
-
-class _Replies(Strict):
-    answers: dict[Label, _Answer] = Field(default_factory=dict)
+    answered: tuple[Answered, ...] = ()
     about: About | None = None
     refused: Text | None = None
 
+    @model_validator(mode="after")
+    def _fitting(self) -> "Answers":
+        _check_distinct([one.repetition for one in self.answered])
+        return self
 
-def pack_request(request: Request, payloads: Mapping[str, Payload]) -> bytes:
-    """Return the message that asks a silo, in each of some trials, with a payload."""
-    vectors: dict[str, Tensor] = {}
-    asks: dict[str, Ask] = {}
-    for label, payload in payloads.items():
-        plain: dict[str, Any] = {}
-        for key, value in payload.items():
-            if key == "parameters":
-                vectors[f"{label}/parameters"] = value.float()
-            elif key == "settings":
-                plain[key] = _Settings(**asdict(value))
-            elif key == "terms":
-                plain[key] = _Terms(**{name: getattr(value, name) for name in _Terms.model_fields})
-                for name in TERMS:
-                    if getattr(value, name) is not None:
-                        vectors[f"{label}/{name}"] = getattr(value, name).float()
-            elif key == "personal":
-                plain[key] = list(value)
-            elif value is not None:
-                plain[key] = value
-        asks[label] = Ask(**plain)
-    return pack(request.model_copy(update={"asks": asks}), vectors)
+    def replies(self, name: str) -> Mapping[Participant, object]:
+        """Return the replies of a participant of this name."""
+        return {Participant(name, one.repetition): one.reply for one in self.answered}
 
 
-def unpack_request(message: object) -> tuple[Request, dict[str, dict[str, Any]]]:
-    """Return a request, and the payload of each trial; the other side of `pack_request`."""
-    request, vectors = unpack(Request, message)
-    payloads: dict[str, dict[str, Any]] = {}
-    for label, ask in request.asks.items():
-        payload: dict[str, Any] = {
-            key: value
-            for key, value in ((key, getattr(ask, key)) for key in Ask.model_fields)
-            if value is not None
-        }
-        own: dict[str, Any] = {
-            key: vectors.pop(f"{label}/{key}")
-            for key in ("parameters", *TERMS)
-            if f"{label}/{key}" in vectors
-        }
-        if "parameters" in own:
-            payload["parameters"] = own.pop("parameters")
-        if ask.settings is not None:
-            payload["settings"] = TrainSettings(**ask.settings.model_dump())
-        if ask.terms is not None:
-            payload["terms"] = replace(LocalTerms(**ask.terms.model_dump()), **own)
-        elif own:
-            raise WireError("vectors of terms without terms")
-        if ask.personal is not None:
-            payload["personal"] = tuple(ask.personal)
-        payloads[label] = payload
-    if vectors:
-        raise WireError(f"a vector {min(vectors)[:50]!r} that no trial has")
-    return request, payloads
-
-
-def pack_replies(
-    replies: Mapping[str, Reply | Failure] | None = None,
-    *,
-    about: About | None = None,
-    refused: str | None = None,
-) -> bytes:
-    """Return the message with which a silo answers."""
-    vectors: dict[str, Tensor] = {}
-    answers: dict[str, _Answer] = {}
-    for label, reply in (replies or {}).items():
-        if isinstance(reply, Failure):
-            failed = _Failed(reason=reply.reason, detail=reply.detail[:400])  # type: ignore[arg-type]
-            answers[label] = _Answer(failed=failed)
-            continue
-        plain = {key: value for key, value in reply.items() if key not in VECTORS}
-        answers[label] = _Answer(**plain)
-        for key in VECTORS:
-            if key in reply:
-                vectors[f"{label}/{key}"] = reply[key].float()
-    return pack(_Replies(answers=answers, about=about, refused=refused), vectors)
-
-
-def unpack_replies(message: object) -> tuple[dict[str, Reply | Failure], About | None, str | None]:
-    """Return a silo's replies by trial, what it says of itself, and why it refused, if it did.
-
-    Failures have no participant's name yet: the caller knows who was asked.
-    """
-    header, vectors = unpack(_Replies, message)
-    replies: dict[str, Reply | Failure] = {}
-    for label, answer in header.answers.items():
-        if answer.failed is not None:
-            replies[label] = Failure("", answer.failed.reason, answer.failed.detail)
-            continue
-        reply: Reply = {
-            key: value
-            for key, value in ((key, getattr(answer, key)) for key in _Answer.model_fields)
-            if value is not None
-        }
-        reply |= {key: vectors[f"{label}/{key}"] for key in VECTORS if f"{label}/{key}" in vectors}
-        replies[label] = reply
-    return replies, header.about, header.refused
+def _check_distinct(repetitions: Sequence[int | None]) -> None:
+    if len(set(repetitions)) < len(repetitions):
+        raise ValueError("a repetition occurs twice")

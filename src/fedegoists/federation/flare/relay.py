@@ -1,67 +1,72 @@
-"""The component that FLARE runs at the server for a job: it carries messages to silos and back.
+"""The component that FLARE runs at the server for a job: it relays messages to silos and back.
 
 The run itself is another process on the coordinator's machine. It listens at a socket that only its
-own user can open; the courier connects there, and ends its job when the run goes away.
+own user can open; the relay connects there, and ends its job when the run goes away.
 """
 
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Client
 from typing import Any
 
 from nvflare.collab import collab
 from nvflare.collab.api.context import set_call_context
 from nvflare.collab.api.exceptions import CollabCallError
 
-from fedegoists.federation.flare.memory_release import Garbage
-from fedegoists.federation.flare.relay_frames import receive_frame, send_frame
+from fedegoists.federation.flare.memory_release import MemoryRelease
+from fedegoists.federation.flare.relay_connection import Errand, ErrandResult, Present
 
-__all__ = ["Courier"]
+__all__ = ["Relay"]
 
 
-class Courier:
+class Relay:
     """Brings each message to the silo that it is for, all silos at once.
 
     Parameters
     ----------
     address : str
         The path of the run's socket.
+    key : str
+        The secret by which the run knows its relay, in hexadecimal digits.
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, key: str) -> None:
+        self.address, self.key = address, key
 
     @collab.main  # type: ignore[untyped-decorator]
     def carry(self) -> None:
         """Carry messages until the run closes its socket."""
         sites = {client.name: client for client in collab.clients}
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(self.address)
         writing = threading.Lock()
         context = collab.context
-        garbage = Garbage()
-        send_frame(connection, {"sites": sorted(sites)}, b"")
+        memory = MemoryRelease()
 
-        def deliver(about: dict[str, Any], message: bytes) -> None:
-            head: dict[str, Any] = {"number": about["number"], "site": about["site"]}
-            answer = b""
+        def deliver(errand: Errand, message: bytes) -> None:
+            answer, outcome = b"", ErrandResult(number=errand.number)
             try:
-                answer = ask(sites[about["site"]], context, about["timeout"], message)
+                answer = ask(sites[errand.site], context, errand.timeout, message)
             except CollabCallError as error:
                 late = error.cause_type == "TimeoutError"
-                head |= {"failed": "timeout" if late else "error", "detail": str(error)[:300]}
-            except Exception as error:  # whatever happens to one silo is told, and stops no other
-                head |= {"failed": "error", "detail": f"{type(error).__name__}: {error}"[:300]}
+                reason, detail = "timeout" if late else "error", str(error)[:300]
+                outcome = outcome.changed(failed=reason, detail=detail)
+            except Exception as error:  # whatever happens to one silo stops no other
+                detail = f"{type(error).__name__}: {error}"[:300]
+                outcome = outcome.changed(failed="error", detail=detail)
             with writing:
-                send_frame(connection, head, answer)
-            garbage.message_done()
+                outcome.send(connection, answer)
+            memory.message_done()
 
-        with connection, ThreadPoolExecutor(max_workers=100) as pool:
+        with (
+            Client(self.address, authkey=bytes.fromhex(self.key)) as connection,
+            ThreadPoolExecutor(max_workers=100) as pool,
+        ):
+            Present(sites=sorted(sites)).send(connection)
             while not context.is_aborted():
-                frame = receive_frame(connection)
-                if frame is None:
+                try:
+                    received = Errand.receive(connection)
+                except (EOFError, OSError):
                     break
-                pool.submit(deliver, *frame)
+                pool.submit(deliver, *received)
 
 
 def ask(site: Any, context: Any, timeout: float, message: bytes) -> bytes:

@@ -5,23 +5,24 @@ the server itself is lost, `UnreachableError` says so, and the run goes on from 
 over a new link.
 """
 
-import contextlib
 import queue
+import secrets
 import shutil
-import socket
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError, write_job
-from fedegoists.federation.flare.relay_frames import receive_frame, send_frame
+from fedegoists.federation.replies import Reason
+from fedegoists.federation.validated import Validated
 
-__all__ = ["Link", "Lost"]
+__all__ = ["Errand", "ErrandResult", "Lost", "Present", "RelayConnection"]
 
 LOOK = 5.0
 """Seconds between two looks at who is there, while somebody is away or keeps others waiting."""
@@ -30,11 +31,47 @@ TO_START = 180.0
 """Seconds in which a job must have started."""
 
 
+class _Head(Validated):
+    """What goes between a run and its relay in front of a message."""
+
+    def send(self, connection: Connection, message: bytes = b"") -> None:
+        """Send this and a message."""
+        connection.send_bytes(self.model_dump_json().encode())
+        connection.send_bytes(message)
+
+    @classmethod
+    def receive(cls, connection: Connection) -> tuple[Self, bytes]:
+        """Receive such a head and a message; `EOFError` or `OSError` if the other side is gone."""
+        return cls.model_validate_json(connection.recv_bytes()), connection.recv_bytes()
+
+
+class Present(_Head):
+    """The sites that have a part in the relay's job."""
+
+    sites: list[str]
+
+
+class Errand(_Head):
+    """A message to bring to a site."""
+
+    number: int
+    site: str
+    timeout: float
+
+
+class ErrandResult(_Head):
+    """The outcome of an errand: an answer, or the reason why there is none."""
+
+    number: int
+    failed: Reason | None = None
+    detail: str = ""
+
+
 @dataclass(frozen=True)
 class Lost:
     """Why a silo gave no answer."""
 
-    reason: str
+    reason: Reason
     detail: str
 
 
@@ -42,8 +79,8 @@ Recorder = Callable[[str, str, bytes], None]
 """Called with ``to`` or ``from``, the site, and the message."""
 
 
-class Link:
-    """Messages to silos and back.
+class RelayConnection:
+    """The connection to all silos: messages go out, answers come back.
 
     Parameters
     ----------
@@ -147,18 +184,18 @@ class Link:
             self.sent[site] += len(message)
             if self._record is not None:
                 self._record("to", site, message)
-            job.send({"number": self._number, "site": site, "timeout": seconds}, message)
+            job.send(Errand(number=self._number, site=site, timeout=seconds), message)
         looked = time.monotonic()
         while pending:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            frame = job.next(min(left, LOOK))
-            if frame is not None:
-                head, message = frame
-                asked = pending.pop(head["number"], None)
-                if asked is not None:  # a late answer to an earlier call is nobody's
-                    answers[asked] = self._received(asked, head, message)
+            received = job.next(min(left, LOOK))
+            if received is not None:
+                outcome, message = received
+                asked = pending.pop(outcome.number, None)
+                if asked is not None:  # a late answer to an earlier call is dropped
+                    answers[asked] = self._received(asked, outcome, message)
             elif time.monotonic() - looked >= LOOK:
                 looked = time.monotonic()
                 for site in self._gone(job, pending.values()):
@@ -168,11 +205,11 @@ class Link:
             answers[site] = Lost("timeout", f"{seconds:g} s")
         return answers
 
-    def _received(self, site: str, head: Mapping[str, Any], message: bytes) -> bytes | Lost:
-        if "failed" in head:
-            if head["failed"] == "timeout":
-                return Lost("timeout", str(head.get("detail", ""))[:300])
-            return self._left(site, str(head.get("detail", "")))
+    def _received(self, site: str, outcome: ErrandResult, message: bytes) -> bytes | Lost:
+        if outcome.failed == "timeout":
+            return Lost("timeout", outcome.detail)
+        if outcome.failed is not None:
+            return self._left(site, outcome.detail)
         self.received[site] += len(message)
         if self._record is not None:
             self._record("from", site, message)
@@ -183,7 +220,7 @@ class Link:
         self.tell(f"{site} is away and is left out until it is back")
         return Lost("error", why[:300])
 
-    def _gone(self, job: "_OpenJob", sites: Any) -> list[str]:
+    def _gone(self, job: "_OpenJob", sites: Collection[str]) -> list[str]:
         """Return which of some silos have no part in the job any more."""
         taking_part = self.operator.taking_part(job.number, list(sites))
         return [site for site in sites if site not in taking_part]
@@ -200,39 +237,37 @@ class Link:
 
 
 class _OpenJob:
-    """A running job with the courier's end of the socket."""
+    """A running job, and the connection to its relay."""
 
     def __init__(self, operator: Operator, sites: Sequence[str]) -> None:
         self._operator = operator
-        self._frames: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
+        key = secrets.token_bytes(32)
         # Only this user can look into the folder, and so nobody else can connect.
         self._folder = Path(tempfile.mkdtemp(prefix="fedegoists-"))
-        address = self._folder / "courier"
+        address = str(self._folder / "relay")
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-                listening.bind(str(address))
-                listening.listen(1)
-                job = write_job(self._folder, str(address), sites)
-                self.number = operator.submit(job)
-                self._connection = self._accepted(listening)
+            with Listener(address, "AF_UNIX", authkey=key) as listener:
+                self.number = operator.submit(write_job(self._folder, address, key.hex(), sites))
+                self._connection = self._accepted(listener)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        first = receive_frame(self._connection)
-        if first is None:
+        try:
+            self.sites = Present.receive(self._connection)[0].sites
+        except (EOFError, OSError):
             self.close()
-            raise UnreachableError("the job ended as it began; see the server's log")
-        self.sites: list[str] = first[0]["sites"]
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+            raise UnreachableError("the job ended as it began; see the server's log") from None
 
-    def _accepted(self, listening: socket.socket) -> socket.socket:
+    def _accepted(self, listener: Listener) -> Connection:
         deadline = time.monotonic() + TO_START
-        listening.settimeout(2.0)
+        accepted: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        # A listener cannot be asked to wait for a while only.
+        waiting = threading.Thread(target=lambda: accepted.put(listener.accept()), daemon=True)
+        waiting.start()
         while True:
             try:
-                return listening.accept()[0]
-            except TimeoutError:
+                return accepted.get(timeout=2.0)
+            except queue.Empty:
                 state = self._operator.status().jobs.get(self.number, "unknown")
                 if state not in ("running", "waiting", "unknown") or time.monotonic() > deadline:
                     self._operator.abort(self.number)
@@ -240,32 +275,21 @@ class _OpenJob:
                         f"the job did not start ({state}); see the logs of server and silos"
                     ) from None
 
-    def send(self, head: dict[str, Any], message: bytes) -> None:
+    def send(self, errand: Errand, message: bytes) -> None:
         try:
-            send_frame(self._connection, head, message)
+            errand.send(self._connection, message)
         except OSError:
             raise UnreachableError("the connection to the server was lost") from None
 
-    def next(self, seconds: float) -> tuple[dict[str, Any], bytes] | None:
-        """Return the next frame, or nothing after some seconds."""
+    def next(self, seconds: float) -> tuple[ErrandResult, bytes] | None:
+        """Return the next outcome with its message, or nothing after some seconds."""
         try:
-            frame = self._frames.get(timeout=max(seconds, 0.001))
-        except queue.Empty:
-            return None
-        if frame is None:
-            self._frames.put(None)
-            raise UnreachableError("the connection to the server was lost")
-        return frame
-
-    def _read(self) -> None:
-        while True:
-            frame = receive_frame(self._connection)
-            self._frames.put(frame)
-            if frame is None:
-                return
+            if not self._connection.poll(max(seconds, 0.001)):
+                return None
+            return ErrandResult.receive(self._connection)
+        except (EOFError, OSError):
+            raise UnreachableError("the connection to the server was lost") from None
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -11,13 +11,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.flare.messages import Lineage
-from fedegoists.federation.silo_memory import owner_of
+from fedegoists.federation.flare.messages import Lineage, SiloRequest
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import owner_of
+from fedegoists.federation.seam import MemoryKey
 from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import write_bytes
 
@@ -65,20 +66,16 @@ class KeptLayers:
             if standing is not None:
                 self._standing[owner] = standing
 
-    def check(self, federation: SimulatedFederation, payloads: Mapping[str, Any]) -> None:
-        """Refuse to keep more for a method than any needs.
-
-        Parameters
-        ----------
-        payloads : mapping
-            What is asked of each trial's silo.
-        """
-        for name, payload in payloads.items():
-            slot = payload.get("slot")
-            if slot is not None:
-                known = federation.memory(owner_of(slot))
-                slots = {key.split("\n")[1] for key in known if key.split("\n")[0] == name}
-                if len(slots | {slot}) > MOST_SLOTS:
+    def check(
+        self, federation: SimulatedFederation, requests: Mapping[Participant, SiloRequest]
+    ) -> None:
+        """Refuse to keep more slots for a method than any method needs."""
+        for name, request in requests.items():
+            for slot in request.slots[:1]:
+                known = {
+                    key.slot for key in federation.memory(owner_of(slot)) if key.participant == name
+                }
+                if len(known | {slot}) > MOST_SLOTS:
                     raise SettingsError(f"more than {MOST_SLOTS} slots of {owner_of(slot)[:50]}")
 
     def follow(self, federation: SimulatedFederation, owner: str, lineage: Lineage) -> bool:
@@ -87,9 +84,9 @@ class KeptLayers:
         What cannot be brought back is given up: the silo's layers begin anew.
         """
         before = now = self._standing.get(owner, _Standing())
-        times = [one.at for one in lineage.returns]
+        times = [one.at for one in lineage.rollbacks]
         followed = before.at in times or not times
-        missed = lineage.returns[times.index(before.at) + 1 if before.at in times else 0 :]
+        missed = lineage.rollbacks[times.index(before.at) + 1 if before.at in times else 0 :]
         complete = True
         for one in missed:
             if one.to == 0:
@@ -139,7 +136,7 @@ class KeptLayers:
         """Remove all but the last checkpoints that were used for a method."""
         # Not by number: after a return, those of what was given up have higher ones. To the one
         # that a run went back to it may go back again, however many it has made since.
-        needed = {self._file(owner, str(one.to)) for one in lineage.returns[-1:]}
+        needed = {self._file(owner, str(one.to)) for one in lineage.rollbacks[-1:]}
         for file in _oldest_first(self._folder, f"memory-{_plain(owner)}-[0-9]*")[:-CHECKPOINTS]:
             if file not in needed:
                 file.unlink()
@@ -161,8 +158,8 @@ class KeptLayers:
         from safetensors.torch import save
 
         tensors = {
-            name: value.detach().cpu().contiguous().clone()
-            for name, value in federation.memory(owner).items()
+            f"{name}\n{slot}": value.detach().cpu().contiguous().clone()
+            for (name, slot), value in federation.memory(owner).items()
         }
         standing = self._standing.get(owner, _Standing())
         about = json.dumps({"checkpoint": standing.checkpoint, "at": standing.at})
@@ -177,11 +174,12 @@ class KeptLayers:
             self._log.warning("%s is damaged and moved aside: %s", file.name, error)
             file.replace(file.with_suffix(".damaged"))
             return None
-        known, size = set(federation.participants), federation.schema.size
+        known, size = {str(one): one for one in federation.participants}, federation.schema.size
         fitting = {
-            key: value
+            MemoryKey(known[name], slot): value
             for key, value in tensors.items()
-            if key.split("\n")[0] in known and value.numel() <= size
+            for name, _, slot in [key.partition("\n")]
+            if name in known and value.numel() <= size
         }
         federation.restore(owner, fitting)
         return standing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nvflare.collab import collab
 
-from fedegoists.federation.flare.memory_release import Garbage
+from fedegoists.federation.flare.memory_release import MemoryRelease
 from fedegoists.federation.flare.silo_service import SiloService
 
 __all__ = ["SiloClient"]
@@ -23,13 +23,13 @@ class SiloClient:
     def start(self) -> None:
         """Load the data; the kit is FLARE's workspace at this site."""
         self._service = SiloService(Path(collab.workspace.get_root_dir()))
-        self._garbage = Garbage()
+        self._memory = MemoryRelease()
 
     @collab.publish  # type: ignore[untyped-decorator]
     def ask(self, message: bytes) -> bytes:
         """Answer one message; FLARE has checked by certificate who the caller is."""
         answer = self.answer(collab.caller, message)
-        self._garbage.message_done()
+        self._memory.message_done()
         return answer
 
     def answer(self, caller: str, message: bytes) -> bytes:

@@ -7,17 +7,17 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.batches import share_of
-from fedegoists.federation.flare.messages import Request
-from fedegoists.federation.flare.silo_settings import LIMITED, SiloSettings
+from fedegoists.federation.flare.messages import Call, SiloRequest
+from fedegoists.federation.flare.silo_settings import SiloSettings
 from fedegoists.federation.gradient_privacy import SHORTEST
-from fedegoists.federation.seam import Reply
+from fedegoists.federation.replies import Gradients, Reply, Trained
+from fedegoists.federation.requests import Evaluate, Gradient, OfModels, Train
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
 
@@ -56,81 +56,77 @@ class Guard:
         self._counted = state / "rounds.json"
         self._sizes = dict(sizes)
 
-    def admit(
-        self, caller: str, request: Request, payloads: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        """Let a request pass, or raise `RefusedError` with the reason.
+    def admit(self, caller: str, call: Call) -> None:
+        """Let a call pass, or raise `RefusedError` with the reason.
 
-        Only the coordinator may ask: another silo's certificate opens nothing here.
+        Only the coordinator may call: another silo's certificate opens nothing here.
         """
         limits = self._settings.limits
         if caller != "server":
             raise RefusedError("only the coordinator may ask")
-        if request.operation == "about":
+        if call.operation == "about":
             return
-        if request.operation not in (*ALWAYS, *limits.operations):
-            raise RefusedError(f"{request.operation} is not among the operations allowed here")
-        if limits.models is not None and request.model not in limits.models:
+        if call.operation not in (*ALWAYS, *limits.operations):
+            raise RefusedError(f"{call.operation} is not among the operations allowed here")
+        if limits.models is not None and call.model not in limits.models:
             raise RefusedError("this network is not among those allowed here")
-        if request.operation in ALWAYS:
+        if call.operation in ALWAYS:
             return
-        for payload in payloads.values():
-            self._admit_part(request.operation, payload)
-        asked = dict.fromkeys(COUNTED, 0)
-        for payload in payloads.values():
-            for kind in self._counts_as(request.operation, payload):
-                asked[kind] += _models(payload)
-        self._count(asked, (limits.rounds_per_day, limits.evaluations_per_day))
+        counts = dict.fromkeys(COUNTED, 0)
+        for request in (one.request for one in call.asked):
+            self._check_size(request)
+            for kind in self._counts_as(request):
+                counts[kind] += len(request.rows) if isinstance(request, OfModels) else 1
+        self._count(counts, (limits.rounds_per_day, limits.evaluations_per_day))
 
-    def _admit_part(self, operation: str, payload: Mapping[str, Any]) -> None:
-        """Refuse what is about so few samples that it is as good as one of them."""
-        split = payload.get("split", "train")
-        size = self._sizes[split]
-        settings = payload.get("settings")
-        if operation == "train" and settings is not None:
+    def _check_size(self, request: SiloRequest) -> None:
+        """Refuse answers about so few samples that they tell of single ones."""
+        if isinstance(request, Train):
+            split, settings = "train", request.settings
+            size = self._sizes[split]
             batch = min(settings.batch_size, size)
             if settings.steps * batch > MOST_DRAWS:
                 raise RefusedError(f"{settings.steps} steps are more than there is memory for")
-        elif operation == "evaluate":
-            if self._of_a_part(payload) and self._settings.privacy.gradient_clip is not None:
+        elif isinstance(request, Gradient | Evaluate):
+            split = request.split
+            batch, size = self._samples(request)
+            hidden = self._settings.privacy.gradient_clip is not None
+            if isinstance(request, Evaluate) and hidden and self._is_partial(request):
                 raise RefusedError("losses of a part of the data are hidden here")
-            batch, _ = self._evaluated(payload)
-        elif operation == "loss_and_gradient":
-            asked = share_of(size, payload.get("share"), payload.get("batch_size"))
-            batch = min(asked or size, size)
         else:
             return
         fewest = min(self._settings.limits.fewest_samples, size // 2)
         if batch < fewest:
             raise RefusedError(f"{batch} of {size} {split} samples; here at least {fewest}")
 
-    def _counts_as(self, operation: str, payload: Mapping[str, Any]) -> set[str]:
-        """Return as what an answer counts.
+    def _counts_as(self, request: SiloRequest) -> set[str]:
+        """Return which daily limits an answer counts for.
 
-        What tells of training samples, or of some that the caller chooses, is a round. What tells
-        of more than half of the validation or test data is an evaluation, or also one: nearly
+        An answer about training samples, or about some that the caller chooses, is a round. One
+        about more than half of the validation or test data is an evaluation, or also one: nearly
         all of them tell as much as all. A gradient there is both.
         """
-        if operation not in (*LIMITED, "evaluate"):
-            return set()
+        if isinstance(request, Train):
+            return {ROUNDS}
         kinds = set()
-        if operation in LIMITED or self._of_a_part(payload):
-            kinds.add(ROUNDS)
-        if operation != "train" and payload.get("split", "train") != "train":
-            asked, size = self._evaluated(payload)
-            if operation == "loss_and_gradient" or 2 * asked > size:
+        if isinstance(request, Gradient | Evaluate):
+            asked, size = self._samples(request)
+            if isinstance(request, Gradient) or self._is_partial(request):
+                kinds.add(ROUNDS)
+            if request.split != "train" and (isinstance(request, Gradient) or 2 * asked > size):
                 kinds.add(EVALUATIONS)
         return kinds
 
-    def _of_a_part(self, payload: Mapping[str, Any]) -> bool:
+    def _is_partial(self, request: Evaluate) -> bool:
         """Return whether losses are of training samples, or of some that the caller chooses."""
-        asked, size = self._evaluated(payload)
-        return payload.get("split") == "train" or asked < size
+        asked, size = self._samples(request)
+        return request.split == "train" or asked < size
 
-    def _evaluated(self, payload: Mapping[str, Any]) -> tuple[int, int]:
-        """Return of how many samples losses are, and of how many there are."""
-        size = self._sizes[payload.get("split", "train")]
-        return share_of(size, payload.get("share"), None) or size, size
+    def _samples(self, request: Gradient | Evaluate) -> tuple[int, int]:
+        """Return how many samples an answer is about, and how many there are."""
+        size = self._sizes[request.split]
+        batch = request.batch_size if isinstance(request, Gradient) else None
+        return min(share_of(size, request.share, batch) or size, size), size
 
     def _count(self, asked: Mapping[str, int], most: tuple[int | None, ...]) -> None:
         """Count what is limited, and refuse what goes beyond; nothing counts that is refused."""
@@ -171,69 +167,54 @@ class Guard:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def asked(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a payload as it is carried out: gradients are clipped at least as the silo says.
+    def clipped(self, request: SiloRequest) -> SiloRequest:
+        """Return a request as it is carried out: gradients are clipped at least as the silo says.
 
-        Noise is left to `leaving`, which draws it from a secret: who asks knows the seed.
+        Noise is left to `leaving`, which draws it from a secret: the caller knows the seed.
         """
-        own = dict(payload)
-        if operation == "loss_and_gradient":
-            own.pop("noise", None)
-            clips = [
-                clip
-                for clip in (payload.get("clip"), self._settings.privacy.gradient_clip)
-                if clip is not None
-            ]
-            if clips:
-                own["clip"] = min(clips)
-        return own
+        if not isinstance(request, Gradient):
+            return request
+        clips = [
+            clip
+            for clip in (request.clip, self._settings.privacy.gradient_clip)
+            if clip is not None
+        ]
+        return request.changed(noise=0.0, clip=min(clips, default=None))
 
-    def leaving(
-        self, operation: str, payload: Mapping[str, Any], reply: Reply, schema: ParameterSchema
-    ) -> Reply:
+    def leaving(self, request: SiloRequest, reply: Reply, schema: ParameterSchema) -> Reply:
         """Return a reply as it may leave.
 
         Parameters
         ----------
-        payload : mapping
-            As it was asked.
+        request : Request
+            As it was sent.
         """
         privacy = self._settings.privacy
-        if operation == "loss_and_gradient":
-            noise = max(payload.get("noise", 0.0), privacy.gradient_noise)
-            clip = self.asked(operation, payload).get("clip")
-            if noise and clip is not None:
-                spread = noise * clip / reply["samples"]
-                return {**reply, "gradient": reply["gradient"] + _noise(reply["gradient"], spread)}
-        if operation != "train":
+        if isinstance(reply, Gradients) and isinstance(request, Gradient):
+            noise = max(request.noise, privacy.gradient_noise)
+            carried_out = self.clipped(request)
+            assert isinstance(carried_out, Gradient)
+            if noise and carried_out.clip is not None:
+                spread = noise * carried_out.clip / reply.samples
+                return reply.changed(gradient=reply.gradient + _noise(reply.gradient, spread))
+        if not (isinstance(reply, Trained) and isinstance(request, Train)):
             return reply
         if privacy.update_clip is not None or privacy.gradient_clip is not None:
             # A momentum is made of gradients that nothing was done to: it stays here.
-            reply = {key: value for key, value in reply.items() if key != "momentum"}
-        if privacy.update_clip is not None:
-            terms = payload.get("terms")
-            starts = {
-                "parameters": payload["parameters"],
-                "anchor": None if terms is None else terms.anchor,
+            reply = reply.changed(momentum=None)
+        if privacy.update_clip is None:
+            return reply
+        prefixes = request.personal.prefixes if request.personal is not None else ()
+        personal, start = schema.mask(prefixes), request.tensors
+        return reply.changed(
+            **{
+                name: _bounded(
+                    start[name], value, personal, privacy.update_clip, privacy.update_noise
+                )
+                for name, value in (("parameters", reply.parameters), ("anchor", reply.anchor))
+                if value is not None
             }
-            personal = schema.mask(payload.get("personal", ()))
-            return {
-                **reply,
-                **{
-                    key: _bounded(
-                        start, reply[key], personal, privacy.update_clip, privacy.update_noise
-                    )
-                    for key, start in starts.items()
-                    if start is not None and key in reply
-                },
-            }
-        return reply
-
-
-def _models(payload: Mapping[str, Any]) -> int:
-    """Return about how many models something is asked; each is an answer of its own."""
-    parameters = payload.get("parameters")
-    return 1 if parameters is None or parameters.ndim == 1 else len(parameters)
+        )
 
 
 def _bounded(start: Tensor, trained: Tensor, personal: Tensor, clip: float, noise: float) -> Tensor:

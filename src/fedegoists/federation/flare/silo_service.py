@@ -8,18 +8,34 @@ import threading
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.flare.messages import About, Request, pack_replies, unpack_request
+from fedegoists.federation.flare.messages import (
+    About,
+    Answered,
+    Answers,
+    Call,
+    SiloReply,
+    SiloRequest,
+)
 from fedegoists.federation.flare.silo_checkpoints import KeptLayers
 from fedegoists.federation.flare.silo_limits import Guard, RefusedError
 from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
-from fedegoists.federation.flare.wire import WireError, schema_digest
-from fedegoists.federation.seam import Failure, Reply
-from fedegoists.federation.silo_memory import owner_of
+from fedegoists.federation.flare.wire import (
+    OldVersionError,
+    WireError,
+    old_refusal,
+    pack,
+    schema_digest,
+    unpack,
+)
+from fedegoists.federation.participant import Participant, Repetition
+from fedegoists.federation.replies import Failed, Kept, Reply
+from fedegoists.federation.requests import Deliver, Request, owner_of
+from fedegoists.federation.seam import Failure, MemoryKey
 from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.data import SiloedData
@@ -59,134 +75,135 @@ class SiloService:
     def answer(self, caller: str, message: object) -> bytes:
         """Return the answer to a message; what is not allowed is refused, and logged."""
         with self._lock:
-            request = None
+            call = None
             try:
-                request, payloads = unpack_request(message)
-                self._guard.admit(caller, request, payloads)
-                about, replies = None, {}
-                if request.operation == "about":
-                    about = self._about()
-                elif request.operation in ("remember", "recall"):
-                    self._checkpoint(request)
-                elif request.operation == "deliver":
-                    self._delivered(request, payloads)
-                else:
-                    replies = self._carried_out(request, payloads)
+                call = unpack(Call, message)
+                self._guard.admit(caller, call)
+                answers = self._answers(call)
+            except OldVersionError as error:
+                self._log.warning("refused a message: %s %s", caller, error)
+                return old_refusal(f"the coordinator {error}")
             except (RefusedError, WireError, SettingsError) as error:
-                what = "a message" if request is None else request.operation
+                what = "a message" if call is None else call.operation
                 self._log.warning("refused %s from %s: %s", what, caller, error)
-                return pack_replies(refused=str(error)[:400])
+                return pack(Answers(refused=str(error)[:400]))
             except Exception as error:  # a request that was not foreseen; the silo goes on
-                what = "a message" if request is None else request.operation
+                what = "a message" if call is None else call.operation
                 self._log.exception("%s from %s failed", what, caller)
-                return pack_replies(refused=f"the silo failed ({type(error).__name__})")
-            failed = [str(reply) for reply in replies.values() if isinstance(reply, Failure)]
-            told = f"failed: {failed[0]}" if failed else "answered"
+                return pack(Answers(refused=f"the silo failed ({type(error).__name__})"))
+            failed = [one.reply for one in answers.answered if isinstance(one.reply, Failed)]
+            told = f"failed: {failed[0].reason} ({failed[0].detail})" if failed else "answered"
             self._log.info(
-                "%s for run %s, %s trials: %s", request.operation, request.run, len(payloads), told
+                "%s for run %s, %s repetitions: %s", call.operation, call.run, len(call.asked), told
             )
-            return pack_replies(replies, about=about)
+            return pack(answers)
 
-    def _carried_out(
-        self, request: Request, payloads: dict[str, dict[str, Any]]
-    ) -> dict[str, Reply | Failure]:
-        operation = request.operation
-        federation = self._ready(request, payloads)
-        asked = {
-            self._name(label): self._guard.asked(operation, payload)
-            for label, payload in payloads.items()
-        }
+    def _answers(self, call: Call) -> Answers:
+        if call.operation == "about":
+            return Answers(about=self._about())
+        if call.operation in ("remember", "recall"):
+            self._checkpoint(call)
+            return Answers()
+        replies = self._delivered(call) if call.operation == "deliver" else self._carried_out(call)
+        return Answers(
+            answered=tuple(
+                Answered(
+                    repetition=cast("int | None", name.repetition),
+                    reply=Failed(reason=one.reason, detail=one.detail[:400])
+                    if isinstance(one, Failure)
+                    else cast("SiloReply", one),
+                )
+                for name, one in replies.items()
+            )
+        )
+
+    def _carried_out(self, call: Call) -> dict[Participant, Reply | Failure]:
+        federation, requests = self._ready(call)
+        asked = {name: self._guard.clipped(request) for name, request in requests.items()}
         self._kept.check(federation, asked)
-        for owner, lineage in request.lineages.items():
-            self._kept.follow(federation, owner, lineage)
-        replies = federation.call(operation, asked)
-        result: dict[str, Reply | Failure] = {}
-        for label, payload in payloads.items():
-            reply = replies[self._name(label)]
-            if not isinstance(reply, Failure):
-                reply = self._guard.leaving(operation, payload, reply, federation.schema)
-            result[label] = reply
-        if operation != "evaluate":  # which changes nothing that is kept
-            for owner in {owner_of(p["slot"]) for p in payloads.values() if p.get("slot")}:
-                self._kept.save(federation, owner)
+        self._follow(federation, call)
+        replies = federation.call(cast("dict[Participant, Request[Reply]]", asked))
+        result = {
+            name: reply
+            if isinstance(reply, Failure)
+            else self._guard.leaving(requests[name], reply, federation.schema)
+            for name, reply in replies.items()
+        }
+        owners = {owner_of(one.slots[0]) for one in requests.values() if one.slots}
+        # An evaluation changes nothing that is kept.
+        for owner in () if call.operation == "evaluate" else owners:
+            self._kept.save(federation, owner)
         return result
 
-    def _ready(self, request: Request, payloads: dict[str, dict[str, Any]]) -> SimulatedFederation:
-        """Return the federation of this silo alone that a request is for, checked."""
-        federation = self._federation(request)
-        for label in payloads:
-            if label and int(label) >= request.trials:
-                raise SettingsError(f"there are {request.trials} trials, none is {label}")
-        _check_keys(request.operation, payloads)
-        used = {
-            owner_of(payload[key])
-            for payload in payloads.values()
-            for key in ("slot", "source")
-            if payload.get(key)
-        }
-        if not used >= request.lineages.keys():
+    def _ready(self, call: Call) -> tuple[SimulatedFederation, dict[Participant, SiloRequest]]:
+        """Return the federation of this silo alone that a call is for, and its requests."""
+        federation = self._federation(call)
+        for number in (one.repetition for one in call.asked):
+            if number is not None and number >= call.repetitions:
+                raise SettingsError(f"there are {call.repetitions} repetitions, none is {number}")
+        requests = call.requests(self._settings.participant)
+        used = {owner_of(slot) for request in requests.values() for slot in request.slots}
+        if not used >= call.lineages.keys():
             raise SettingsError("lineages of methods whose slots are not used")
-        return federation
+        return federation, requests
 
-    def _name(self, label: str) -> str:
-        participant = self._settings.participant
-        return f"{label}/{participant}" if label else participant
+    def _follow(self, federation: SimulatedFederation, call: Call) -> bool:
+        """Catch up with the run's lineages; return whether all that takes was still here."""
+        followed = [
+            self._kept.follow(federation, owner, lineage)
+            for owner, lineage in call.lineages.items()
+        ]
+        return all(followed)
 
-    def _federation(self, request: Request) -> SimulatedFederation:
-        key = (request.model, request.trials)
+    def _federation(self, call: Call) -> SimulatedFederation:
+        key = (call.model, call.repetitions)
         if self._own is None or self._own[0] != key:
-            labels = ["", *map(str, range(request.trials))]
+            numbers: list[Repetition | None] = [None, *range(call.repetitions)]
             federation = SimulatedFederation(
-                dict.fromkeys(labels, self._data),
-                build_model(request.model, 0, **model_options(self._data, request.model)),
+                dict.fromkeys(numbers, self._data),
+                build_model(call.model, 0, **model_options(self._data, call.model)),
                 device=self._settings.data.device,
             )
             self._own = None  # nothing is asked of one that has not got its layers
             self._kept.load(federation)
             self._own = (key, federation)
         federation = self._own[1]
-        if schema_digest(federation.schema) != request.schema_is:
+        if schema_digest(federation.schema) != call.schema_is:
             raise SettingsError("the coordinator's network has other parameters than the one here")
         return federation
 
-    def _checkpoint(self, request: Request) -> None:
+    def _checkpoint(self, call: Call) -> None:
         """Keep a copy of a method's memory beside a checkpoint, or go back to it."""
-        federation = self._federation(request)
-        complete = [
-            self._kept.follow(federation, owner, lineage)
-            for owner, lineage in request.lineages.items()
-        ]
-        if not all(complete):
+        if not self._follow(self._federation(call), call):
             raise SettingsError("nothing was kept here at that checkpoint; its layers begin anew")
 
-    def _delivered(self, request: Request, payloads: dict[str, dict[str, Any]]) -> None:
+    def _delivered(self, call: Call) -> dict[Participant, Reply | Failure]:
         """Complete a model with the silo's own layers, and keep it for its organisation."""
-        federation = self._ready(request, payloads)
-        for owner, lineage in request.lineages.items():
-            self._kept.follow(federation, owner, lineage)
-        for label, payload in payloads.items():
-            name, personal = self._name(label), payload.get("personal", ())
-            if payload["parameters"].shape != (federation.schema.size,):
+        federation, requests = self._ready(call)
+        self._follow(federation, call)
+        for name, request in requests.items():
+            assert isinstance(request, Deliver)  # a call has requests of its operation only
+            whole, personal = request.parameters, request.personal
+            if whole.shape != (federation.schema.size,):
                 raise SettingsError("this is not one model")
-            if not payload["parameters"].isfinite().all():
+            if not whole.isfinite().all():
                 raise SettingsError("this model has parameters that are no numbers")
-            if personal and f"{name}\n{payload['slot']}" not in federation.memory(
-                owner_of(payload["slot"])
-            ):
-                raise SettingsError("the layers that this silo keeps to itself are not here")
-            whole = federation.personal_model(
-                name, payload["parameters"], personal, payload.get("slot", "")
-            )
+            if personal is not None:
+                kept = federation.memory(owner_of(personal.slot))
+                if MemoryKey(name, personal.slot) not in kept:
+                    raise SettingsError("the layers that this silo keeps to itself are not here")
+                whole = federation.personal_model(name, whole, personal)
             card = ModelCard.of(
                 self._data,
                 self._settings.participant,
-                method=payload["method"],
-                seed=int(label or 0),
-                chosen_round=payload["round"],
-                model=request.model,
-                options=model_options(self._data, request.model),
+                method=request.method,
+                seed=int(name.repetition or 0),
+                chosen_round=request.round,
+                model=call.model,
+                options=model_options(self._data, call.model),
             )
-            keep_model(self._models, request.run, federation.schema.unflatten(whole), card)
+            keep_model(self._models, call.run, federation.schema.unflatten(whole), card)
+        return dict.fromkeys(requests, Kept())
 
     def _about(self) -> About:
         data = self._data
@@ -200,23 +217,6 @@ class SiloService:
             sizes=list(data.silos[0].sizes),
             digest=_digest(data, self._state / "secret"),
         )
-
-
-def _check_keys(operation: str, payloads: dict[str, dict[str, Any]]) -> None:
-    """Refuse payloads that lack what their operation needs."""
-    needed = {
-        "train": ("parameters", "settings"),
-        "loss_and_gradient": ("parameters",),
-        "evaluate": ("parameters", "split"),
-        "keep": ("slot",),
-        "deliver": ("parameters", "method", "round"),
-    }.get(operation, ())
-    for payload in payloads.values():
-        missing = [key for key in needed if key not in payload]
-        if payload.get("personal") and "slot" not in payload:
-            missing.append("slot")
-        if missing:
-            raise SettingsError(f"{operation} without {missing[0]}")
 
 
 def _digest(data: SiloedData, secret: Path) -> str:

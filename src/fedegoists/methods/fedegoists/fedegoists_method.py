@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.participant import Participant
 from fedegoists.federation.seam import Federation
 from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.methods.fedegoists.joint_steps import JointSteps
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
-    Paper,
     RoundReport,
     State,
     in_company,
@@ -51,12 +51,12 @@ class FedEgoists(MethodSettings):
 
     Attributes
     ----------
-    benefit : tuple of pairs of str, optional
+    benefit : tuple of pairs of Participant, optional
         Who benefits whom, as (contributor, beneficiary); without it, everybody in a coalition
         benefits everybody else.
     """
 
-    benefit: tuple[tuple[str, str], ...] | None = None
+    benefit: tuple[tuple[Participant, Participant], ...] | None = None
     own_weight: float = setting(0.8, "a participant's first preference for itself", 0.01, 1)
     warm_up: float = setting(0.5, "share of all steps in which everybody trains alone first", 0, 1)
     preferences: str = setting(
@@ -73,12 +73,6 @@ class FedEgoists(MethodSettings):
     whole_coalition: bool = setting(False, "whether all members contribute, benefit or not")
 
     key: ClassVar[str] = "fedegoists"
-    summary: ClassVar[str] = "own model over the weighted losses of one's contributors"
-    paper: ClassVar[Paper] = Paper(
-        "Free-Rider and Conflict Aware Collaboration Formation for Cross-Silo Federated Learning",
-        "Chen, Wu, Tang, He, Ong, Liu, Lao, Yu",
-        "NeurIPS 2024",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,8 +83,8 @@ class FedEgoists(MethodSettings):
             )
 
     def contributors(
-        self, coalitions: Coalitions, participants: Sequence[str]
-    ) -> dict[str, list[str]]:
+        self, coalitions: Coalitions, participants: Sequence[Participant]
+    ) -> dict[Participant, list[Participant]]:
         """Return, for everybody who has any, the contributors: benefit edges in the coalition."""
         in_company(coalitions, participants)
         unknown = {name for edge in self.benefit or () for name in edge} - set(participants)

@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fedegoists.federation.batches import stream_seed
-from fedegoists.federation.seam import Failure, Federation
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import Gradients
+from fedegoists.federation.requests import Gradient
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.federation.silo_operations import TINY
 from fedegoists.learning.hypernetwork import Hypernetworks
 from fedegoists.methods.fedegoists.direct_models import DirectModels
@@ -30,7 +33,7 @@ class JointSteps:
         self,
         method: "FedEgoists",
         federation: Federation,
-        contributors: Mapping[str, Sequence[str]],
+        contributors: Mapping[Participant, Sequence[Participant]],
         state: State,
         seed: int,
     ) -> None:
@@ -69,14 +72,14 @@ class JointSteps:
                 )
             )
         self.momenta = self.networks.at_rest()
-        self.silent: set[str] = set()
-        self._losses: dict[str, float] = {}
-        self._failures: dict[str, Failure] = {}
-        self._passes: Counter[str] = Counter()
-        self._sent: Counter[str] = Counter()
-        self._received: Counter[str] = Counter()
+        self.silent: set[Participant] = set()
+        self._losses: dict[Participant, float] = {}
+        self._failures: dict[Participant, Failure] = {}
+        self._passes: Counter[Participant] = Counter()
+        self._sent: Counter[Participant] = Counter()
+        self._received: Counter[Participant] = Counter()
         # Whom each silo helps, itself first: (row of the beneficiary, place of the silo in it).
-        self.asked: dict[str, list[tuple[int, int]]] = {}
+        self.asked: dict[Participant, list[tuple[int, int]]] = {}
         for place in range(width):
             for row, group in enumerate(members):
                 if place < len(group):
@@ -120,26 +123,30 @@ class JointSteps:
     def _gradients(self, models: Tensor, number: int, rate: float) -> tuple[Tensor, Tensor]:
         """Return ∇ℓ_j(h_i) for every i and its contributors j, and who of these answered."""
         settings = self.method.settings
-        common: dict[str, Any] = {
-            "batch_size": settings.batch_size,
-            "step": number,
-            "seed": f"{self.seed}/joint",
-            "augment": settings.augment,
-            **personal_part(self.method),
-        }
-        # Its own part follows as it does in training; like there, a round starts at rest.
-        own = {
-            "personal_rate": rate,
-            "personal_momentum": settings.momentum if number % settings.steps else 0.0,
-            "personal_decay": settings.weight_decay,
-        }
+        personal = stepping = personal_part(self.method)
+        if personal is not None:
+            # Its own part follows as it does in training; like there, a round starts at rest.
+            stepping = personal.model_copy(
+                update={
+                    "rate": rate,
+                    "momentum": settings.momentum if number % settings.steps else 0.0,
+                    "decay": settings.weight_decay,
+                }
+            )
         parts = torch.split(models.index_select(0, self._where[0]), list(self._counts.values()))
-        payloads: dict[str, dict[str, Any]] = {}
-        for (name, pairs), part in zip(self.asked.items(), parts, strict=True):
-            payloads[name] = {"parameters": part, **common}
-            if self.method.personal and pairs[0][1] == 0:
-                payloads[name] |= own
-        answers = self._call(payloads)
+        answers = self._call(
+            {
+                name: Gradient(
+                    parameters=part,
+                    batch_size=settings.batch_size,
+                    step=number,
+                    seed=f"{self.seed}/joint",
+                    augment=settings.augment,
+                    personal=stepping if pairs[0][1] == 0 else personal,
+                )
+                for (name, pairs), part in zip(self.asked.items(), parts, strict=True)
+            }
+        )
         each = models.new_zeros(*self.preferences.shape, models.shape[1])
         answered = torch.zeros_like(self.preferences)
         if answers:
@@ -147,29 +154,30 @@ class JointSteps:
             if len(answers) < len(self.asked):
                 some = [pair for name in answers for pair in self.asked[name]]
                 where = torch.tensor(some, device=models.device).T
-            each[where[0], where[1]] = torch.cat([one["gradient"] for one in answers.values()])
+            each[where[0], where[1]] = torch.cat([one.gradient for one in answers.values()])
             answered[where[0], where[1]] = 1.0
         return each, answered
 
     def _prefer(self, each: Tensor, number: int) -> None:
         """Move each participant's preferences by what its own validation data says."""
         models = self.models()
-        common = {
-            "split": "validation",
-            "batch_size": self.method.settings.batch_size,
-            "step": number,
-            "seed": f"{self.seed}/preference",
-            **personal_part(self.method),
-        }
+        personal = personal_part(self.method)
         answers = self._call(
             {
-                name: {"parameters": model, **common}
+                name: Gradient(
+                    parameters=model,
+                    split="validation",
+                    batch_size=self.method.settings.batch_size,
+                    step=number,
+                    seed=f"{self.seed}/preference",
+                    personal=personal,
+                )
                 for name, model in zip(self.names, torch.split(models, 1), strict=True)
             }
         )
         validation = torch.zeros_like(models)
         if answers:
-            given = torch.cat([one["gradient"] for one in answers.values()])
+            given = torch.cat([one.gradient for one in answers.values()])
             where = [k for k, name in enumerate(self.names) if name in answers]
             validation = (
                 given
@@ -186,27 +194,24 @@ class JointSteps:
         moved = (self.preferences - self.method.preference_rate * slope).clamp(LEAST, 1) * self.used
         self.preferences = moved / moved.sum(1, keepdim=True)
 
-    def _call(self, payloads: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Ask for gradients; note failures and what was spent, and return usable answers.
+    def _call(self, requests: Mapping[Participant, Gradient]) -> dict[Participant, Gradients]:
+        """Ask for gradients; note failures and costs, and return usable replies.
 
-        Who has kept the others waiting once is not asked again in this round.
+        A silo that has kept the others waiting once is not called again in this round.
         """
-        payloads = {name: one for name, one in payloads.items() if name not in self.silent}
-        replies = self.federation.call("loss_and_gradient", payloads)
-        answers = {}
-        for name, payload in payloads.items():
-            vectors = payload["parameters"].shape[0]
+        requests = {name: one for name, one in requests.items() if name not in self.silent}
+        replies, failures = sorted_out(self.federation.call(requests))
+        for failure in failures:
+            self._failures.setdefault(failure.participant, failure)
+            if failure.reason == "timeout":
+                self.silent.add(failure.participant)
+        for name, request in requests.items():
+            vectors = request.parameters.shape[0]
             amount = 4 * self.size * vectors
             self._received[name] += amount
-            reply = replies.get(name, Failure(name, "timeout"))
-            if isinstance(reply, Failure):
-                self._failures.setdefault(name, reply)
-                if reply.reason == "timeout":
-                    self.silent.add(name)
-                continue
-            answers[name] = reply
-            self._sent[name] += amount
-            self._passes[name] += vectors * reply["samples"]
-            if payload.get("split") != "validation" and self.asked[name][0][1] == 0:
-                self._losses[name] = reply["loss"][0]
-        return answers
+            if name in replies:
+                self._sent[name] += amount
+                self._passes[name] += vectors * replies[name].samples
+                if request.split != "validation" and self.asked[name][0][1] == 0:
+                    self._losses[name] = replies[name].losses[0]
+        return replies

@@ -13,13 +13,13 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
 
-from fedegoists.federation.flare.memory_release import EVERY, OLD, REMEMBERED, Garbage, Later
+from fedegoists.federation.flare.memory_release import EVERY, OLD, REMEMBERED, Later, MemoryRelease
 
 
 @pytest.fixture
 def garbage(monkeypatch):
     monkeypatch.setattr("gc.freeze", lambda: None)  # the other tests' objects are no part of this
-    return Garbage()
+    return MemoryRelease()
 
 
 def test_flare_remembers_few_of_the_messages_it_has_sent(garbage):

@@ -1,0 +1,188 @@
+"""The registry of training methods: the facts about each, without loading any.
+
+A method is one file with a class, and one entry here.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+from fedegoists.errors import SettingsError
+
+if TYPE_CHECKING:
+    from fedegoists.methods.method import MethodSettings
+
+__all__ = ["METHOD_ENTRIES", "TUNED", "MethodEntry", "Paper", "base_of", "check_method"]
+
+TUNED = "+ft"
+"""Behind a method's name: its models are fine-tuned on the participants' own data."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper that a method is from."""
+
+    title: str
+    authors: str
+    venue: str
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """What is known of a method without loading it.
+
+    Attributes
+    ----------
+    place : str
+        Module and class, such as ``fedegoists.methods.fedavg:FedAvg``.
+    summary : str
+        What it does, in one line.
+    paper : Paper, optional
+        Where it is from.
+    benefit : {"unused", "edges", "weights"}
+        What of the benefit graph it is given as ``benefit``.
+    coalitions : {"baseline", "final", "alone"}
+        The coalitions it trains in: those of the baselines; those formed from the benefit graph;
+        or none, whatever is decided.
+    personal_output : bool
+        Whether output layers stay in the silos in a classification, unless something else is said.
+    """
+
+    place: str
+    summary: str
+    paper: Paper | None = None
+    benefit: Literal["unused", "edges", "weights"] = "unused"
+    coalitions: Literal["baseline", "final", "alone"] = "baseline"
+    personal_output: bool = False
+
+    @property
+    def tunable(self) -> bool:
+        """Whether fine-tuning adds anything: not to training alone."""
+        return self.coalitions != "alone"
+
+    def load(self) -> "type[MethodSettings]":
+        """Import the method; this loads PyTorch."""
+        module, name = self.place.split(":")
+        found: type[MethodSettings] = getattr(import_module(module), name)
+        return found
+
+
+METHOD_ENTRIES: dict[str, MethodEntry] = {
+    "local": MethodEntry("fedegoists.methods.local:Local", "own data only", coalitions="alone"),
+    "fedavg": MethodEntry(
+        "fedegoists.methods.fedavg:FedAvg",
+        "train from a shared model, average by sample count",
+        Paper(
+            "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+            "McMahan, Moore, Ramage, Hampson, Agüera y Arcas",
+            "AISTATS 2017",
+        ),
+    ),
+    "fedprox": MethodEntry(
+        "fedegoists.methods.fedprox:FedProx",
+        "FedAvg with a pull towards the shared model",
+        Paper(
+            "Federated Optimization in Heterogeneous Networks",
+            "Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith",
+            "MLSys 2020",
+        ),
+    ),
+    "scaffold": MethodEntry(
+        "fedegoists.methods.scaffold:Scaffold",
+        "FedAvg with control variates against drift",
+        Paper(
+            "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
+            "Karimireddy, Kale, Mohri, Reddi, Stich, Suresh",
+            "ICML 2020",
+        ),
+    ),
+    "pfedme": MethodEntry(
+        "fedegoists.methods.pfedme:PFedMe",
+        "personal models by Moreau envelopes around a shared one",
+        Paper(
+            "Personalized Federated Learning with Moreau Envelopes",
+            "T. Dinh, Tran, Nguyen",
+            "NeurIPS 2020",
+        ),
+    ),
+    "pfedhn": MethodEntry(
+        "fedegoists.methods.pfedhn:PFedHN",
+        "a server hypernetwork generates each participant's model",
+        Paper(
+            "Personalized Federated Learning using Hypernetworks",
+            "Shamsian, Navon, Fetaya, Chechik",
+            "ICML 2021",
+        ),
+    ),
+    "feddisco": MethodEntry(
+        "fedegoists.methods.feddisco:FedDisco",
+        "FedAvg with weights lowered by label imbalance",
+        Paper(
+            "FedDisco: Federated Learning with Discrepancy-Aware Collaboration",
+            "Ye, Xu, Wang, Xu, Chen, Wang",
+            "ICML 2023",
+        ),
+    ),
+    "pfedgraph": MethodEntry(
+        "fedegoists.methods.pfedgraph:PFedGraph",
+        "per-participant weights from the similarity of updates",
+        Paper(
+            "Personalized Federated Learning with Inferred Collaboration Graphs",
+            "Ye, Ni, Wu, Chen, Wang",
+            "ICML 2023",
+        ),
+    ),
+    "fedora": MethodEntry(
+        "fedegoists.methods.fedora:FedORA",
+        "own models, pulled to those of similar participants if better",
+        Paper(
+            "Personalized Federated Learning with Parameter Propagation",
+            "Wu, Bao, Ainsworth, He",
+            "KDD 2023",
+        ),
+    ),
+    "fedegoists": MethodEntry(
+        "fedegoists.methods.fedegoists.fedegoists_method:FedEgoists",
+        "own model over the weighted losses of one's contributors",
+        Paper(
+            "Free-Rider and Conflict Aware Collaboration Formation for Cross-Silo Federated "
+            "Learning",
+            "Chen, Wu, Tang, He, Ong, Liu, Lao, Yu",
+            "NeurIPS 2024",
+        ),
+        benefit="edges",
+        coalitions="final",
+        personal_output=True,  # as published for CIFAR
+    ),
+    "egomix": MethodEntry(
+        "fedegoists.methods.egomix:EgoMix",
+        "own mixture of contributors' models with an output layer that fits",
+        benefit="weights",
+        coalitions="final",
+    ),
+}
+"""By the names of the published tables, in their order; then what is not in the paper."""
+
+
+def base_of(name: str) -> str:
+    """Return the method that a name such as ``fedavg+ft`` fine-tunes, or is.
+
+    Examples
+    --------
+    >>> base_of("fedavg+ft"), base_of("fedavg")
+    ('fedavg', 'fedavg')
+    """
+    return name.removesuffix(TUNED)
+
+
+def check_method(name: str) -> None:
+    """Refuse a name that is no method, nor the fine-tuning of one."""
+    base = base_of(name)
+    entry = METHOD_ENTRIES.get(base)
+    if entry is None or (name != base and not entry.tunable):
+        known = [
+            one + ft
+            for one, own in METHOD_ENTRIES.items()
+            for ft in (("", TUNED) if own.tunable else ("",))
+        ]
+        raise SettingsError(f"unknown method {name!r}; methods are {', '.join(known)}")
