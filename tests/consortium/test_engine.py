@@ -12,7 +12,7 @@ from fedegoists.errors import MissingDependencyError, SettingsError
 
 def test_engines_are_found_by_name():
     assert list(ENGINES) == ["simulation", "flare"]
-    assert engine_named("simulated") is engine_named("simulation")
+    assert engine_named("simulation") is ENGINES["simulation"]
     with pytest.raises(SettingsError, match="'pigeons'; engines are simulation, flare"):
         engine_named("pigeons")
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="the extra coordinator is not installed")
 pytest.importorskip("fastapi", reason="the extra coordinator is not installed")
 
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.store import CoordinatorStore
 from tests.cli.conftest import run
 from tests.coordinator.databases import database_url, postgres_server
 
@@ -54,13 +54,13 @@ def new_postgres_database():
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request, tmp_path, clock):
     """Both kinds of store."""
-    opened = Store(database_url(request.param, tmp_path, request), clock=clock)
+    opened = CoordinatorStore(database_url(request.param, tmp_path, request), clock=clock)
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def sqlite_store(tmp_path, clock):
-    opened = Store(f"sqlite:///{tmp_path / 'coordinator.db'}", clock=clock)
+    opened = CoordinatorStore(f"sqlite:///{tmp_path / 'coordinator.db'}", clock=clock)
     yield opened
     opened.close()

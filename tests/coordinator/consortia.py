@@ -1,9 +1,12 @@
 """A small consortium inside a store, without the network."""
 
 from fedegoists import BenefitGraph
-from fedegoists.coordinator.domain import access, consortia
-from fedegoists.coordinator.domain import coalition_decisions as deciding
-from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.domain import (
+    accounts,
+    coalition_decisions,
+    competitor_reports,
+    consortia,
+)
 
 __all__ = ["found", "report"]
 
@@ -12,13 +15,13 @@ def found(store, names, name="Banks", weights=None):
     """A consortium whose members have joined; returns its id and the members' tokens."""
     tokens = {}
     with store.write() as session:
-        consortium = consortia.create(store, session, "manager m", name)
+        consortium = consortia.create(session, "manager m", name)
         for member in names:
-            _, invitation = consortia.invite(store, session, "manager m", consortium, member)
-            _, tokens[member] = access.accept_invitation(store, session, invitation)
+            _, invitation = consortia.invite(session, "manager m", consortium, member)
+            _, tokens[member] = accounts.accept_invitation(session, invitation)
         if weights is not None:
             graph = BenefitGraph(weights, names)
-            deciding.record_benefit(store, session, "manager m", consortium, graph, "test")
+            coalition_decisions.record_benefit(session, "manager m", consortium, graph, "test")
     return consortium.id, tokens
 
 
@@ -26,5 +29,5 @@ def report(store, consortium_id, reporter, competitor, *, withdraw=False):
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         member = consortia.member_named(session, consortium, reporter)
-        act = reporting.withdraw if withdraw else reporting.report
-        act(store, session, consortium, member, competitor)
+        act = competitor_reports.withdraw if withdraw else competitor_reports.report
+        act(session, member, competitor)

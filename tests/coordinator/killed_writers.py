@@ -15,24 +15,23 @@ import sys
 import time
 from collections.abc import Iterator
 
-from fedegoists.coordinator.domain import access, consortia
-from fedegoists.coordinator.domain import competitor_reports as reporting
-from fedegoists.coordinator.store import Store
-from fedegoists.coordinator.store.replay import check_log
+from fedegoists.coordinator.domain import accounts, competitor_reports, consortia
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.audit_check import check_log
 
 MEMBERS = [f"m{k}" for k in range(30)]
 
 
-def found(store: Store) -> int:
+def found(store: CoordinatorStore) -> int:
     with store.write() as session:
-        consortium = consortia.create(store, session, "manager m", "Killed")
+        consortium = consortia.create(session, "manager m", "Killed")
         for name in MEMBERS:
-            _, invitation = consortia.invite(store, session, "manager m", consortium, name)
-            access.accept_invitation(store, session, invitation)
+            _, invitation = consortia.invite(session, "manager m", consortium, name)
+            accounts.accept_invitation(session, invitation)
         member = consortia.member_named(session, consortium, MEMBERS[0])
         # Once each, so that writers find their statements prepared.
-        reporting.report(store, session, consortium, member, MEMBERS[1])
-        reporting.withdraw(store, session, consortium, member, MEMBERS[1])
+        competitor_reports.report(session, member, MEMBERS[1])
+        competitor_reports.withdraw(session, member, MEMBERS[1])
     return consortium.id
 
 
@@ -48,31 +47,31 @@ def changed(state: set[tuple[str, str]], kind: str, a: str, b: str) -> set[tuple
     return state | {(a, b)} if kind == "report" else state - {(a, b)}
 
 
-def write(store: Store, consortium_id: int, pipe: int, seed: int) -> None:
+def write(store: CoordinatorStore, consortium_id: int, pipe: int, seed: int) -> None:
     """Change reports until killed, telling of each change after it was committed."""
     for kind, a, b in changes(seed):
         with store.write() as session:
             consortium = consortia.consortium_with(session, consortium_id)
             member = consortia.member_named(session, consortium, a)
-            getattr(reporting, kind)(store, session, consortium, member, b)
+            getattr(competitor_reports, kind)(session, member, b)
         os.write(pipe, b"!")
 
 
-def reports(store: Store, consortium_id: int) -> set[tuple[str, str]]:
+def reports(store: CoordinatorStore, consortium_id: int) -> set[tuple[str, str]]:
     with store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        found = reporting.active_reports(session, consortium)
+        found = competitor_reports.active_reports(session, consortium)
     return {(a, b) for a, others in found.items() for b in others}
 
 
-def problems(store: Store) -> tuple[str, ...]:
+def problems(store: CoordinatorStore) -> tuple[str, ...]:
     with store.read() as session:
         return check_log(session).problems
 
 
 def main() -> None:
     url, kills = sys.argv[1], int(sys.argv[2])
-    store = Store(url)
+    store = CoordinatorStore(url)
     consortium_id = found(store)
     rng = random.Random(1)
     acknowledged = lost = untold = 0

@@ -15,10 +15,10 @@ import httpx2 as httpx
 from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
-from fedegoists.coordinator.domain.access import first_manager
-from fedegoists.coordinator.service.app import create_app
-from fedegoists.coordinator.service.state import Limits, Service
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.domain.accounts import first_manager
+from fedegoists.coordinator.service.coordinator_service import Limits, Service
+from fedegoists.coordinator.service.web_app import create_app
+from fedegoists.coordinator.store import CoordinatorStore
 
 __all__ = ["Process", "bearer", "inside", "invite_and_join", "running"]
 
@@ -30,7 +30,9 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @contextmanager
-def inside(store: Store, data: Path, limits: Limits = MANY) -> Iterator[tuple[TestClient, str]]:
+def inside(
+    store: CoordinatorStore, data: Path, limits: Limits = MANY
+) -> Iterator[tuple[TestClient, str]]:
     """The application over a store, without its run queue; yields a client, the manager's token."""
     app = create_app(Service.over(store, data, limits))
     client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)

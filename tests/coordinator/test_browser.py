@@ -154,12 +154,12 @@ def test_the_story(browser, service):
 
     for reporter, competitor in (("Alder", "Birch"), ("Elm", "Cedar")):
         own = members[reporter].page
-        own.get_by_label("Name a competitor").select_option(competitor)
+        own.get_by_label("Competitor", exact=True).select_option(competitor)
         own.get_by_role("button", name="Report in confidence").click()
         own.get_by_role("button", name=f"Withdraw {competitor}").wait_for()
     for name in ("Birch", "Cedar", "Dogwood"):
         members[name].page.reload()
-        assert "You have named nobody." in members[name].page.inner_text("main")
+        assert "You have reported no competitors." in members[name].page.inner_text("main")
 
     page.reload()  # sends the last invitation's form again, which must not end a token
     assert "already" in page.inner_text("main")
@@ -184,21 +184,21 @@ def test_the_story(browser, service):
     page.get_by_label("Other", exact=True).select_option("Dogwood")
     page.get_by_role("button", name="Change their competition").focus()
     page.keyboard.press("Enter")
-    page.locator("#trial-result p").wait_for()
-    assert "Alder and Dogwood compete" in page.inner_text("#trial-changes")
+    page.locator("#whatif-result p").wait_for()
+    assert "Alder and Dogwood compete" in page.inner_text("#whatif-changes")
     pictured(page, "overview")
     page.get_by_role("button", name="Start over").click()
-    page.locator("#trial-changes li").wait_for(state="detached")
+    page.locator("#whatif-changes li").wait_for(state="detached")
     drags(page, "Birch", "Dogwood")
-    page.locator("#trial-result p").wait_for()
-    assert "Birch and Dogwood compete" in page.inner_text("#trial-changes")
+    page.locator("#whatif-result p").wait_for()
+    assert "Birch and Dogwood compete" in page.inner_text("#whatif-changes")
     page.get_by_role("button", name="Undo: Birch and Dogwood compete").click()
-    page.locator("#trial-changes li").wait_for(state="detached")
+    page.locator("#whatif-changes li").wait_for(state="detached")
 
     # Train, following it live, and read what came of it.
     page.get_by_label("Data").fill("banks")
     page.get_by_label("Methods").fill("local, fedegoists")
-    page.get_by_label("Trials").fill("1")
+    page.get_by_label("Repetitions").fill("1")
     page.get_by_label("Steps").fill("40")
     page.get_by_role("button", name="Start", exact=True).click()
     page.locator('.timeline li[data-state="running"]').wait_for()

@@ -9,15 +9,15 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from fedegoists.coordinator.domain import access
-from fedegoists.coordinator.domain import coalition_decisions as deciding
+from fedegoists.coordinator.domain import accounts, coalition_decisions
+from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.domain.consortia import close_reports, consortium_with, reopen_reports
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs import run_records
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
 from fedegoists.coordinator.runs.run_task import FILES
-from fedegoists.coordinator.service.identity import COOKIE, TLS_EXTENSION
-from fedegoists.coordinator.store import Store
-from fedegoists.coordinator.store.replay import check_log
+from fedegoists.coordinator.service.request_identity import COOKIE, TLS_EXTENSION
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.audit_check import check_log
 from tests.coordinator.consortia import found, report
 from tests.coordinator.served import bearer, inside
 
@@ -29,7 +29,7 @@ class Served:
     """One service with two consortia; made when first used, so that importing stays cheap."""
 
     def __init__(self, folder):
-        self.store = Store(f"sqlite:///{folder / 'coordinator.db'}")
+        self.store = CoordinatorStore(f"sqlite:///{folder / 'coordinator.db'}")
         self.context = inside(self.store, folder)
         self.client, self.manager = self.context.__enter__()
         cycle = [[0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
@@ -40,8 +40,10 @@ class Served:
         for consortium_id in (own, foreign):
             with self.store.write() as session:
                 consortium = consortium_with(session, consortium_id)
-                close_reports(self.store, session, "manager m", consortium)
-            deciding.Decider(self.store).form("manager m", consortium_id, deciding.Wish())
+                close_reports(session, "manager m", consortium)
+            coalition_decisions.Decider(self.store).form(
+                "manager m", consortium_id, FormationOrder()
+            )
         self.trained(folder, own)
 
     def trained(self, folder, consortium_id):
@@ -49,14 +51,17 @@ class Served:
         with self.store.write() as session:
             consortium = consortium_with(session, consortium_id)
             plan = RunPlan(source="banks")
-            run = records.enqueue(
-                self.store, session, "manager m", consortium, "training", "simulation", plan
+            run = run_records.enqueue(
+                session,
+                "manager m",
+                consortium,
+                RunOrder(kind="training", engine="simulation", plan=plan),
             )
-        records.finish(self.store, run.id)
+        run_records.finish(self.store, run.id)
         with self.store.write() as session:
             consortium = consortium_with(session, consortium_id)
-            reopen_reports(self.store, session, "manager m", consortium)
-        runs, name = records.run_folder(folder, run)
+            reopen_reports(session, "manager m", consortium)
+        runs, name = run_records.run_folder(folder, run)
         for part, suffix in (("members", ".html"), ("models", ".safetensors")):
             (runs / name / part).mkdir(parents=True)
             for one in OWN:
@@ -67,21 +72,21 @@ class Served:
     def session(self, token):
         """A browser's session, with what shows that a request came from our own page."""
         with self.store.write() as session:
-            principal = access.authenticate(self.store, session, token, ("token",))
-            opened = access.open_session(self.store, session, principal)
-        return {"Cookie": f"{COOKIE}={opened}", "X-CSRF-Token": access.csrf_token(opened)}
+            principal = accounts.authenticate(session, token, "token")
+            opened = accounts.open_session(session, principal)
+        return {"Cookie": f"{COOKIE}={opened}", "X-CSRF-Token": accounts.csrf_token(opened)}
 
     def certificate(self, token):
         """The SHA-256 of a client certificate that is registered for a member."""
         with self.store.write() as session:
-            principal = access.authenticate(self.store, session, token, ("token",))
-            access.add_certificate(self.store, session, principal, "ab" * 32)
+            principal = accounts.authenticate(session, token, "token")
+            accounts.add_certificate(session, principal, "ab" * 32)
         return "ab" * 32
 
     def as_it_was(self, token):
         """Whether the member is still there, and the log whole, after all that was sent."""
         with self.store.read() as session:
-            known = access.authenticate(self.store, session, token, ("token",))
+            known = accounts.authenticate(session, token, "token")
             return known is not None and check_log(session).ok
 
 

@@ -23,28 +23,32 @@ from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions import FORMATION_METHODS, OBJECTIVES
-from fedegoists.coordinator.domain import coalition_decisions as deciding
-from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.domain import coalition_decisions, competitor_reports
+from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.domain.consortia import (
     close_reports,
     consortium_with,
     member_named,
 )
 from fedegoists.coordinator.domain.member_view import member_decision
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.run_plan import RunPlan
-from fedegoists.coordinator.service import log_api, manager_pages, member_pages, pages
-from fedegoists.coordinator.service.app import create_app
-from fedegoists.coordinator.service.state import Service
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.runs import run_records
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
+from fedegoists.coordinator.service import login_pages, manager_pages, member_pages
+from fedegoists.coordinator.service.coordinator_service import Service
+from fedegoists.coordinator.service.web_app import create_app
+from fedegoists.coordinator.store import CoordinatorStore
 from tests.coordinator.consortia import found
 from tests.coordinator.served import MANY, bearer
 
-STABLE = deciding.Wish(method="stable")
-WISHES = [
+STABLE = FormationOrder(method="stable")
+ORDERS = [
     STABLE,
-    *(deciding.Wish("best", objective) for objective in OBJECTIVES),
-    *(deciding.Wish(method) for method in FORMATION_METHODS if method not in ("best", "stable")),
+    *(FormationOrder(objective=objective) for objective in OBJECTIVES),
+    *(
+        FormationOrder(method=method)
+        for method in FORMATION_METHODS
+        if method not in ("best", "stable")
+    ),
 ]
 EXAMPLES = int(os.environ.get("FEDEGOISTS_EXAMPLES", "40"))
 """How many pairs of worlds; more for a longer search."""
@@ -61,7 +65,7 @@ def addresses(interface, consortium, names):
     """Every address that can be read, with numbers and names that mean something."""
     shown = [
         route.path
-        for router in (pages.router, manager_pages.router, member_pages.router, log_api.pages)
+        for router in (login_pages.router, manager_pages.router, member_pages.router)
         for route in router.routes
         if "GET" in route.methods
     ]
@@ -107,7 +111,7 @@ class OneApplication:
 
     def __init__(self, folder):
         self.empty = folder / "empty.db"
-        store = Store(f"sqlite:///{self.empty}", clock=still_clock)
+        store = CoordinatorStore(f"sqlite:///{self.empty}", clock=still_clock)
         self.app = create_app(Service.over(store, folder, MANY))
         self.interface = [
             path for path, item in self.app.openapi()["paths"].items() if "get" in item
@@ -118,7 +122,7 @@ class OneApplication:
     def over(self, folder):
         """Serve a new, empty store."""
         shutil.copyfile(self.empty, folder / "coordinator.db")
-        store = Store(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
+        store = CoordinatorStore(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
         self.app.state.service = Service.over(store, folder, MANY)
         client = TestClient(self.app, raise_server_exceptions=False, follow_redirects=False)
         try:
@@ -135,7 +139,7 @@ def application():
         yield OneApplication(Path(folder))
 
 
-def world(application, names, weights, reports, member, patch, wish=STABLE):
+def world(application, names, weights, reports, member, patch, order=STABLE):
     """A consortium that decided by these reports, and all that one member can fetch."""
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
@@ -146,10 +150,10 @@ def world(application, names, weights, reports, member, patch, wish=STABLE):
             consortium = consortium_with(session, consortium_id)
             for reporter, competitor in reports:
                 who = member_named(session, consortium, reporter)
-                reporting.report(store, session, consortium, who, competitor)
-            close_reports(store, session, "manager m", consortium)
-        patch.setattr(deciding, "new_secret", lambda: SECRET)
-        record = deciding.Decider(store).form("manager m", consortium_id, wish)
+                competitor_reports.report(session, who, competitor)
+            close_reports(session, "manager m", consortium)
+        patch.setattr(coalition_decisions, "new_secret", lambda: SECRET)
+        record = coalition_decisions.Decider(store).form("manager m", consortium_id, order)
         with_runs(store, consortium_id, reports)
         with store.read() as session:
             consortium = consortium_with(session, consortium_id)
@@ -166,12 +170,15 @@ def with_runs(store, consortium_id, reports):
         with store.write() as session:
             consortium = consortium_with(session, consortium_id)
             plan = RunPlan(source="banks", seeds=1 + len(reports))
-            run = records.enqueue(
-                store, session, "manager m", consortium, "training", "simulation", plan
+            run = run_records.enqueue(
+                session,
+                "manager m",
+                consortium,
+                RunOrder(kind="training", engine="simulation", plan=plan),
             )
-        records.note_progress(store, run.id, f"{reports}"[:50], len(reports), 10, f"{reports}")
+        run_records.note_progress(store, run.id, f"{reports}"[:50], len(reports), 10, f"{reports}")
         if end is not None:
-            records.finish(store, run.id, **end)
+            run_records.finish(store, run.id, **end)
 
 
 @st.composite
@@ -195,15 +202,15 @@ def two_worlds(draw):
     return names, weights, member, mine + one, mine + other
 
 
-def concerns(names, weights, member, reports, wish):
+def concerns(names, weights, member, reports, order):
     """What the decision says about one member."""
     pairs = {tuple(sorted(pair)) for pair in reports}
     formation = form(
         BenefitGraph(weights, names),
         CompetitionGraph(pairs, names),
-        wish.method,
-        objective=wish.objective,
-        time_limit=wish.time_limit,
+        order.method,
+        objective=order.objective,
+        time_limit=order.time_limit,
     )
     return formation.coalition_of(member)
 
@@ -215,14 +222,14 @@ def concerns(names, weights, member, reports, wish):
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to make one smaller takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-@given(two_worlds(), st.sampled_from(WISHES))
-def test_what_others_report_does_not_show(application, worlds, wish):
+@given(two_worlds(), st.sampled_from(ORDERS))
+def test_what_others_report_does_not_show(application, worlds, order):
     names, weights, member, one, other = worlds
-    before = concerns(names, weights, member, one, wish)
-    assume(before == concerns(names, weights, member, other, wish))
+    before = concerns(names, weights, member, one, order)
+    assume(before == concerns(names, weights, member, other, order))
     with pytest.MonkeyPatch.context() as patch:
         seen = [
-            world(application, names, weights, reports, member, patch, wish)
+            world(application, names, weights, reports, member, patch, order)
             for reports in (one, other)
         ]
     (own_one, all_one), (own_other, all_other) = seen
@@ -251,15 +258,15 @@ def test_a_difference_that_concerns_the_member_does_show(application, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("wish", "reports"),
+    ("order", "reports"),
     [
-        (deciding.Wish(), [("Elm", "Dogwood")]),
-        (deciding.Wish("best", "fair"), [("Dogwood", "Alder"), ("Elm", "Dogwood")]),
+        (FormationOrder(), [("Elm", "Dogwood")]),
+        (FormationOrder(objective="fair"), [("Dogwood", "Alder"), ("Elm", "Dogwood")]),
         (STABLE, [("Elm", "Birch"), ("Dogwood", "Elm")]),
     ],
     ids=["best", "fair", "stable"],
 )
-def test_training_does_not_show_it_either(tmp_path, wish, reports):
+def test_training_does_not_show_it_either(tmp_path, order, reports):
     """Others fall apart; a member's page and model stay the same, byte for byte."""
     pytest.importorskip("torch", reason="runs need the extra train")
     from fedegoists.coordinator.runs.run_worker import work_on
@@ -271,21 +278,24 @@ def test_training_does_not_show_it_either(tmp_path, wish, reports):
     for pairs in ([], reports):
         folder = tmp_path / str(len(pairs))
         with_banks(folder)
-        store = Store(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
+        store = CoordinatorStore(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
         consortium_id, _ = found(store, BANKS, weights=weights)
         with store.write() as session:
             consortium = consortium_with(session, consortium_id)
             for reporter, competitor in pairs:
                 who = member_named(session, consortium, reporter)
-                reporting.report(store, session, consortium, who, competitor)
-            close_reports(store, session, "manager m", consortium)
-        deciding.Decider(store).form("manager m", consortium_id, wish)
+                competitor_reports.report(session, who, competitor)
+            close_reports(session, "manager m", consortium)
+        coalition_decisions.Decider(store).form("manager m", consortium_id, order)
         with store.write() as session:
             consortium = consortium_with(session, consortium_id)
-            run = records.enqueue(
-                store, session, "manager m", consortium, "training", "simulation", plan
+            run = run_records.enqueue(
+                session,
+                "manager m",
+                consortium,
+                RunOrder(kind="training", engine="simulation", plan=plan),
             )
-            made, name = records.run_folder(folder, run)
+            made, name = run_records.run_folder(folder, run)
         work_on(store, run.id, folder)
         store.close()
         left.append(

@@ -21,18 +21,17 @@ from fedegoists.benefit.learn_settings import ESTIMATORS, SHOWN_TO_ALL
 from fedegoists.consortium.progress import SILENT
 from fedegoists.coordinator import server
 from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.domain import coalition_decisions as deciding
-from fedegoists.coordinator.domain import consortia
-from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
-from fedegoists.coordinator.runs import decided_pipeline
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.preflight import Beginning
-from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.domain import coalition_decisions, consortia
+from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
+from fedegoists.coordinator.domain.worker_process import WorkerProcess
+from fedegoists.coordinator.runs import decided_pipeline, run_records
+from fedegoists.coordinator.runs.preflight import Preflight
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
 from fedegoists.coordinator.runs.run_task import Reach, RunTask
 from fedegoists.coordinator.runs.run_worker import work_on
-from fedegoists.coordinator.store import Store
-from fedegoists.coordinator.store.replay import check_log
-from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.audit_check import check_log
+from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
 from tests.coordinator.consortia import found, report
@@ -121,7 +120,7 @@ def test_runs_survive_a_kill_and_leave_reports_to_those_they_are_for(tmp_path):
     for secret in (manager, *tokens.values()):
         assert secret not in written
     assert "Alder" not in written
-    store = Store(f"sqlite:///{data / 'coordinator.db'}")
+    store = CoordinatorStore(f"sqlite:///{data / 'coordinator.db'}")
     with store.read() as session:
         assert check_log(session).ok
     store.close()
@@ -196,7 +195,7 @@ def test_a_port_that_is_in_use_is_said_before_any_login(tmp_path, starting, host
 
 def test_an_address_that_is_not_here_is_said(starting, free_port):
     code, out, err = starting("--host", "192.0.2.1", "--port", str(free_port))
-    assert (code, out, "nobody can listen there" in err) == (2, "", True)
+    assert (code, out, "cannot be listened on" in err) == (2, "", True)
     code, out, err = starting("--host", "no.such.host.invalid", "--port", str(free_port))
     assert (code, out, "no such address" in err) == (2, "", True)
     code, out, err = starting("--host", "no..such", "--port", str(free_port))
@@ -247,20 +246,17 @@ def test_a_run_over_flare_without_the_kit_says_so(sqlite_store, tmp_path):
     consortium_id, _ = found(sqlite_store, BANKS[:2])
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(sqlite_store, session, "manager m", consortium)
-        queued = records.enqueue(
-            sqlite_store,
+        consortia.close_reports(session, "manager m", consortium)
+        queued = run_records.enqueue(
             session,
             "manager m",
             consortium,
-            "benefit",
-            "flare",
-            RunPlan(),
+            RunOrder(kind="benefit", engine="flare", plan=RunPlan()),
             Reach(tmp_path, BANKS),
         )
     work_on(sqlite_store, queued.id, tmp_path)  # as if it was started again without --kit
     with sqlite_store.read() as session:
-        failed = session.get(RunRecord, queued.id)
+        failed = session.get(RunRow, queued.id)
     assert failed.state == "failed"
     assert "start it with the kit" in failed.error
 
@@ -325,33 +321,26 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     consortium_id, _ = found(sqlite_store, BANKS[:2])
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(sqlite_store, session, "manager m", consortium)
+        consortia.close_reports(session, "manager m", consortium)
 
     def queued(**plan):
         with sqlite_store.write() as session:
             consortium = consortia.consortium_with(session, consortium_id)
-            return records.enqueue(
-                sqlite_store,
-                session,
-                "manager m",
-                consortium,
-                "benefit",
-                "simulation",
-                RunPlan(**plan),
-            ).id
+            order = RunOrder(kind="benefit", plan=RunPlan(**plan))
+            return run_records.enqueue(session, "manager m", consortium, order).id
 
     def after(run_id):
         work_on(sqlite_store, run_id, tmp_path)
         with sqlite_store.read() as session:
-            return session.get(RunRecord, run_id)
+            return session.get(RunRow, run_id)
 
     learned = after(queued(source="banks", repeats=2, benefit_steps=5, threshold=0.0))
     assert learned.state == "finished", learned.error
     with sqlite_store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        estimate = deciding.latest_benefit(session, consortium)
+        estimate = coalition_decisions.latest_benefit(session, consortium)
         assert estimate.source == "learned by run 1"
-        assert deciding.graph_of(estimate).participants == ("Alder", "Birch")
+        assert coalition_decisions.graph_of(estimate).participants == ("Alder", "Birch")
     failed = after(queued(source="nowhere"))
     assert failed.state == "failed"
     assert "nowhere" in failed.error
@@ -365,7 +354,7 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     assert "no folder 'private' among the silos" in outside.error
     stopped = queued(source="banks")
     with sqlite_store.write() as session:
-        records.cancel(sqlite_store, session, "manager m", session.get(RunRecord, stopped))
+        run_records.cancel(session, "manager m", session.get(RunRow, stopped))
     assert after(stopped).state == "cancelled"
     with sqlite_store.read() as session:
         assert check_log(session).ok
@@ -380,8 +369,8 @@ def test_a_plan_that_cannot_work_is_refused_when_it_is_asked_for(
     with sqlite_store.write() as session:
         for one in (consortium_id, other_id):
             consortium = consortia.consortium_with(session, one)
-            consortia.close_reports(sqlite_store, session, "manager m", consortium)
-    deciding.Decider(sqlite_store).form("manager m", consortium_id, deciding.Wish())
+            consortia.close_reports(session, "manager m", consortium)
+    coalition_decisions.Decider(sqlite_store).form("manager m", consortium_id, FormationOrder())
     refused = [
         (consortium_id, "training", {"source": "nope"}, "no folder 'nope' among the silos"),
         (consortium_id, "training", {"methods": ["foo"]}, "unknown method 'foo'; methods are lo"),
@@ -399,7 +388,7 @@ def test_a_plan_that_cannot_work_is_refused_when_it_is_asked_for(
         answer = client.post(f"/consortia/{consortium_id}/runs", data=form)
         assert (answer.status_code, "among the silos" in answer.text) == (409, True)
         # A process for each of the others would only take longer.
-        monkeypatch.setattr(ProcessOfItsOwn, "call", lambda _, function, *asked: function(*asked))
+        monkeypatch.setattr(WorkerProcess, "call", lambda _, function, *asked: function(*asked))
         for one, kind, change, words in refused:
             body = {"kind": kind, "plan": {**PLAN, **change}}
             answer = client.post(f"/api/consortia/{one}/runs", json=body, headers=head)
@@ -427,7 +416,7 @@ def test_methods_are_checked_over_flare_too(tmp_path):
 
 
 def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
-    process = ProcessOfItsOwn()
+    process = WorkerProcess()
     assert process.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
     process.close()
 
@@ -437,7 +426,7 @@ def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
     competition = CompetitionGraph([], names)
     folders = (tmp_path, "run-1", tmp_path / "silos")
     task = RunTask(None, "simulation", names, competition, None, *folders)
-    beginning = Beginning()
+    beginning = Preflight()
     with pytest.raises(ConflictError, match="unexpected: AttributeError; see the log"):
         beginning.check(task)
     assert "a run could not begin" in caplog.text
@@ -459,13 +448,18 @@ def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
     plan = RunPlan(source="banks", estimator=estimator)
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(sqlite_store, session, "manager m", consortium)
-        run = (sqlite_store, session, "manager m", consortium, "benefit", "simulation", plan)
+        consortia.close_reports(session, "manager m", consortium)
+        run = (
+            session,
+            "manager m",
+            consortium,
+            RunOrder(kind="benefit", engine="simulation", plan=plan),
+        )
         if competing and estimator in SHOWN_TO_ALL:
             with pytest.raises(ConflictError, match=f"{estimator}.* choose 'transfer', 'align"):
-                records.enqueue(*run)
+                run_records.enqueue(*run)
         else:
-            assert records.enqueue(*run).state == "queued"
+            assert run_records.enqueue(*run).state == "queued"
 
 
 def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_start_too(tmp_path):

@@ -27,18 +27,21 @@ from fedegoists.coordinator.coordinator_errors import (
     NotFoundError,
     StoreError,
 )
-from fedegoists.coordinator.domain import access, consortia
-from fedegoists.coordinator.domain import coalition_decisions as deciding
-from fedegoists.coordinator.domain import competitor_reports as reporting
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs import run_worker as worker
-from fedegoists.coordinator.runs.run_plan import RunPlan
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.domain import (
+    accounts,
+    coalition_decisions,
+    competitor_reports,
+    consortia,
+)
+from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
+from fedegoists.coordinator.runs import run_records, run_worker
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.audit_check import check_log, reports_digest
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from fedegoists.coordinator.store.backup import back_up, restore
+from fedegoists.coordinator.store.database_tables import AccountRow, Base, RunRow
 from fedegoists.coordinator.store.migrate import revision_of
-from fedegoists.coordinator.store.replay import check_log, reports_digest
-from fedegoists.coordinator.store.tables import Base, RunRecord
 from fedegoists.errors import FileError, GraphError, SettingsError
 from tests.coordinator.consortia import found, report
 from tests.coordinator.databases import database_url
@@ -50,11 +53,13 @@ POSTGRES_KILLS = int(os.environ.get("FEDEGOISTS_KILLS", "60"))
 """With 200, as for SQLite, it takes longer than every change should wait for."""
 
 
-def forms(store, consortium_id, **wish):
+def forms(store, consortium_id, **order):
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(store, session, "manager m", consortium)
-    return deciding.Decider(store).form("manager m", consortium_id, deciding.Wish(**wish))
+        consortia.close_reports(session, "manager m", consortium)
+    return coalition_decisions.Decider(store).form(
+        "manager m", consortium_id, FormationOrder(**order)
+    )
 
 
 def checked(store, head=None):
@@ -67,7 +72,7 @@ def test_migrations_make_the_tables_that_the_code_expects(store):
         context = MigrationContext.configure(session.connection())
         assert compare_metadata(context, Base.metadata) == []
         assert revision_of(session.connection()) == "0002"
-    Store(store.url).close()  # again: nothing to do
+    CoordinatorStore(store.url).close()  # again: nothing to do
 
 
 def test_a_database_of_the_first_version_goes_on(store, monkeypatch):
@@ -75,18 +80,20 @@ def test_a_database_of_the_first_version_goes_on(store, monkeypatch):
     consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
     report(store, consortium_id, "South", "East")
     with monkeypatch.context() as before:
-        before.setattr(deciding, "_new_salt", lambda: None)
-        before.setattr(deciding, "new_secret", lambda: b"s" * 32)
+        before.setattr(coalition_decisions, "_new_salt", lambda: None)
+        before.setattr(coalition_decisions, "new_secret", lambda: b"s" * 32)
         hidden = (b"s" * 32).hex()
         before.setattr(
-            deciding, "reports_digest", lambda _, reports: reports_digest(hidden, reports)
+            coalition_decisions,
+            "reports_digest",
+            lambda _, reports: reports_digest(hidden, reports),
         )
         forms(store, consortium_id)
     with store.write() as session:
         session.execute(text("ALTER TABLE formations DROP COLUMN salt"))
         session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     store.close()
-    again = Store(store.url, clock=store.clock)
+    again = CoordinatorStore(store.url, clock=store.clock)
     assert checked(again).ok
     assert forms(again, consortium_id).number == 2
     assert checked(again).ok
@@ -97,7 +104,7 @@ def test_a_database_of_a_later_version_is_left_alone(store):
     with store.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="later version"):
-        Store(store.url)
+        CoordinatorStore(store.url)
 
 
 def test_either_sides_report_counts_until_both_are_withdrawn(store):
@@ -106,7 +113,7 @@ def test_either_sides_report_counts_until_both_are_withdrawn(store):
     def pairs():
         with store.read() as session:
             consortium = consortia.consortium_with(session, consortium_id)
-            return reporting.competition_of(session, consortium).pairs
+            return competitor_reports.competition_of(session, consortium).pairs
 
     report(store, consortium_id, "South", "East")
     assert pairs() == (("South", "East"),)
@@ -123,14 +130,14 @@ def test_either_sides_report_counts_until_both_are_withdrawn(store):
 
 def test_what_cannot_be_reported(store):
     consortium_id, _ = found(store, NAMES)
-    with pytest.raises(ConflictError, match="competes with itself"):
+    with pytest.raises(ConflictError, match="its own competitor"):
         report(store, consortium_id, "South", "South")
     with pytest.raises(NotFoundError, match="no member 'West'"):
         report(store, consortium_id, "South", "West")
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         with pytest.raises(GraphError, match="control character"):
-            consortia.invite(store, session, "manager m", consortium, "a\nb")
+            consortia.invite(session, "manager m", consortium, "a\nb")
     with pytest.raises(ConflictError, match="already"):
         found(store, NAMES)
 
@@ -140,9 +147,9 @@ def test_a_deadline_freezes_reports_and_no_clock_undoes_it(store, clock):
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         at = "2026-01-01T13:00:00.000000Z"
-        consortia.set_deadline(store, session, "manager m", consortium, at)
+        consortia.set_deadline(session, "manager m", consortium, at)
         with pytest.raises(ConflictError, match="in the past"):
-            consortia.set_deadline(store, session, "manager m", consortium, "2025" + at[4:])
+            consortia.set_deadline(session, "manager m", consortium, "2025" + at[4:])
     report(store, consortium_id, "South", "East")
     clock.move(hours=2)
     with pytest.raises(ConflictError, match="deadline has passed"):
@@ -153,7 +160,7 @@ def test_a_deadline_freezes_reports_and_no_clock_undoes_it(store, clock):
         report(store, consortium_id, "South", "North")
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.reopen_reports(store, session, "manager m", consortium)
+        consortia.reopen_reports(session, "manager m", consortium)
     report(store, consortium_id, "South", "North")
 
 
@@ -161,7 +168,7 @@ def test_without_a_deadline_it_is_the_manager_who_closed_the_reports(sqlite_stor
     consortium_id, _ = found(sqlite_store, NAMES)
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(sqlite_store, session, "manager m", consortium)
+        consortia.close_reports(session, "manager m", consortium)
     for withdraw in (False, True):
         with pytest.raises(ConflictError, match="the manager has closed the reports"):
             report(sqlite_store, consortium_id, "South", "North", withdraw=withdraw)
@@ -174,14 +181,14 @@ def test_a_name_that_others_could_take_for_anothers_is_refused(sqlite_store, ali
     def invite(name):
         with sqlite_store.write() as session:
             consortium = consortia.consortium_with(session, consortium_id)
-            return consortia.invite(sqlite_store, session, "manager m", consortium, name)[0].name
+            return consortia.invite(session, "manager m", consortium, name)[0].name
 
     with pytest.raises(ConflictError, match=r"from the member 'Bank A' only in .*tell apart"):
         invite(alike)
     assert invite("Bank C") == "Bank C"
     with sqlite_store.write() as session:  # as one whose name was mistyped
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.expel(sqlite_store, session, "manager m", consortium, "Bank A")
+        consortia.expel(session, "manager m", consortium, "Bank A")
     assert invite(alike) == alike
 
 
@@ -210,21 +217,21 @@ def test_time_goes_on_after_a_clock_that_was_far_ahead(store, clock):
     report(store, consortium_id, "South", "East")
     clock.move(days=-36_500)
     with store.write() as session:
-        principal, _ = access.accept_invitation(
-            store, session, access.invite_account(store, session, "m", "manager", "Ann")
+        principal, _ = accounts.accept_invitation(
+            session, accounts.invite_account(session, "m", "manager", "Ann")
         )
-        opened = access.open_session(store, session, principal)
+        opened = accounts.open_session(session, principal)
         consortium = consortia.consortium_with(session, consortium_id)
         at = "2026-01-01T13:00:00.000000Z"
-        consortia.set_deadline(store, session, "manager m", consortium, at)
+        consortia.set_deadline(session, "manager m", consortium, at)
     report(store, consortium_id, "East", "North")
     with store.read() as session:
-        assert access.authenticate(store, session, opened, ("session",)) is not None
+        assert accounts.authenticate(session, opened, "session") is not None
     clock.move(hours=13)
     with pytest.raises(ConflictError, match="deadline has passed"):
         report(store, consortium_id, "East", "South")
     with store.read() as session:
-        assert access.authenticate(store, session, opened, ("session",)) is None
+        assert accounts.authenticate(session, opened, "session") is None
     assert checked(store).ok
 
 
@@ -249,16 +256,16 @@ def test_only_an_entry_that_says_so_lets_the_log_go_back(sqlite_store, tmp_path,
 
 def test_an_invitation_works_once_and_only_hashes_are_kept(store):
     with store.write() as session:
-        invitation = access.invite_account(store, session, "coordinator", "manager", "Ann")
+        invitation = accounts.invite_account(session, "coordinator", "manager", "Ann")
     with store.write() as session:
-        principal, token = access.accept_invitation(store, session, invitation)
+        principal, token = accounts.accept_invitation(session, invitation)
     assert (principal.role, principal.label) == ("manager", "Ann")
     with pytest.raises(NotAllowedError, match="already used"), store.write() as session:
-        access.accept_invitation(store, session, invitation)
+        accounts.accept_invitation(session, invitation)
     with store.read() as session:
-        assert access.authenticate(store, session, token, ("token",)).label == "Ann"
-        assert access.authenticate(store, session, token, ("session",)) is None
-        assert access.authenticate(store, session, invitation, ("invitation", "token")) is None
+        assert accounts.authenticate(session, token, "token").label == "Ann"
+        assert accounts.authenticate(session, token, "session") is None
+        assert accounts.authenticate(session, invitation, "invitation", "token") is None
         for table in Base.metadata.sorted_tables:
             for row in session.execute(table.select()):
                 assert token not in str(row)
@@ -267,25 +274,23 @@ def test_an_invitation_works_once_and_only_hashes_are_kept(store):
 
 def test_invitations_and_sessions_expire(store, clock):
     with store.write() as session:
-        invitation = access.invite_account(store, session, "coordinator", "manager", "Ann")
+        invitation = accounts.invite_account(session, "coordinator", "manager", "Ann")
     clock.move(days=15)
     with pytest.raises(NotAllowedError), store.write() as session:
-        access.accept_invitation(store, session, invitation)
-    assert access.first_manager(store) != invitation
+        accounts.accept_invitation(session, invitation)
+    assert accounts.first_manager(store) != invitation
     with store.write() as session:
-        principal, _ = access.accept_invitation(store, session, access_again(store, session))
-        opened = access.open_session(store, session, principal)
+        principal, _ = accounts.accept_invitation(session, access_again(session))
+        opened = accounts.open_session(session, principal)
     clock.move(hours=13)
     with store.read() as session:
-        assert access.authenticate(store, session, opened, ("session",)) is None
+        assert accounts.authenticate(session, opened, "session") is None
 
 
-def access_again(store, session):
+def access_again(session):
     from sqlalchemy import select
 
-    from fedegoists.coordinator.store.tables import Account
-
-    return access.new_invitation(store, session, session.scalar(select(Account)))
+    return accounts.new_invitation(session, session.scalar(select(AccountRow)))
 
 
 def test_an_expelled_member_is_out_at_once_and_its_reports_count_no_more(store):
@@ -293,18 +298,18 @@ def test_an_expelled_member_is_out_at_once_and_its_reports_count_no_more(store):
     report(store, consortium_id, "East", "North")
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.expel(store, session, "manager m", consortium, "East")
+        consortia.expel(session, "manager m", consortium, "East")
     with store.read() as session:
-        assert access.authenticate(store, session, tokens["East"], ("token",)) is None
+        assert accounts.authenticate(session, tokens["East"], "token") is None
     record = forms(store, consortium_id)
-    assert deciding.formation_of(record).coalitions == (("North", "South"),)
+    assert coalition_decisions.formation_of(record).coalitions == (("North", "South"),)
     assert checked(store).ok
 
 
 def test_a_decision_needs_closed_reports_benefits_and_members(store):
     consortium_id, _ = found(store, NAMES)
     with pytest.raises(ConflictError, match="may still report"):
-        deciding.Decider(store).form("manager m", consortium_id, deciding.Wish())
+        coalition_decisions.Decider(store).form("manager m", consortium_id, FormationOrder())
     with pytest.raises(ConflictError, match="who benefits whom is not known"):
         forms(store, consortium_id)
     empty, _ = found(store, [], "Nobody")
@@ -316,10 +321,10 @@ def test_a_decision_is_kept_with_its_proof(store):
     consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
     report(store, consortium_id, "South", "East")
     record = forms(store, consortium_id)
-    assert deciding.formation_of(record).coalitions == (("North", "South"), ("East",))
+    assert coalition_decisions.formation_of(record).coalitions == (("North", "South"), ("East",))
     with store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        commitment = deciding.commitment_for(consortium, record)
+        commitment = coalition_decisions.commitment_for(consortium, record)
     assert commitment.digest == record.commitment
     assert commitment.member_certificate("South", ["East"]).check(record.commitment).ok
     assert commitment.opening().check(record.commitment).ok
@@ -333,7 +338,9 @@ def test_log_and_opening_do_not_tell_which_side_reported(store):
     record = forms(store, consortium_id)
     with store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        opening = json.loads(deciding.commitment_for(consortium, record).opening().to_json())
+        opening = json.loads(
+            coalition_decisions.commitment_for(consortium, record).opening().to_json()
+        )
         log = [value for entry in entries(session) for value in json.loads(entry.details).values()]
     ways = [{"South": ["East"]}, {"East": ["South"]}, {"South": ["East"], "East": ["South"]}]
     assert json.loads(record.reports) in ways
@@ -352,24 +359,27 @@ def test_log_and_opening_do_not_tell_which_side_reported(store):
 def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_store):
     consortium_id, _ = found(sqlite_store, NAMES, weights=WEIGHTS)
     record = forms(sqlite_store, consortium_id)
-    assert deciding.formation_of(record).coalitions == (("North", "South", "East"),)
+    assert coalition_decisions.formation_of(record).coalitions == (("North", "South", "East"),)
 
     def train():
         with sqlite_store.write() as session:
             consortium = consortia.consortium_with(session, consortium_id)
             plan = RunPlan(source="banks")
-            return records.enqueue(
-                sqlite_store, session, "manager m", consortium, "training", "simulation", plan
+            return run_records.enqueue(
+                session,
+                "manager m",
+                consortium,
+                RunOrder(kind="training", engine="simulation", plan=plan),
             ).number
 
     assert train() == 1
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         with pytest.raises(ConflictError, match="run 1 relies on the reports"):
-            consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
-        run = records.run_numbered(session, consortium, 1)
-        records.cancel(sqlite_store, session, "manager m", run)
-        consortia.reopen_reports(sqlite_store, session, "manager m", consortium)
+            consortia.reopen_reports(session, "manager m", consortium)
+        run = run_records.run_numbered(session, consortium, 1)
+        run_records.cancel(session, "manager m", run)
+        consortia.reopen_reports(session, "manager m", consortium)
     report(sqlite_store, consortium_id, "South", "East")
     with pytest.raises(ConflictError, match="form coalitions again"):
         train()
@@ -377,11 +387,11 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
     assert train() == 2
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        consortia.expel(sqlite_store, session, "manager m", consortium, "North")
+        consortia.expel(session, "manager m", consortium, "North")
     with pytest.raises(ConflictError, match="'North' was expelled"):
         train()
     with sqlite_store.read() as session:
-        run = records.run_numbered(session, consortium, 2)
+        run = run_records.run_numbered(session, consortium, 2)
     assert (run.state, run.error) == ("cancelled", "'North' was expelled")
     assert checked(sqlite_store).ok
 
@@ -397,19 +407,17 @@ def test_a_run_that_waited_is_checked_again_before_it_goes_on(
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         plan = RunPlan(source="banks")
-        run = records.enqueue(
-            sqlite_store, session, "manager m", consortium, kind, "simulation", plan
-        )
+        run = run_records.enqueue(session, "manager m", consortium, RunOrder(kind=kind, plan=plan))
         run.started = run.created if begun else None
         consortium.state = "collecting"
     report(sqlite_store, consortium_id, "South", "East")
     for work in ("learn", "train"):
         monkeypatch.setattr(
-            worker.decided_pipeline, work, lambda *_: pytest.fail("an engine was loaded")
+            run_worker.decided_pipeline, work, lambda *_: pytest.fail("an engine was loaded")
         )
-    worker.work_on(sqlite_store, run.id, tmp_path)
+    run_worker.work_on(sqlite_store, run.id, tmp_path)
     with sqlite_store.read() as session:
-        failed = session.get(RunRecord, run.id)
+        failed = session.get(RunRow, run.id)
     assert failed.state == "failed"
     wanted = "form coalitions again" if kind == "training" else "close the reports first"
     assert wanted in failed.error
@@ -420,14 +428,14 @@ def test_what_if_is_answered_from_the_decision(store):
     forms(store, consortium_id)
     with store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        trial = deciding.trial_of(session, consortium, 1)
-        assert deciding.trial_of(session, consortium, 1) is trial
+        trial = coalition_decisions.trial_of(session, consortium, 1)
+        assert coalition_decisions.trial_of(session, consortium, 1) is trial
         with pytest.raises(NotFoundError):
-            deciding.trial_of(session, consortium, 2)
-    result = deciding.quick_what_if(trial, add=[("South", "East")])
+            coalition_decisions.trial_of(session, consortium, 2)
+    result = coalition_decisions.quick_what_if(trial, add=[("South", "East")])
     assert not any({"South", "East"} <= set(group) for group in result.coalitions)
     assert (result.welfare, result.welfare_change) == (3, -6)
-    left = deciding.quick_what_if(trial, leaves=["East"])
+    left = coalition_decisions.quick_what_if(trial, leaves=["East"])
     assert (left.coalitions, left.welfare) == ((("North", "South"),), 3)
 
 
@@ -506,8 +514,13 @@ def test_whatever_is_altered_shows(sqlite_store, tmp_path, statement, problem):
     with sqlite_store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         plan = RunPlan(source="banks")
-        run = (sqlite_store, session, "manager m", consortium, "training", "simulation", plan)
-        records.enqueue(*run)
+        run = (
+            session,
+            "manager m",
+            consortium,
+            RunOrder(kind="training", engine="simulation", plan=plan),
+        )
+        run_records.enqueue(*run)
     forms(sqlite_store, consortium_id)
     assert checked(sqlite_store).ok
     tampered(tmp_path / "coordinator.db", statement)
@@ -522,7 +535,7 @@ def test_a_log_written_anew_does_not_have_the_head_that_was_noted(sqlite_store, 
     found(sqlite_store, NAMES, "Others")
     assert checked(sqlite_store, noted).ok
     clock.move(seconds=1)
-    another = Store(f"sqlite:///{tmp_path / 'another.db'}", clock=clock)
+    another = CoordinatorStore(f"sqlite:///{tmp_path / 'another.db'}", clock=clock)
     found(another, NAMES)
     assert not checked(another, noted).ok
     with another.read() as session:
@@ -547,11 +560,11 @@ def test_a_backup_is_restored_into_either_database(store, target, tmp_path, requ
     with pytest.raises(FileError, match="there already"):
         back_up(store, archive)
     (tmp_path / "new").mkdir()
-    other = Store(database_url(target, tmp_path / "new", request), clock=store.clock)
+    other = CoordinatorStore(database_url(target, tmp_path / "new", request), clock=store.clock)
     assert restore(archive, other, tmp_path / "new" / "runs").head == check.head
     assert (tmp_path / "new" / "runs" / "run-1" / "report.html").read_text() == "done"
     with other.read() as session:
-        assert access.authenticate(other, session, tokens["East"], ("token",)).label == "East"
+        assert accounts.authenticate(session, tokens["East"], "token").label == "East"
     found(other, NAMES, "After")  # new rows get new numbers
     assert checked(other, check.head).ok
     with pytest.raises(StoreError, match="not empty"):
@@ -584,7 +597,7 @@ def test_a_backup_while_a_run_writes_files(sqlite_store, tmp_path):
     finally:
         done.set()
         writer.join()
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=sqlite_store.clock)
+    other = CoordinatorStore(f"sqlite:///{tmp_path / 'other.db'}", clock=sqlite_store.clock)
     restore(tmp_path / "14.tar.gz", other, tmp_path / "new" / "runs")
     assert (tmp_path / "new" / "runs" / "consortium-1" / "run-1" / "log.txt").is_file()
     other.close()
@@ -594,16 +607,16 @@ def test_a_backup_brings_back_no_session_and_no_invitation(sqlite_store, tmp_pat
     """They may have ended since it was made: a session by signing out, an invitation by use."""
     _, tokens = found(sqlite_store, NAMES)
     with sqlite_store.write() as session:
-        invitation = access.invite_account(sqlite_store, session, "m", "monitor", "Prometheus")
-        principal = access.authenticate(sqlite_store, session, tokens["East"], ("token",))
-        opened = access.open_session(sqlite_store, session, principal)
+        invitation = accounts.invite_account(session, "m", "monitor", "Prometheus")
+        principal = accounts.authenticate(session, tokens["East"], "token")
+        opened = accounts.open_session(session, principal)
     back_up(sqlite_store, tmp_path / "backup.tar.gz")
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    other = CoordinatorStore(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
     restore(tmp_path / "backup.tar.gz", other)
     with other.read() as session:
         for secret, kind in ((invitation, "invitation"), (opened, "session")):
-            assert access.authenticate(other, session, secret, (kind,)) is None
-        assert access.authenticate(other, session, tokens["East"], ("token",)) is not None
+            assert accounts.authenticate(session, secret, kind) is None
+        assert accounts.authenticate(session, tokens["East"], "token") is not None
     other.close()
 
 
@@ -620,7 +633,7 @@ def test_a_backup_writes_nowhere_else(sqlite_store, tmp_path, clock):
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         bad.addfile(link)
         bad.addfile(tarfile.TarInfo("runs/../../outside"))
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    other = CoordinatorStore(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
     with pytest.raises(FileError, match="outside the folder"):
         restore(tmp_path / "bad.tar.gz", other, tmp_path / "new" / "runs")
     assert not (tmp_path / "new" / "runs" / "link").exists()
@@ -634,7 +647,7 @@ def test_a_damaged_backup_changes_nothing(sqlite_store, tmp_path, clock):
     archive = tmp_path / "backup.tar.gz"
     back_up(sqlite_store, archive)
     content = archive.read_bytes()
-    other = Store(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
+    other = CoordinatorStore(f"sqlite:///{tmp_path / 'other.db'}", clock=clock)
     for broken in (b"", content[: len(content) // 2], b"nonsense" * 100):
         (tmp_path / "broken.tar.gz").write_bytes(broken)
         with pytest.raises((StoreError, FileError)):
@@ -660,11 +673,11 @@ def test_a_damaged_file_is_said_plainly_and_left_as_it_is(sqlite_store, tmp_path
     content[100:4000] = b"\xff" * 3900
     path.write_bytes(content)
     with pytest.raises(DamagedStoreError, match=r"damaged.*restore a backup"):
-        Store(f"sqlite:///{path}")
+        CoordinatorStore(f"sqlite:///{path}")
     assert path.read_bytes() == content
     path.write_bytes(b"not a database at all" * 1000)
     with pytest.raises(DamagedStoreError, match="restore a backup"):
-        Store(f"sqlite:///{path}")
+        CoordinatorStore(f"sqlite:///{path}")
 
 
 def test_damage_in_the_middle_is_found_on_opening(sqlite_store, tmp_path):
@@ -679,7 +692,7 @@ def test_damage_in_the_middle_is_found_on_opening(sqlite_store, tmp_path):
         content[page * 4096 : page * 4096 + 64] = os.urandom(64)
     path.write_bytes(content)
     with pytest.raises(DamagedStoreError):
-        Store(f"sqlite:///{path}")
+        CoordinatorStore(f"sqlite:///{path}")
 
 
 def fill_until_full(store):
@@ -698,7 +711,7 @@ def fill_until_full(store):
 def reports_in(store, consortium_id):
     with store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        reports = reporting.active_reports(session, consortium)
+        reports = competitor_reports.active_reports(session, consortium)
     return [
         (a, b) for a, others in sorted(reports.items(), key=lambda i: int(i[0][1:])) for b in others
     ]
@@ -735,7 +748,7 @@ def test_a_full_disk(tmp_path):
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here")
     try:
-        store = Store(f"sqlite:///{disk / 'coordinator.db'}")
+        store = CoordinatorStore(f"sqlite:///{disk / 'coordinator.db'}")
         with (disk / "ballast").open("wb") as ballast:
             ballast.write(b"0" * 1_200_000)
         consortium_id, kept = fill_until_full(store)
@@ -767,7 +780,7 @@ def test_a_full_disk_under_postgresql(new_postgres_database):
             with psycopg.connect(address, autocommit=True) as connection:
                 connection.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
                 connection.execute("CREATE DATABASE small TABLESPACE small")
-            store = Store(address.rsplit("/", 1)[0] + "/small")
+            store = CoordinatorStore(address.rsplit("/", 1)[0] + "/small")
             free = shutil.disk_usage(disk).free
             (disk / "ballast").write_bytes(b"0" * (free - 250_000))
             consortium_id, kept = fill_until_full(store)
@@ -787,7 +800,7 @@ def test_damage_under_postgresql_is_said_plainly(new_postgres_database):
     import psycopg
 
     address = new_postgres_database()
-    store = Store(address)
+    store = CoordinatorStore(address)
     consortium_id, _ = found(store, [f"m{k}" for k in range(40)])
     store.close()
     with psycopg.connect(address, autocommit=True) as connection:
@@ -809,7 +822,7 @@ def test_damage_under_postgresql_is_said_plainly(new_postgres_database):
 
 def test_one_service_at_a_time_over_a_postgresql_database(new_postgres_database):
     address = new_postgres_database()
-    one, other = Store(address), Store(address)
+    one, other = CoordinatorStore(address), CoordinatorStore(address)
     with one.alone():
         found(one, NAMES)  # others work on as before
         with pytest.raises(StoreError, match="another coordinator"), other.alone():
@@ -823,13 +836,13 @@ def test_one_service_at_a_time_over_a_postgresql_database(new_postgres_database)
 def test_an_unreachable_database_and_a_wrong_address_show_no_password():
     pytest.importorskip("psycopg")
     with pytest.raises(StoreError, match="does not answer") as caught:
-        Store("postgresql://user:hunter2@127.0.0.1:1/none")
+        CoordinatorStore("postgresql://user:hunter2@127.0.0.1:1/none")
     assert "hunter2" not in str(caught.value)
     with pytest.raises(SettingsError, match="expected sqlite") as caught:
-        Store("hunter2")
+        CoordinatorStore("hunter2")
     assert "hunter2" not in str(caught.value)
     with pytest.raises(SettingsError, match="not mysql"):
-        Store("mysql://u:p@h/d")
+        CoordinatorStore("mysql://u:p@h/d")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from fedegoists.coordinator.service.pages import STATIC
+from fedegoists.coordinator.service.login_pages import STATIC
 from tests.coordinator.served import inside
 
 VENDOR = STATIC / "vendor"

@@ -13,11 +13,11 @@ pytest.importorskip("fastapi", reason="the extra coordinator is not installed")
 import httpx2 as httpx
 
 from fedegoists.coordinator.domain import consortia
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs import run_records
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
 from fedegoists.coordinator.runs.run_worker import work_on
-from fedegoists.coordinator.store import Store
-from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.federation.flare.job_operator import Operator
 from tests.coordinator.served import bearer, invite_and_join, manager_token, running
 from tests.flare.conftest import NAMES
@@ -44,14 +44,16 @@ def until(client, address, head, wanted, seconds=300.0):
 
 def simulated(data, consortium_id):
     """Train by the same decision on this machine."""
-    store = Store(f"sqlite:///{data / 'coordinator.db'}")
+    store = CoordinatorStore(f"sqlite:///{data / 'coordinator.db'}")
     with store.write() as session:
         consortium = consortia.consortium_with(session, consortium_id)
         plan = RunPlan(**PLAN, source="banks")
-        run = records.enqueue(store, session, "m", consortium, "training", "simulation", plan)
+        run = run_records.enqueue(
+            session, "m", consortium, RunOrder(kind="training", engine="simulation", plan=plan)
+        )
     work_on(store, run.id, data)
     with store.read() as session:
-        assert session.get(RunRecord, run.id).state == "finished"
+        assert session.get(RunRow, run.id).state == "finished"
     store.close()
 
 

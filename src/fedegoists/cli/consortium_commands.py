@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run_consortium"]
 
+OTHER_NAMES = {"simulated": "simulation"}
+"""Earlier names of engines."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
@@ -97,7 +100,7 @@ def run_consortium(
         from fedegoists.consortium.consortium_settings import read_settings
         from fedegoists.consortium.pipeline import STAGES, Consortium
 
-    kind = engine_named(engine)
+    kind = engine_named(OTHER_NAMES.get(engine, engine))
     settings = read_settings(file, changes)
 
     def work(reached: Engine, again: bool) -> "ConsortiumRun":

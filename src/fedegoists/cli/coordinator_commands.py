@@ -1,4 +1,4 @@
-"""The commands about the coordinator: serve, backup, restore, audit-log, manager-login."""
+"""The commands of the coordinator: serve, backup, restore, audit-log, manager-login."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from fedegoists.cli.output import errors, line, print_json
 from fedegoists.errors import FileError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from fedegoists.coordinator.store import Store
+    from fedegoists.coordinator.store import CoordinatorStore
 
 __all__ = ["register"]
 
@@ -42,8 +42,8 @@ def register(app: typer.Typer) -> None:
 
 
 def serve_command(
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On which port.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = None,
     certificate: Annotated[
@@ -54,13 +54,13 @@ def serve_command(
     ] = None,
     client_ca: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Who signs client certificates of members."),
+        typer.Option(metavar="FILE", help="Authority that signs the members' client certificates."),
     ] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="Believe the headers of a proxy on this machine.")
+        bool, typer.Option("--behind-proxy", help="Trust the headers of a proxy on this machine.")
     ] = False,
     requests_per_minute: Annotated[
-        int, typer.Option(min=1, help="From each token or session.")
+        int, typer.Option(min=1, help="Limit for each token or session.")
     ] = 600,
     kit: Annotated[
         Path | None,
@@ -70,23 +70,23 @@ def serve_command(
         ),
     ] = None,
 ) -> None:
-    """Run the coordinator: a trusted third party with a web page and an interface."""
+    """Run the coordinator: a trusted third party with web pages and an API."""
     try:
         from fedegoists.coordinator.server import ServerSettings, serve
-        from fedegoists.coordinator.service.state import Limits
+        from fedegoists.coordinator.service.coordinator_service import Limits
     except ImportError as error:
         raise _missing(error) from None
     settings = ServerSettings(
-        data,
-        host,
-        port,
-        database,
-        certificate,
-        key,
-        client_ca,
-        behind_proxy,
-        Limits(requests_per_minute=requests_per_minute),
-        kit,
+        data=data,
+        host=host,
+        port=port,
+        database=database,
+        certificate=certificate,
+        key=key,
+        client_ca=client_ca,
+        behind_proxy=behind_proxy,
+        limits=Limits(requests_per_minute=requests_per_minute),
+        kit=kit,
     )
     serve(settings, typer.echo, _warn)
 
@@ -96,7 +96,7 @@ def backup_command(
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = None,
 ) -> None:
-    """Write everything the coordinator keeps to one archive; it may go on running."""
+    """Write a backup of the coordinator to one archive; it may go on running."""
     with _opened(data, database) as store:
         from fedegoists.coordinator.store.backup import back_up
 
@@ -107,11 +107,11 @@ def backup_command(
 
 
 def restore_command(
-    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What backup wrote.")],
+    archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="A backup.")],
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = None,
 ) -> None:
-    """Fill an empty folder or database with a backup, of either kind."""
+    """Restore a backup into an empty folder or database, of either kind."""
     with _opened(data, database, new=True) as store:
         from fedegoists.coordinator.store.backup import restore
 
@@ -125,12 +125,12 @@ def manager_login_command(
     database: DatabaseOption = None,
     label: Annotated[str, typer.Option(help="The manager's name.")] = "manager",
 ) -> None:
-    """Print a one-time login for another manager, for whoever lost the token."""
+    """Print a one-time login for another manager, such as after a token was lost."""
     with _opened(data, database) as store:
-        from fedegoists.coordinator.domain.access import invite_account
+        from fedegoists.coordinator.domain.accounts import invite_account
 
         with store.write() as session:
-            invitation = invite_account(store, session, "coordinator", "manager", label)
+            invitation = invite_account(session, "coordinator", "manager", label)
     typer.echo(invitation)
 
 
@@ -140,16 +140,16 @@ def verify_log_command(
     database: DatabaseOption = None,
     head: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="A hash noted earlier, which must still be there."),
+        typer.Option(metavar="HASH", help="A hash noted earlier, which an entry must still have."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check that nothing was altered: the chain, and that the tables say what the log says.
+    """Check that nothing was altered: the chain, and the tables against the log.
 
-    Exits with 1 if something was.
+    Exits with 1 if anything was altered.
     """
     with _opened(data, database) as store:
-        from fedegoists.coordinator.store.replay import check_log
+        from fedegoists.coordinator.store.audit_check import check_log
 
         with store.read() as session:
             check = check_log(session, head)
@@ -157,7 +157,7 @@ def verify_log_command(
         result = {"ok": check.ok, "entries": check.count, "head": check.head}
         print_json({**result, "problems": check.problems})
     else:
-        line(f"{check.count} entries; the last one's hash, to be kept elsewhere:")
+        line(f"{check.count} entries; the hash of the last one, to be kept elsewhere:")
         typer.echo(check.head)
         if check.ok:
             line("Nothing was altered.")
@@ -186,8 +186,8 @@ def _tell(problems: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _opened(data: Path, database: str | None, *, new: bool = False) -> "Iterator[Store]":
-    """Give the store of a folder or database, and close it at the end."""
+def _opened(data: Path, database: str | None, *, new: bool = False) -> "Iterator[CoordinatorStore]":
+    """Context manager for the store of a folder or database."""
     try:
         from fedegoists.coordinator.server import DATABASE, open_store
     except ImportError as error:

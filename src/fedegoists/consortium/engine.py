@@ -157,9 +157,6 @@ ENGINES = {
 }
 """All engines by name."""
 
-OTHER_NAMES = {"simulated": "simulation"}
-"""Earlier names that the command line still takes."""
-
 
 def engine_named(name: str) -> EngineKind:
     """Return a registered engine.
@@ -169,7 +166,7 @@ def engine_named(name: str) -> EngineKind:
     >>> engine_named("simulation").local
     True
     """
-    found = ENGINES.get(OTHER_NAMES.get(name, name))
+    found = ENGINES.get(name)
     if found is None:
         raise SettingsError(f"unknown engine {name!r}; engines are {', '.join(ENGINES)}")
     return found

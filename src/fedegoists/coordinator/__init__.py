@@ -1,1 +1,1 @@
-"""The trusted third party: a service with a store and a web page (extra ``coordinator``)."""
+"""The coordinator, a trusted third party: a service with a database and web pages."""

@@ -1,4 +1,4 @@
-"""What can go wrong at the coordinator, each with what to do about it."""
+"""Errors of the coordinator, each with the fix in its message."""
 
 from fedegoists.errors import FedEgoistsError
 
@@ -14,28 +14,28 @@ __all__ = [
 
 
 class StoreError(FedEgoistsError):
-    """Something is wrong with the database."""
+    """A problem with the database."""
 
 
 class FullStoreError(StoreError):
-    """There is no room left on the disk; what was being written was not kept."""
+    """No room left on the disk; the transaction was not kept."""
 
 
 class DamagedStoreError(StoreError):
-    """The database file is not what the coordinator wrote."""
+    """A damaged database."""
 
 
 class UnavailableStoreError(StoreError):
-    """The database does not answer."""
+    """A database that does not answer."""
 
 
 class NotAllowedError(FedEgoistsError):
-    """Somebody who may not do this."""
+    """An action that the caller may not do."""
 
 
 class NotFoundError(FedEgoistsError):
-    """Something that is not there, or not for the one who asks."""
+    """Something that does not exist, or is not for the caller."""
 
 
 class ConflictError(FedEgoistsError):
-    """Something that does not fit the state things are in."""
+    """An action that conflicts with the current state."""

@@ -1,5 +1,6 @@
-"""Running the coordinator: one folder, one process, until it is told to stop."""
+"""The coordinator's process: one folder, one process, until it is told to stop."""
 
+import asyncio
 import errno
 import fcntl
 import hashlib
@@ -11,21 +12,21 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import uvicorn
+from pydantic import BaseModel, ConfigDict
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fedegoists.coordinator.domain.access import first_manager
+from fedegoists.coordinator.domain.accounts import first_manager
 from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
-from fedegoists.coordinator.service.app import create_app
-from fedegoists.coordinator.service.identity import TLS_EXTENSION
-from fedegoists.coordinator.service.state import Limits, Service
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.service.coordinator_service import Limits, Service
+from fedegoists.coordinator.service.request_identity import TLS_EXTENSION
+from fedegoists.coordinator.service.web_app import create_app
+from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database import sqlite_url
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import read_text
@@ -37,25 +38,26 @@ KIT_FILE = "deploy.json"
 SECONDS_TO_STOP = 5
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """Where to listen and what to keep where.
+class ServerSettings(BaseModel):
+    """Settings of a coordinator's process.
 
     Attributes
     ----------
     data : Path
-        The folder with the database, unless `database` says otherwise, runs and silos' data.
+        The folder with the database, unless `database` is given, runs and silos' data.
     database : str or None
         The address of a PostgreSQL database, or of an SQLite file elsewhere.
     certificate, key : Path or None
         For HTTPS.
     client_ca : Path or None
-        Who signs client certificates; with HTTPS only.
+        The authority that signs client certificates; with HTTPS only.
     behind_proxy : bool
-        Believe what a proxy on this machine says about addresses and HTTPS.
+        Trust the headers of a proxy on this machine about addresses and HTTPS.
     kit : Path or None
         The coordinator's kit of a deployment, for runs over FLARE.
     """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: Path
     host: str = "127.0.0.1"
@@ -65,14 +67,24 @@ class ServerSettings:
     key: Path | None = None
     client_ca: Path | None = None
     behind_proxy: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
     kit: Path | None = None
 
+    def check(self) -> None:
+        """Refuse settings that contradict each other, and files that do not exist."""
+        if (self.certificate is None) != (self.key is None):
+            raise SettingsError("a certificate and its key belong together; give both or neither")
+        if self.client_ca is not None and self.certificate is None:
+            raise SettingsError("client certificates need HTTPS: give a certificate and a key too")
+        for path in (self.certificate, self.key, self.client_ca):
+            if path is not None and not path.is_file():
+                raise FileError(f"{path}: no such file")
 
-def open_store(data: Path, database: str | None) -> Store:
+
+def open_store(data: Path, database: str | None) -> CoordinatorStore:
     """Open the database of a folder, or the one at an address; an empty folder is enough."""
     _make(data)
-    return Store(database or sqlite_url((data / DATABASE).resolve()))
+    return CoordinatorStore(database or sqlite_url((data / DATABASE).resolve()))
 
 
 def _make(data: Path) -> None:
@@ -84,7 +96,10 @@ def _make(data: Path) -> None:
 
 @contextmanager
 def _alone_in(data: Path) -> Iterator[None]:
-    """Refuse a second service in the same folder: both would work on the same runs."""
+    """Context manager that refuses a second service in the same folder.
+
+    Both would work on the same runs.
+    """
     _make(data)
     with (data / "lock").open("w") as file:
         try:
@@ -96,7 +111,7 @@ def _alone_in(data: Path) -> Iterator[None]:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Take the port before anything is promised; whoever connects waits until it is served."""
+    """Context manager that opens the port first; connections wait until they are served."""
     try:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -116,7 +131,7 @@ def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
             except OSError as error:
                 if error.errno not in ABSENT:
                     raise SettingsError(_refused(host, port, error)) from None
-                absent = error  # a name may stand for an address of IPv6 where there is none
+                absent = error  # a name may have an IPv6 address where the machine has none
             else:
                 sockets.append(one)
         if absent is not None and not sockets:
@@ -125,7 +140,7 @@ def _listening(host: str, port: int) -> Iterator[list[socket.socket]]:
 
 
 ABSENT = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-"""How a machine refuses an address that it does not have."""
+"""Errors for an address that the machine does not have."""
 
 
 def _refused(host: str, port: int, error: OSError) -> str:
@@ -133,28 +148,22 @@ def _refused(host: str, port: int, error: OSError) -> str:
         return f"port {port} is in use; choose another with --port"
     if error.errno == errno.EACCES:
         return f"port {port} needs more rights than this user has; choose another with --port"
-    return f"--host {host!r}: nobody can listen there ({error.strerror}); choose another"
+    return f"--host {host!r}: cannot be listened on ({error.strerror}); choose another"
 
 
 def _unencrypted(settings: ServerSettings, sockets: Sequence[socket.socket]) -> bool:
-    """Whether others could read along."""
-    at_home = all(ipaddress.ip_address(one.getsockname()[0]).is_loopback for one in sockets)
-    return not (at_home or settings.certificate or settings.behind_proxy)
+    """Whether connections from other machines are not encrypted."""
+    local = all(ipaddress.ip_address(one.getsockname()[0]).is_loopback for one in sockets)
+    return not (local or settings.certificate or settings.behind_proxy)
 
 
 def serve(
     settings: ServerSettings, say: Callable[[str], None], warn: Callable[[str], None]
 ) -> None:
-    """Serve until told to stop by SIGTERM or SIGINT; runs go on at the next start."""
-    if (settings.certificate is None) != (settings.key is None):
-        raise SettingsError("a certificate and its key belong together; give both or neither")
-    if settings.client_ca is not None and settings.certificate is None:
-        raise SettingsError("client certificates need HTTPS: give a certificate and a key too")
-    for path in (settings.certificate, settings.key, settings.client_ca):
-        if path is not None and not path.is_file():
-            raise FileError(f"{path}: no such file")
+    """Serve until SIGTERM or SIGINT; interrupted runs are resumed at the next start."""
+    settings.check()
     reach = _reach(settings.kit)
-    os.umask(0o077)  # whatever is written here is nobody else's business
+    os.umask(0o077)  # all files are for this user only
     with (
         _alone_in(settings.data),
         _listening(settings.host, settings.port) as sockets,
@@ -178,7 +187,7 @@ def serve(
 
 
 def _reach(kit: Path | None) -> Reach:
-    """Return which silos there are; what is missing for runs over FLARE is said now."""
+    """Return the silos of a deployment; what runs over FLARE need is checked now."""
     if kit is None:
         return LOCAL_ONLY
     for package in ("torch", "nvflare"):
@@ -186,7 +195,7 @@ def _reach(kit: Path | None) -> Reach:
             raise MissingDependencyError(
                 f"runs over FLARE need {package}: pip install 'fedegoists[train,flare]'"
             )
-    # Read here: the package of kits would load all that training needs, and keep it in memory.
+    # Read here: importing the module of kits would load all that training needs.
     try:
         sites = json.loads(read_text(kit / KIT_FILE))["sites"]
         return Reach(kit.resolve(), tuple(map(str, sites)))
@@ -203,7 +212,7 @@ def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         http=_Protocol,
-        access_log=False,  # addresses may name somebody; the service logs routes instead
+        access_log=False,  # paths may name members; the service logs routes instead
         server_header=False,
         proxy_headers=settings.behind_proxy,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
@@ -215,7 +224,7 @@ def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:
     )
 
 
-LOGGING: dict[str, Any] = {
+LOGGING: dict[str, object] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
@@ -228,7 +237,7 @@ LOGGING: dict[str, Any] = {
 
 
 class _Server(uvicorn.Server):
-    """Tells those who follow runs that it stops, so that nobody waits for them."""
+    """A server that ends event streams when it stops, so that it does not wait for them."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -240,9 +249,9 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Tells the application which client certificate a connection has shown."""
+    """HTTP protocol that passes the hash of the client certificate to the application."""
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         secured = transport.get_extra_info("ssl_object")
         shown = secured.getpeercert(binary_form=True) if secured is not None else None
@@ -250,8 +259,8 @@ class _Protocol(H11Protocol):
             self.app = _with_certificate(self.app, hashlib.sha256(shown).hexdigest())
 
 
-def _with_certificate(app: Any, fingerprint: str) -> Any:
-    async def application(scope: Any, receive: Any, send: Any) -> None:
+def _with_certificate(app: ASGIApp, fingerprint: str) -> ASGIApp:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
         extensions = {**scope.get("extensions", {}), TLS_EXTENSION: fingerprint}
         await app({**scope, "extensions": extensions}, receive, send)
 

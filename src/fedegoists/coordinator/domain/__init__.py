@@ -1,1 +1,1 @@
-"""What the trusted third party does, apart from how it is asked over the network."""
+"""The coordinator's rules, independent of the network: accounts, members, reports, decisions."""

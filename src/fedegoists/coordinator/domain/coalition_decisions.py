@@ -1,4 +1,4 @@
-"""Decisions: recording who benefits whom, forming coalitions, and asking what if."""
+"""Decisions of a consortium: its benefit graphs, formations, and what-ifs."""
 
 import json
 import secrets
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
 
-import networkx as nx  # noqa: F401, what-if needs it: loaded now, not while the first one waits
+import networkx as nx  # noqa: F401, loaded now, so that the first what-if does not wait for it
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
 
 from fedegoists.coalitions import (
     Certificate,
@@ -30,26 +30,26 @@ from fedegoists.coordinator.domain.consortia import (
     is_closed,
     participants_of,
 )
-from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.domain.worker_process import WorkerProcess
+from fedegoists.coordinator.store import CoordinatorStore, Transaction
+from fedegoists.coordinator.store.audit_check import reports_digest, text_digest
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.replay import reports_digest, text_digest
-from fedegoists.coordinator.store.tables import (
-    BenefitEstimate,
-    ConsortiumRecord,
-    FormationRecord,
+from fedegoists.coordinator.store.database_tables import (
+    AuditEntry,
+    BenefitRow,
+    ConsortiumRow,
+    FormationRow,
 )
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 __all__ = [
     "Decider",
-    "Wish",
-    "benefit_among",
-    "certificate_of",
+    "FormationOrder",
     "commitment_for",
     "formation_of",
     "formation_record",
     "graph_of",
+    "is_current",
     "latest_benefit",
     "latest_formation",
     "quick_what_if",
@@ -57,69 +57,74 @@ __all__ = [
     "trial_of",
 ]
 
+KEPT = 16
+"""Decisions whose validity and what-ifs are cached."""
+
 IN_THREAD = 14
-"""Up to so many participants the best partition is found without compiling anything."""
+"""Largest consortium whose best partition is found without compiled code, so at once."""
 
 
-@dataclass(frozen=True)
-class Wish:
+class FormationOrder(BaseModel):
     """How to form coalitions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: FormationMethod = "best"
     objective: Objective = "welfare"
-    time_limit: float = 1.0
-    seed: int = 0
+    time_limit: float = Field(default=1.0, ge=0.05, le=60)
+    seed: int = Field(default=0, ge=0, le=2**31)
 
 
-# Who benefits whom ---------------------------------------------------------------------------
+# Benefit graphs ------------------------------------------------------------------------------
 
 
 def record_benefit(
-    store: Store,
-    session: Session,
+    session: Transaction,
     by: str,
-    consortium: ConsortiumRecord,
+    consortium: ConsortiumRow,
     graph: BenefitGraph,
     source: str,
-) -> BenefitEstimate:
-    """Keep a benefit graph; the latest one counts."""
+) -> BenefitRow:
+    """Store a benefit graph; the latest one counts."""
     text = graph.to_json()
-    found = BenefitEstimate(
+    found = BenefitRow(
         consortium_id=consortium.id,
         source=source[:200],
         graph=text,
         digest=text_digest(text),
-        created=store.now(session),
+        created=session.now(),
     )
     session.add(found)
     session.flush()
-    details = {
-        "consortium": consortium.name,
-        "number": found.id,
-        "sha256": found.digest,
-        "source": found.source,
-    }
-    append(store, session, by, Action.BENEFIT_RECORDED, details)
+    append(
+        session,
+        by,
+        Action.BENEFIT_RECORDED,
+        consortium=consortium.name,
+        number=found.id,
+        sha256=found.digest,
+        source=found.source,
+    )
     return found
 
 
-def latest_benefit(session: Session, consortium: ConsortiumRecord) -> BenefitEstimate | None:
-    """Return the benefit graph that counts, if there is one."""
+def latest_benefit(session: Transaction, consortium: ConsortiumRow) -> BenefitRow | None:
+    """Return the latest benefit graph, if there is one."""
     return session.scalar(
-        select(BenefitEstimate)
-        .where(BenefitEstimate.consortium_id == consortium.id)
-        .order_by(BenefitEstimate.id.desc())
+        select(BenefitRow)
+        .where(BenefitRow.consortium_id == consortium.id)
+        .order_by(BenefitRow.id.desc())
         .limit(1)
     )
 
 
-def graph_of(estimate: BenefitEstimate) -> BenefitGraph:
-    """Return a benefit graph as it was recorded."""
+def graph_of(estimate: BenefitRow) -> BenefitGraph:
+    """Return the graph that was recorded."""
     return _graph(estimate.digest, estimate.graph)
 
 
-def benefit_among(estimate: BenefitEstimate, participants: Sequence[str]) -> BenefitGraph:
-    """Return the graph among some participants, in their order.
+def benefit_among(estimate: BenefitRow, participants: Sequence[str]) -> BenefitGraph:
+    """Return the graph restricted to some participants, in their order.
 
     Raises
     ------
@@ -152,28 +157,30 @@ class _Inputs:
 
 
 class Decider:
-    """Forms coalitions; large consortia in a process of their own, so that nobody else waits."""
+    """Forms coalitions; those of large consortia in another process, so that no request waits."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: CoordinatorStore) -> None:
         self.store = store
-        self._pool = ProcessOfItsOwn()
+        self._worker = WorkerProcess()
 
     def close(self) -> None:
-        """Stop what is still being formed."""
-        self._pool.close()
+        """Stop forming."""
+        self._worker.close()
 
-    def form(self, by: str, consortium_id: int, wish: Wish) -> FormationRecord:
-        """Decide who trains with whom, by what has been reported until reports were closed.
+    def form(self, by: str, consortium_id: int, order: FormationOrder) -> FormationRow:
+        """Decide who trains with whom, from the closed reports and the latest benefit graph.
 
         Raises
         ------
         ConflictError
-            If reports are still open, nobody has joined, who benefits whom is not known, or
-            something changed meanwhile.
+            If reports are open, there are no participants or no benefit graph, the method does
+            not suit the objective, or any of these changed meanwhile.
         """
+        if order.objective != "welfare" and order.method != "best":
+            raise ConflictError(f"the objective {order.objective!r} needs the method 'best'")
         with self.store.read() as session:
             inputs = self._inputs(session, consortium_id)
-        formation = self._formed(inputs, wish)
+        formation = self._formed(inputs, order)
         certificate = formation.certificate
         text = certificate.to_json()
         with self.store.write() as session:
@@ -183,18 +190,18 @@ class Decider:
                 now.benefit.participants != inputs.benefit.participants
             ):
                 raise ConflictError("members, benefits or reports changed meanwhile; form again")
-            close_reports(self.store, session, "coordinator", consortium)
+            close_reports(session, "coordinator", consortium)
             number = 1 + (
                 session.scalar(
-                    select(func.max(FormationRecord.number)).where(
-                        FormationRecord.consortium_id == consortium_id
+                    select(func.max(FormationRow.number)).where(
+                        FormationRow.consortium_id == consortium_id
                     )
                 )
                 or 0
             )
             secret, salt = new_secret(), _new_salt()
             commitment = Commitment(_context(consortium, number), certificate, secret)
-            record = FormationRecord(
+            record = FormationRow(
                 consortium_id=consortium_id,
                 number=number,
                 benefit_id=inputs.benefit_id,
@@ -204,30 +211,32 @@ class Decider:
                 commitment=commitment.digest,
                 reports=inputs.reports,
                 salt=salt,
-                created=self.store.now(session),
+                created=session.now(),
             )
             session.add(record)
-            details = {
-                "consortium": consortium.name,
-                "number": number,
-                "commitment": record.commitment,
-                "certificate": record.certificate_digest,
-                "reports": reports_digest(salt, record.reports),
-                "benefit": inputs.benefit_id,
-                "method": wish.method,
-            }
-            append(self.store, session, by, Action.COALITIONS_FORMED, details)
+            append(
+                session,
+                by,
+                Action.COALITIONS_FORMED,
+                consortium=consortium.name,
+                number=number,
+                commitment=record.commitment,
+                certificate=record.certificate_digest,
+                reports=reports_digest(salt, record.reports),
+                benefit=inputs.benefit_id,
+                method=order.method,
+            )
         with _ONE_BY_ONE:
             _keep_trial(record.certificate_digest, _trial(formation))  # the manager asks what if
         return record
 
-    def _inputs(self, session: Session, consortium_id: int) -> _Inputs:
+    def _inputs(self, session: Transaction, consortium_id: int) -> _Inputs:
         consortium = consortium_with(session, consortium_id)
-        if not is_closed(self.store, session, consortium):
+        if not is_closed(session, consortium):
             raise ConflictError(
                 "members may still report competitors; close the reports, or wait for the deadline"
             )
-        participants = [member.name for member in participants_of(session, consortium)]
+        participants = participants_of(session, consortium)
         if not participants:
             raise ConflictError("nobody has joined yet")
         estimate = latest_benefit(session, consortium)
@@ -240,41 +249,29 @@ class Decider:
             json.dumps(active_reports(session, consortium), ensure_ascii=False, sort_keys=True),
         )
 
-    def _formed(self, inputs: _Inputs, wish: Wish) -> Formation:
-        if wish.method != "best" or inputs.benefit.n <= IN_THREAD:
-            return _form(inputs.benefit, inputs.competition, wish)
-        return self._pool.call(_form, inputs.benefit, inputs.competition, wish)
-
-
-def _form(benefit: BenefitGraph, competition: CompetitionGraph, wish: Wish) -> Formation:
-    return form(
-        benefit,
-        competition,
-        wish.method,
-        objective=wish.objective,
-        seed=wish.seed,
-        time_limit=wish.time_limit,
-    )
+    def _formed(self, inputs: _Inputs, order: FormationOrder) -> Formation:
+        graphs, options = (inputs.benefit, inputs.competition), order.model_dump()
+        if order.method != "best" or inputs.benefit.n <= IN_THREAD:
+            return form(*graphs, **options)
+        return self._worker.call(form, *graphs, **options)
 
 
 def _new_salt() -> str:
     return secrets.token_hex(32)
 
 
-def _context(consortium: ConsortiumRecord, number: int) -> str:
+def _context(consortium: ConsortiumRow, number: int) -> str:
     return f"{consortium.name}, formation {number}"
 
 
-# What was decided -----------------------------------------------------------------------------
+# Formations ----------------------------------------------------------------------------------
 
 
-def formation_record(
-    session: Session, consortium: ConsortiumRecord, number: int
-) -> FormationRecord:
+def formation_record(session: Transaction, consortium: ConsortiumRow, number: int) -> FormationRow:
     """Return a decision by its number."""
     found = session.scalar(
-        select(FormationRecord).where(
-            FormationRecord.consortium_id == consortium.id, FormationRecord.number == number
+        select(FormationRow).where(
+            FormationRow.consortium_id == consortium.id, FormationRow.number == number
         )
     )
     if found is None:
@@ -282,24 +279,19 @@ def formation_record(
     return found
 
 
-def latest_formation(session: Session, consortium: ConsortiumRecord) -> FormationRecord | None:
-    """Return the decision that counts, if there is one."""
+def latest_formation(session: Transaction, consortium: ConsortiumRow) -> FormationRow | None:
+    """Return the latest decision, if there is one."""
     return session.scalar(
-        select(FormationRecord)
-        .where(FormationRecord.consortium_id == consortium.id)
-        .order_by(FormationRecord.number.desc())
+        select(FormationRow)
+        .where(FormationRow.consortium_id == consortium.id)
+        .order_by(FormationRow.number.desc())
         .limit(1)
     )
 
 
-def formation_of(record: FormationRecord) -> Formation:
-    """Return a decision as it was made."""
+def formation_of(record: FormationRow) -> Formation:
+    """Return the formation of a decision."""
     return _certificate(record.certificate_digest, record.certificate)[1]
-
-
-def certificate_of(record: FormationRecord) -> Certificate:
-    """Return a decision's certificate."""
-    return _certificate(record.certificate_digest, record.certificate)[0]
 
 
 @lru_cache(maxsize=16)
@@ -308,7 +300,7 @@ def _certificate(_digest: str, text: str) -> tuple[Certificate, Formation]:
     return certificate, certificate.formation()
 
 
-def commitment_for(consortium: ConsortiumRecord, record: FormationRecord) -> Commitment:
+def commitment_for(consortium: ConsortiumRow, record: FormationRow) -> Commitment:
     """Return the commitment to a decision, able to open any part of it."""
     return _commitment(
         _context(consortium, record.number),
@@ -323,11 +315,53 @@ def _commitment(context: str, digest: str, text: str, secret: str) -> Commitment
     return Commitment(context, _certificate(digest, text)[0], bytes.fromhex(secret))
 
 
-def trial_of(session: Session, consortium: ConsortiumRecord, number: int) -> Formation:
+def is_current(
+    session: Transaction, consortium: ConsortiumRow, number: int, formation: Formation
+) -> bool:
+    """Whether a decision is the latest, and members, benefits and competition are unchanged.
+
+    Every change of them is in the audit log, so its head is the key of the cache.
+    """
+    head = session.scalar(select(AuditEntry.digest).order_by(AuditEntry.id.desc()).limit(1))
+    key = str(head), consortium.id, number
+    found = _CURRENT.get(key)
+    if found is None:
+        if len(_CURRENT) >= KEPT:
+            _CURRENT.clear()
+        found = _CURRENT[key] = _is_current(session, consortium, number, formation)
+    return found
+
+
+_CURRENT: dict[tuple[str, int, int], bool] = {}
+
+
+def _is_current(
+    session: Transaction, consortium: ConsortiumRow, number: int, formation: Formation
+) -> bool:
+    of_it = BenefitRow.consortium_id == consortium.id
+    latest = session.execute(
+        select(FormationRow.number, FormationRow.benefit_id)
+        .where(FormationRow.consortium_id == consortium.id)
+        .order_by(FormationRow.number.desc())
+        .limit(1)
+    ).one()
+    benefit_id = session.scalar(select(func.max(BenefitRow.id)).where(of_it))
+    now = competition_of(session, consortium)
+    return (
+        tuple(latest) == (number, benefit_id)
+        and now.participants == formation.participants
+        and set(now.pairs) == set(formation.competition.pairs)
+    )
+
+
+# What-ifs -------------------------------------------------------------------------------------
+
+
+def trial_of(session: Transaction, consortium: ConsortiumRow, number: int) -> Formation:
     """Return a decision for what-if questions; the same one for as long as it is kept."""
     digest = session.scalar(
-        select(FormationRecord.certificate_digest).where(
-            FormationRecord.consortium_id == consortium.id, FormationRecord.number == number
+        select(FormationRow.certificate_digest).where(
+            FormationRow.consortium_id == consortium.id, FormationRow.number == number
         )
     )
     found = None if digest is None else _TRIALS.get(digest)
@@ -349,14 +383,12 @@ def _trial(formation: Formation) -> Formation:
 
 def _keep_trial(digest: str, trial: Formation) -> None:
     _TRIALS[digest] = trial
-    while len(_TRIALS) > KEPT_TRIALS:
+    while len(_TRIALS) > KEPT:
         _TRIALS.pop(next(iter(_TRIALS)), None)
 
 
 _TRIALS: dict[str, Formation] = {}
 """By the hash of their certificate, so that its text, which may be megabytes, is read once."""
-
-KEPT_TRIALS = 16
 
 _ONE_BY_ONE = Lock()
 """Answers are computed one after the other: at once, each would be ready only with the last."""

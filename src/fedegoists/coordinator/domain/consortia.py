@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
-from fedegoists.coordinator.domain import access
-from fedegoists.coordinator.domain.run_endings import end_run, unfinished_in
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.domain import accounts
+from fedegoists.coordinator.domain.unfinished_runs import end_run, unfinished_in
+from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.tables import Account, ConsortiumRecord, Member
+from fedegoists.coordinator.store.database_tables import AccountRow, ConsortiumRow, MemberRow
 from fedegoists.graphs.participants import MAX_PARTICIPANTS, validated_name
 
 __all__ = [
     "close_due",
     "close_reports",
-    "consortium_of",
     "consortium_with",
     "create",
     "expel",
@@ -24,6 +22,8 @@ __all__ = [
     "invite_again",
     "is_closed",
     "member_named",
+    "member_names",
+    "member_with",
     "members_of",
     "participants_of",
     "reopen_reports",
@@ -31,54 +31,57 @@ __all__ = [
 ]
 
 
-def create(
-    store: Store, session: Session, by: str, name: str, deadline: str | None = None
-) -> ConsortiumRecord:
+def create(session: Transaction, by: str, name: str, deadline: str | None = None) -> ConsortiumRow:
     """Found a consortium, whose members may report competitors until the deadline."""
     name = validated_name(name, "consortium")
-    if session.scalar(select(ConsortiumRecord).where(ConsortiumRecord.name == name)):
+    if session.scalar(select(ConsortiumRow).where(ConsortiumRow.name == name)):
         raise ConflictError(f"there is a consortium {name!r} already; choose another name")
-    found = ConsortiumRecord(name=name, created=store.now(session))
+    found = ConsortiumRow(name=name, created=session.now())
     session.add(found)
     session.flush()
-    append(store, session, by, Action.CONSORTIUM_CREATED, {"consortium": name})
+    append(session, by, Action.CONSORTIUM_CREATED, consortium=name)
     if deadline is not None:
-        set_deadline(store, session, by, found, deadline)
+        set_deadline(session, by, found, deadline)
     return found
 
 
-def consortium_with(session: Session, consortium_id: int) -> ConsortiumRecord:
+def consortium_with(session: Transaction, consortium_id: int) -> ConsortiumRow:
     """Return a consortium by its number."""
-    found = session.get(ConsortiumRecord, consortium_id)
+    found = session.get(ConsortiumRow, consortium_id)
     if found is None:
         raise NotFoundError("there is no such consortium")
     return found
 
 
-def consortium_of(session: Session, member_id: int) -> tuple[ConsortiumRecord, Member]:
-    """Return a member with its consortium."""
-    member = session.get(Member, member_id)
+def member_with(session: Transaction, member_id: int) -> MemberRow:
+    """Return a member by its number."""
+    member = session.get(MemberRow, member_id)
     if member is None or member.state == "expelled":
         raise NotFoundError("there is no such member")
-    return member.consortium, member
+    return member
 
 
-def members_of(session: Session, consortium: ConsortiumRecord) -> Sequence[Member]:
-    """Return everybody who is or was invited, in the order in which they were."""
+def members_of(session: Transaction, consortium: ConsortiumRow) -> Sequence[MemberRow]:
+    """Return all members, expelled ones included, in the order of their invitations."""
     return session.scalars(
-        select(Member).where(Member.consortium_id == consortium.id).order_by(Member.id)
+        select(MemberRow).where(MemberRow.consortium_id == consortium.id).order_by(MemberRow.id)
     ).all()
 
 
-def participants_of(session: Session, consortium: ConsortiumRecord) -> list[Member]:
-    """Return who has joined and takes part in decisions."""
-    return [member for member in members_of(session, consortium) if member.state == "joined"]
+def member_names(session: Transaction, consortium: ConsortiumRow) -> list[str]:
+    """Return the names of the members that are invited or have joined."""
+    return [one.name for one in members_of(session, consortium) if one.state != "expelled"]
 
 
-def member_named(session: Session, consortium: ConsortiumRecord, name: str) -> Member:
-    """Return a member who is invited or has joined."""
+def participants_of(session: Transaction, consortium: ConsortiumRow) -> list[str]:
+    """Return the names of the members that have joined, and so take part in decisions."""
+    return [one.name for one in members_of(session, consortium) if one.state == "joined"]
+
+
+def member_named(session: Transaction, consortium: ConsortiumRow, name: str) -> MemberRow:
+    """Return a member that is invited or has joined."""
     found = session.scalar(
-        select(Member).where(Member.consortium_id == consortium.id, Member.name == name)
+        select(MemberRow).where(MemberRow.consortium_id == consortium.id, MemberRow.name == name)
     )
     if found is None or found.state == "expelled":
         raise NotFoundError(f"there is no member {name!r} in this consortium")
@@ -86,8 +89,8 @@ def member_named(session: Session, consortium: ConsortiumRecord, name: str) -> M
 
 
 def invite(
-    store: Store, session: Session, by: str, consortium: ConsortiumRecord, name: str
-) -> tuple[Member, str]:
+    session: Transaction, by: str, consortium: ConsortiumRow, name: str
+) -> tuple[MemberRow, str]:
     """Invite an organisation; return the invitation, which is shown once."""
     name = validated_name(name, "member")
     members = members_of(session, consortium)
@@ -101,86 +104,79 @@ def invite(
             )
     if len(members) >= MAX_PARTICIPANTS:
         raise ConflictError(f"a consortium has at most {MAX_PARTICIPANTS:,} members")
-    member = Member(consortium_id=consortium.id, name=name, created=store.now(session))
+    member = MemberRow(consortium_id=consortium.id, name=name, created=session.now())
     session.add(member)
     session.flush()
-    account = Account(role="member", label=name, member_id=member.id, created=store.now(session))
+    account = AccountRow(role="member", label=name, member_id=member.id, created=session.now())
     session.add(account)
     session.flush()
-    details = {"consortium": consortium.name, "member": name}
-    append(store, session, by, Action.MEMBER_INVITED, details)
-    return member, access.new_invitation(store, session, account)
+    append(session, by, Action.MEMBER_INVITED, consortium=consortium.name, member=name)
+    return member, accounts.new_invitation(session, account)
 
 
 def _looks(name: str) -> str:
-    """Return what is left of a name for whoever reads it quickly in a list."""
+    """Return a name as it looks to a quick reader."""
     return "".join(name.split()).casefold()
 
 
-def invite_again(
-    store: Store, session: Session, by: str, consortium: ConsortiumRecord, name: str
-) -> str:
-    """Return a new invitation for a member who lost its token; the old token ends."""
+def invite_again(session: Transaction, by: str, consortium: ConsortiumRow, name: str) -> str:
+    """Return a new invitation for a member that lost its token; the old token ends."""
     member = member_named(session, consortium, name)
-    details = {"role": "member", "label": member.name}
-    append(store, session, by, Action.ACCOUNT_INVITED, details)
-    return access.new_invitation(store, session, _account(session, member))
+    append(session, by, Action.ACCOUNT_INVITED, role="member", label=member.name)
+    return accounts.new_invitation(session, _account(session, member))
 
 
-def expel(store: Store, session: Session, by: str, consortium: ConsortiumRecord, name: str) -> None:
-    """Have a member leave: its token ends, and later decisions do without it and its reports.
+def expel(session: Transaction, by: str, consortium: ConsortiumRow, name: str) -> None:
+    """Expel a member: its token ends, and later decisions leave out it and its reports.
 
-    Runs that are not over end, so that nothing of it is used any more; one that does without it
-    is started anew.
+    Unfinished runs are cancelled, so that its data and models are no longer used.
     """
     member = member_named(session, consortium, name)
     if member.state == "joined":
         for run in unfinished_in(session, consortium):
-            end_run(store, session, run, "cancelled", f"{name!r} was expelled")
+            end_run(session, run, "cancelled", f"{name!r} was expelled")
     member.state = "expelled"
-    access.end_account(store, session, _account(session, member))
-    details = {"consortium": consortium.name, "member": member.name}
-    append(store, session, by, Action.MEMBER_EXPELLED, details)
+    accounts.end_account(session, _account(session, member))
+    append(session, by, Action.MEMBER_EXPELLED, consortium=consortium.name, member=member.name)
 
 
-def _account(session: Session, member: Member) -> Account:
-    found = session.scalar(select(Account).where(Account.member_id == member.id))
-    assert found is not None  # made with the member
+def _account(session: Transaction, member: MemberRow) -> AccountRow:
+    found = session.scalar(select(AccountRow).where(AccountRow.member_id == member.id))
+    assert found is not None  # created with the member
     return found
 
 
-# When reports end ---------------------------------------------------------------------------
+# The period for reports ----------------------------------------------------------------------
 
 
-def is_closed(store: Store, session: Session, consortium: ConsortiumRecord) -> bool:
-    """Whether members can no longer change what they report."""
-    due = consortium.deadline is not None and consortium.deadline <= store.now(session)
+def is_closed(session: Transaction, consortium: ConsortiumRow) -> bool:
+    """Whether members can no longer change their reports."""
+    due = consortium.deadline is not None and consortium.deadline <= session.now()
     return consortium.state == "closed" or due
 
 
 def set_deadline(
-    store: Store, session: Session, by: str, consortium: ConsortiumRecord, deadline: str | None
+    session: Transaction, by: str, consortium: ConsortiumRow, deadline: str | None
 ) -> None:
-    """Say until when members may report; only while they still may, and never in the past."""
-    if is_closed(store, session, consortium):
+    """Set the end of the period for reports; only while it lasts, and never in the past."""
+    if is_closed(session, consortium):
         raise ConflictError("reports are closed; reopen them first")
-    if deadline is not None and deadline <= store.now(session):
+    if deadline is not None and deadline <= session.now():
         raise ConflictError("the deadline is in the past; close the reports instead")
     consortium.deadline = deadline
-    details = {"consortium": consortium.name, "deadline": deadline}
-    append(store, session, by, Action.DEADLINE_SET, details)
+    append(session, by, Action.DEADLINE_SET, consortium=consortium.name, deadline=deadline)
 
 
-def close_reports(store: Store, session: Session, by: str, consortium: ConsortiumRecord) -> None:
-    """Freeze what has been reported, as a decision needs it."""
+def close_reports(session: Transaction, by: str, consortium: ConsortiumRow) -> None:
+    """Close the reports, as a decision needs it."""
     if consortium.state != "closed":
         consortium.state = "closed"
-        append(store, session, by, Action.REPORTS_CLOSED, {"consortium": consortium.name})
+        append(session, by, Action.REPORTS_CLOSED, consortium=consortium.name)
 
 
-def reopen_reports(store: Store, session: Session, by: str, consortium: ConsortiumRecord) -> None:
-    """Let members report again, until they are closed or a new deadline passes."""
-    if not is_closed(store, session, consortium):
+def reopen_reports(session: Transaction, by: str, consortium: ConsortiumRow) -> None:
+    """Let members change their reports until they are closed again."""
+    if not is_closed(session, consortium):
         raise ConflictError("reports are open already")
     unfinished = unfinished_in(session, consortium)
     if unfinished:
@@ -188,18 +184,18 @@ def reopen_reports(store: Store, session: Session, by: str, consortium: Consorti
             f"run {unfinished[0].number} relies on the reports there are; cancel it, or wait for it"
         )
     consortium.state, consortium.deadline = "collecting", None
-    append(store, session, by, Action.REPORTS_REOPENED, {"consortium": consortium.name})
+    append(session, by, Action.REPORTS_REOPENED, consortium=consortium.name)
 
 
-def close_due(store: Store) -> None:
-    """Write down which deadlines have passed, so that no clock can undo it."""
+def close_due(store: CoordinatorStore) -> None:
+    """Close the reports whose deadline has passed, so that no clock can undo it."""
     with store.read() as session:
         waiting = session.scalars(
-            select(ConsortiumRecord).where(ConsortiumRecord.state == "collecting")
+            select(ConsortiumRow).where(ConsortiumRow.state == "collecting")
         ).all()
-        due = [found.id for found in waiting if is_closed(store, session, found)]
+        due = [found.id for found in waiting if is_closed(session, found)]
     for consortium_id in due:
         with store.write() as session:
             found = consortium_with(session, consortium_id)
-            if is_closed(store, session, found):
-                close_reports(store, session, "coordinator", found)
+            if is_closed(session, found):
+                close_reports(session, "coordinator", found)

@@ -1,9 +1,7 @@
-"""What a member may see of a decision: its own coalition, and nothing that tells on others."""
+"""A decision as one member sees it: its own coalition, and nothing about other reports."""
 
 import json
 from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
 
 from fedegoists.coalitions import usage_graph
 from fedegoists.commitments import MemberCertificate
@@ -12,8 +10,8 @@ from fedegoists.coordinator.domain.coalition_decisions import (
     formation_of,
     latest_formation,
 )
-from fedegoists.coordinator.domain.consortia import consortium_of, participants_of
-from fedegoists.coordinator.store.tables import FormationRecord
+from fedegoists.coordinator.domain.consortia import member_with, participants_of
+from fedegoists.coordinator.store import Transaction
 
 __all__ = ["MemberDecision", "member_certificate", "member_decision"]
 
@@ -25,14 +23,14 @@ class MemberDecision:
     Attributes
     ----------
     current : bool
-        Whether reports are still closed, and all in the coalition still members. More, such as
-        whether somebody reported otherwise since, would tell on others.
-    coalition : names
-        With whom it trains, itself included.
-    contributors, beneficiaries : mappings
-        Whose data benefits it and who benefits from its data, inside the coalition, and how much.
+        Whether reports are closed, and all of the coalition still members. More, such as whether
+        reports changed since, would reveal the reports of others.
+    coalition : tuple of str
+        The members that train together, itself included.
+    contributors, beneficiaries : dict of float by name
+        Benefits that it receives and gives, inside the coalition.
     gain : float
-        The sum of what it gets.
+        The sum of the benefits that it receives.
     """
 
     number: int
@@ -45,9 +43,10 @@ class MemberDecision:
     gain: float
 
 
-def member_decision(session: Session, member_id: int) -> MemberDecision | None:
-    """Return the latest decision as a member sees it; None before it was part of one."""
-    consortium, member = consortium_of(session, member_id)
+def member_decision(session: Transaction, member_id: int) -> MemberDecision | None:
+    """Return the latest decision as a member sees it; None if it was not part of it."""
+    member = member_with(session, member_id)
+    consortium = member.consortium
     record = latest_formation(session, consortium)
     if record is None:
         return None
@@ -55,7 +54,7 @@ def member_decision(session: Session, member_id: int) -> MemberDecision | None:
     if member.name not in formation.participants:
         return None  # it joined after the decision
     coalition = formation.coalition_of(member.name)
-    present = {other.name for other in participants_of(session, consortium)}
+    present = set(participants_of(session, consortium))
     own = usage_graph(formation).nodes[member.name]
     benefit = formation.benefit.benefit
     return MemberDecision(
@@ -70,17 +69,12 @@ def member_decision(session: Session, member_id: int) -> MemberDecision | None:
     )
 
 
-def member_certificate(session: Session, member_id: int) -> MemberCertificate | None:
-    """Return the proof of the latest decision for a member."""
-    consortium, member = consortium_of(session, member_id)
-    record = latest_formation(session, consortium)
+def member_certificate(session: Transaction, member_id: int) -> MemberCertificate | None:
+    """Return a member's certificate of the latest decision."""
+    member = member_with(session, member_id)
+    record = latest_formation(session, member.consortium)
     if record is None or member.name not in formation_of(record).participants:
         return None
-    reported = _reported_then(record, member.name)
-    return commitment_for(consortium, record).member_certificate(member.name, reported)
-
-
-def _reported_then(record: FormationRecord, name: str) -> list[str]:
-    """Return whom a member had reported when the decision was made."""
-    reports: dict[str, list[str]] = json.loads(record.reports)
-    return reports.get(name, [])
+    reports: dict[str, list[str]] = json.loads(record.reports)  # at the time of the decision
+    reported = reports.get(member.name, [])
+    return commitment_for(member.consortium, record).member_certificate(member.name, reported)

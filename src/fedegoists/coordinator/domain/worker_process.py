@@ -1,4 +1,4 @@
-"""A process for what takes long, so that nobody else waits; it never outlives this one."""
+"""A worker process for long computations; it never outlives the process that started it."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from typing import ParamSpec, TypeVar
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
 
-__all__ = ["ProcessOfItsOwn"]
+__all__ = ["WorkerProcess"]
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
 
-class ProcessOfItsOwn:
-    """Calls functions in another process, one after the other; it is started when it is needed."""
+class WorkerProcess:
+    """Calls functions in another process, one at a time; it is started when needed."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -28,12 +28,12 @@ class ProcessOfItsOwn:
     def call(
         self, function: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
     ) -> Answer:
-        """Return what a function of a module returns.
+        """Call a function of a module in the worker, and return its result.
 
         Raises
         ------
         ConflictError
-            If the process ends before, or the coordinator stops.
+            If the worker dies, or the coordinator stops.
         """
         with self._lock:
             if self._closed:
@@ -41,7 +41,7 @@ class ProcessOfItsOwn:
             pool = self._pool or self._started()
             try:
                 future = pool.submit(function, *args, **kwargs)
-            except BrokenProcessPool:  # it was lost while nobody asked
+            except BrokenProcessPool:  # the worker died while it was idle
                 pool.shutdown(wait=False)
                 pool = self._started()
                 future = pool.submit(function, *args, **kwargs)
@@ -50,7 +50,7 @@ class ProcessOfItsOwn:
         except (BrokenProcessPool, CancelledError):
             with self._lock:
                 if self._pool is pool:
-                    self._pool = None  # the next one who asks gets a new process
+                    self._pool = None  # the next call starts a new worker
             pool.shutdown(wait=False)
             raise ConflictError(
                 "the process that worked on this has ended, as for want of memory or because the "
@@ -59,35 +59,35 @@ class ProcessOfItsOwn:
 
     def _started(self) -> ProcessPoolExecutor:
         context = get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, context, initializer=_as_a_helper)
+        self._pool = ProcessPoolExecutor(1, context, initializer=_prepare_worker)
         return self._pool
 
     def rest(self) -> None:
-        """Free the memory of a process that has done its work; another one is started if needed."""
+        """End an idle worker to free its memory; the next call starts another."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False)
 
     def close(self) -> None:
-        """End the process, whatever it does; nothing is called any more."""
+        """End the worker, whatever it does; later calls are refused."""
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None
         if pool is None:
             return
-        # A pool has no other way to end what is being worked on, and this process would wait.
+        # A pool has no other way to interrupt its worker, and this process would wait for it.
         workers = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
             worker.terminate()
 
 
-def _as_a_helper() -> None:
-    """Have this process end when the one that started it does, however that happens.
+def _prepare_worker() -> None:
+    """Make this worker end with the process that started it, however that ends.
 
-    Ctrl-C reaches it, too, where both were started from a terminal. It asks the service to stop,
-    not this process to come to an answer sooner.
+    Ctrl-C in a terminal reaches both processes. It asks the service to stop, so the worker
+    ignores it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -1,1 +1,1 @@
-"""Runs: learning who benefits whom, and training in the coalitions that were decided."""
+"""Runs: learning benefits, and training in the coalitions of a decision."""

@@ -37,7 +37,7 @@ def check(task: RunTask) -> None:
     else:
         from fedegoists.training.trials import Wanted
 
-        Wanted(task.plan.methods)
+        Wanted(task.plan.methods, task.plan.settings, task.plan.personal)
 
 
 def learn(task: RunTask, progress: Progress) -> BenefitGraph:
@@ -106,8 +106,6 @@ def settings_of(task: RunTask) -> ConsortiumSettings:
             repeats=plan.repeats,
             steps=plan.benefit_steps,
         ),
-        training=TrainingSection(
-            methods=plan.methods, seeds=plan.seeds, steps=plan.steps, device=plan.device
-        ),
+        training=TrainingSection(**plan.model_dump(include=set(TrainingSection.model_fields))),
         output=OutputSection(folder=str(task.folder)),
     )

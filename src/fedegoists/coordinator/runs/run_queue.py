@@ -1,4 +1,4 @@
-"""Working off the runs, one after the other, each in a process of its own."""
+"""The queue of runs: one run at a time, each in a process of its own."""
 
 import contextlib
 import json
@@ -10,12 +10,13 @@ from pathlib import Path
 
 from fedegoists.coordinator.coordinator_errors import StoreError
 from fedegoists.coordinator.domain.consortia import close_due, consortium_with
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.preflight import Beginning
-from fedegoists.coordinator.runs.run_plan import RunPlan
-from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach, RunKind
-from fedegoists.coordinator.store import Store
-from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.coordinator.runs import run_records
+from fedegoists.coordinator.runs.preflight import Preflight
+from fedegoists.coordinator.runs.run_plan import RunOrder
+from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.audit_check import ENDED
+from fedegoists.coordinator.store.database_tables import RunRow
 
 __all__ = ["RunQueue"]
 
@@ -24,18 +25,18 @@ log = logging.getLogger("fedegoists.coordinator")
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_AFTER_TROUBLE = 5.0
 STARTS = 5
-"""A worker that dies so often in a row without having come further is given up."""
+"""Deaths of a worker in a row, without progress, after which its run fails."""
 
 SECONDS_TO_LEAVE = 10.0
-"""So long a worker that was told to stop may close what it has open, before it is killed."""
+"""Time for a terminated worker to close its connections, before it is killed."""
 
 
 class RunQueue:
-    """A thread that starts the next run when there is one, and goes on with interrupted ones."""
+    """A thread that works on the queued runs, and first resumes interrupted ones."""
 
-    def __init__(self, store: Store, data: Path, reach: Reach = LOCAL_ONLY) -> None:
+    def __init__(self, store: CoordinatorStore, data: Path, reach: Reach = LOCAL_ONLY) -> None:
         self.store, self.data, self.reach = store, data, reach
-        self._beginning = Beginning()
+        self._preflight = Preflight()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
@@ -43,35 +44,33 @@ class RunQueue:
         self._furthest: dict[tuple[int, str], int] = {}
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     @property
     def lost(self) -> bool:
-        """Whether it was started and is gone, though nobody stopped it."""
+        """Whether the thread died, though it was not stopped."""
         begun = self._thread.ident is not None
         return begun and not self._thread.is_alive() and not self._stop.is_set()
 
-    def ask(
-        self, by: str, consortium_id: int, kind: RunKind, engine: str, plan: RunPlan
-    ) -> RunRecord:
-        """Queue a run, if it can be asked for now and could begin."""
-        wish = (kind, engine, plan)
+    def enqueue(self, by: str, consortium_id: int, order: RunOrder) -> RunRow:
+        """Queue a run, if it may be ordered now and could begin."""
         with self.store.read() as session:
             found = consortium_with(session, consortium_id)
-            task = records.wished(self.store, session, found, *wish, self.data, self.reach)
-        self._beginning.check(task)  # takes seconds, in which others may write
+            run = run_records.ordered_run(session, found, order, self.reach)
+            task = run_records.task_for(session, run, self.data, self.reach.kit)
+        self._preflight.check(task)  # takes seconds, in which others may write
         with self.store.write() as session:
             found = consortium_with(session, consortium_id)
-            run = records.enqueue(self.store, session, by, found, *wish, self.reach)
+            run = run_records.enqueue(session, by, found, order, self.reach)
         self._wake.set()
         return run
 
     def stop(self) -> None:
-        """Stop a run that is being worked on, so that the next start goes on with it."""
+        """Stop the thread and interrupt its run, which the next start resumes."""
         self._stop.set()
         self._wake.set()
-        self._beginning.close()
+        self._preflight.close()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -80,24 +79,24 @@ class RunQueue:
             try:
                 close_due(self.store)
                 with self.store.read() as session:
-                    run = records.unfinished(session)
+                    run = run_records.next_run(session)
                 if run is not None:
                     self._do(run)
                     continue
             except StoreError as error:
                 log.error("the runs wait: %s", error)
                 self._stop.wait(SECONDS_AFTER_TROUBLE)
-            except Exception:  # such as no room for a process; nobody else would go on with them
+            except Exception:  # such as no memory for a process; the runs must go on
                 log.exception("the runs wait: something unexpected")
                 self._stop.wait(SECONDS_AFTER_TROUBLE)
             self._wake.wait(SECONDS_BETWEEN_LOOKS)
             self._wake.clear()
 
-    def _do(self, run: RunRecord) -> None:
+    def _do(self, run: RunRow) -> None:
         log.info("run %s begins or goes on", run.id)
-        if run.started is not None:  # nobody works on it until its process has come up
-            again = (self.store, run.id, "waiting", run.done, run.total, "is gone on with")
-            records.note_progress(*again, waiting=True)
+        if run.started is not None:  # until its process has started
+            again = (self.store, run.id, "waiting", run.done, run.total, "is being resumed")
+            run_records.note_progress(*again, waiting=True)
         kit = None if self.reach.kit is None else str(self.reach.kit)
         wanted = {"database": self.store.url, "run": run.id, "data": str(self.data), "kit": kit}
         # The address of a database may hold a password, which other users could read on a
@@ -116,14 +115,14 @@ class RunQueue:
         log.error("the worker of run %s ended with %s", run.id, worker.returncode)
         deaths = self._died(run.id)
         if deaths >= STARTS:
-            records.finish(self.store, run.id, error="its process died again and again")
+            run_records.finish(self.store, run.id, error="its process died again and again")
         else:
             self._stop.wait(0.1 * 2**deaths)
 
     def _died(self, run_id: int) -> int:
-        """Return how often in a row a worker died without having come further than before."""
+        """Return how often in a row the worker of a run died without progress."""
         with self.store.read() as session:
-            now = session.get(RunRecord, run_id)
+            now = session.get(RunRow, run_id)
         stage, done = ("", 0) if now is None else (now.stage, now.done)
         further = done > self._furthest.get((run_id, stage), -1)
         if further:
@@ -131,8 +130,8 @@ class RunQueue:
         self._deaths[run_id] = 1 if further else self._deaths.get(run_id, 0) + 1
         return self._deaths[run_id]
 
-    def _watch(self, run: RunRecord, worker: "subprocess.Popen[str]") -> None:
-        """Wait for the worker; stop it if the run is cancelled or the service ends."""
+    def _watch(self, run: RunRow, worker: "subprocess.Popen[str]") -> None:
+        """Wait for the worker; end it if the run is cancelled or the service stops."""
         while worker.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(SECONDS_BETWEEN_LOOKS)
@@ -142,15 +141,15 @@ class RunQueue:
                 try:
                     close_due(self.store)
                     with self.store.read() as session:
-                        now = session.get(RunRecord, run.id)
-                    if now is None or now.state in records.ENDED:
+                        now = session.get(RunRow, run.id)
+                    if now is None or now.state in ENDED:
                         self._end(worker)
                 except StoreError as error:
                     log.error("the state of run %s is not known: %s", run.id, error)
 
     @staticmethod
     def _end(worker: "subprocess.Popen[str]", patience: float = 5.0) -> None:
-        """Give a worker a moment to end by itself, then tell it to, then kill it."""
+        """Give a worker time to end by itself, then terminate it, then kill it."""
         for seconds, act in ((patience, worker.terminate), (SECONDS_TO_LEAVE, worker.kill)):
             try:
                 worker.wait(seconds)

@@ -1,9 +1,8 @@
-"""Runs in the store: asking for one, and noting how far it has come."""
+"""Runs in the store: ordering them, and recording their progress and their end."""
 
 from pathlib import Path
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
 from fedegoists.coordinator.domain.coalition_decisions import (
@@ -12,159 +11,126 @@ from fedegoists.coordinator.domain.coalition_decisions import (
     record_benefit,
 )
 from fedegoists.coordinator.domain.competitor_reports import competition_of
-from fedegoists.coordinator.domain.consortia import (
-    consortium_with,
-    is_closed,
-    participants_of,
-)
-from fedegoists.coordinator.domain.run_endings import end_run
-from fedegoists.coordinator.runs.run_plan import RunPlan
-from fedegoists.coordinator.runs.run_task import (
-    LOCAL_ONLY,
-    Reach,
-    RunKind,
-    RunTask,
-    check_engine,
-)
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.domain.consortia import consortium_with, is_closed, participants_of
+from fedegoists.coordinator.domain.unfinished_runs import end_run
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
+from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach, RunTask
+from fedegoists.coordinator.store import CoordinatorStore, Transaction
+from fedegoists.coordinator.store.audit_check import ENDED, text_digest
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.replay import ENDED, text_digest
-from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, RunRecord
+from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow, RunRow
 from fedegoists.graphs import BenefitGraph
 
 __all__ = [
-    "ENDED",
     "cancel",
     "check_may_go_on",
     "enqueue",
     "finish",
+    "next_run",
     "note_progress",
+    "ordered_run",
     "run_folder",
     "run_numbered",
     "runs_of",
     "task_for",
-    "unfinished",
-    "wished",
 ]
 
 
 def enqueue(
-    store: Store,
-    session: Session,
+    session: Transaction,
     by: str,
-    consortium: ConsortiumRecord,
-    kind: RunKind,
-    engine: str,
-    plan: RunPlan,
+    consortium: ConsortiumRow,
+    order: RunOrder,
     reach: Reach = LOCAL_ONLY,
-) -> RunRecord:
-    """Ask for a run: to learn benefits, or to train by the latest decision."""
-    run = _wished(store, session, consortium, kind, engine, plan, reach)
+) -> RunRow:
+    """Queue a run: to learn benefits, or to train by the latest decision."""
+    run = ordered_run(session, consortium, order, reach)
     session.add(run)
     session.flush()
-    formation = _formation_record(session, run)
-    details = {
-        "consortium": consortium.name,
-        "number": run.number,
-        "kind": kind,
-        "engine": engine,
-        "plan": text_digest(run.plan),
-        "formation": formation.number if formation else None,
-    }
-    append(store, session, by, Action.RUN_QUEUED, details)
+    formation = _formation_of_run(session, run)
+    append(
+        session,
+        by,
+        Action.RUN_QUEUED,
+        consortium=consortium.name,
+        number=run.number,
+        kind=run.kind,
+        engine=run.engine,
+        plan=text_digest(run.plan),
+        formation=formation.number if formation else None,
+    )
     return run
 
 
-def wished(
-    store: Store,
-    session: Session,
-    consortium: ConsortiumRecord,
-    kind: RunKind,
-    engine: str,
-    plan: RunPlan,
-    data: Path,
-    reach: Reach = LOCAL_ONLY,
-) -> RunTask:
-    """Return what an engine would need to know of a run, without asking for it yet."""
-    run = _wished(store, session, consortium, kind, engine, plan, reach)
-    return task_for(session, run, data, reach.kit)
-
-
-def _wished(
-    store: Store,
-    session: Session,
-    consortium: ConsortiumRecord,
-    kind: RunKind,
-    engine: str,
-    plan: RunPlan,
-    reach: Reach,
-) -> RunRecord:
-    """Return a run that is not in the store, if it fits the state things are in."""
-    formation = latest_formation(session, consortium) if kind == "training" else None
-    if kind == "training" and formation is None:
-        raise ConflictError("nothing has been decided yet; form coalitions first")
-    joined = tuple(member.name for member in participants_of(session, consortium))
-    if not joined:
-        raise ConflictError("nobody has joined yet")
-    # Whoever joined after the decision does not take part in training by it.
-    check_engine(engine, plan, reach, formation_of(formation).participants if formation else joined)
-    _check_may_begin(store, session, consortium, formation)
-    if kind == "benefit":
-        plan.check_among(competition_of(session, consortium))
-    last = select(func.max(RunRecord.number)).where(RunRecord.consortium_id == consortium.id)
-    return RunRecord(
-        consortium_id=consortium.id,
-        number=1 + (session.scalar(last) or 0),
-        formation_id=formation.id if formation else None,
-        kind=kind,
-        engine=engine,
-        plan=plan.model_dump_json(),
-        state="queued",
-        created=store.now(session),
-    )
-
-
-def check_may_go_on(store: Store, session: Session, run: RunRecord) -> None:
-    """Refuse to begin, or to go on with, a run that could not be asked for any more.
+def ordered_run(
+    session: Transaction, consortium: ConsortiumRow, order: RunOrder, reach: Reach
+) -> RunRow:
+    """Return a run that is not in the store yet, if it can be started now.
 
     Raises
     ------
     ConflictError
-        If members or reports changed since it was asked for.
+        If it lacks a decision, participants, closed reports, silos or data, or would show
+        competitors models of one another's data.
+    """
+    formation = latest_formation(session, consortium) if order.kind == "training" else None
+    if order.kind == "training" and formation is None:
+        raise ConflictError("nothing has been decided yet; form coalitions first")
+    joined = participants_of(session, consortium)
+    if not joined:
+        raise ConflictError("nobody has joined yet")
+    # Members that joined after the decision do not take part in training by it.
+    reach.check(order, formation_of(formation).participants if formation else joined)
+    _check_may_begin(session, consortium, formation)
+    if order.kind == "benefit":
+        order.plan.check_among(competition_of(session, consortium))
+    last = select(func.max(RunRow.number)).where(RunRow.consortium_id == consortium.id)
+    return RunRow(
+        consortium_id=consortium.id,
+        number=1 + (session.scalar(last) or 0),
+        formation_id=formation.id if formation else None,
+        kind=order.kind,
+        engine=order.engine,
+        plan=order.plan.model_dump_json(),
+        state="queued",
+        created=session.now(),
+    )
+
+
+def check_may_go_on(session: Transaction, run: RunRow) -> None:
+    """Refuse to begin or resume a run that could no longer be ordered.
+
+    Raises
+    ------
+    ConflictError
+        If members or reports changed since it was ordered.
     """
     consortium = consortium_with(session, run.consortium_id)
-    _check_may_begin(store, session, consortium, _formation_record(session, run))
+    _check_may_begin(session, consortium, _formation_of_run(session, run))
 
 
 def _check_may_begin(
-    store: Store,
-    session: Session,
-    consortium: ConsortiumRecord,
-    formation: FormationRecord | None,
+    session: Transaction, consortium: ConsortiumRow, formation: FormationRow | None
 ) -> None:
     if formation is not None:
         _check_still_fits(session, consortium, formation)
-    elif not is_closed(store, session, consortium):
+    elif not is_closed(session, consortium):
         raise ConflictError(
             "benefits are learned by showing models to others, but not to competitors: "
             "close the reports first, or wait for the deadline"
         )
 
 
-def _formation_record(session: Session, run: RunRecord) -> FormationRecord | None:
-    if run.formation_id is None:
-        return None
-    found = session.get(FormationRecord, run.formation_id)
-    assert found is not None
-    return found
+def _formation_of_run(session: Transaction, run: RunRow) -> FormationRow | None:
+    return None if run.formation_id is None else session.get_one(FormationRow, run.formation_id)
 
 
 def _check_still_fits(
-    session: Session, consortium: ConsortiumRecord, record: FormationRecord
+    session: Transaction, consortium: ConsortiumRow, record: FormationRow
 ) -> None:
-    """Refuse a decision that would bring together whom reports since then keep apart."""
+    """Refuse a decision whose members left, or of which two compete by later reports."""
     formation = formation_of(record)
-    gone = set(formation.participants) - {m.name for m in participants_of(session, consortium)}
+    gone = set(formation.participants).difference(participants_of(session, consortium))
     if gone:
         raise ConflictError(f"{min(gone)!r} was expelled after the decision; form coalitions again")
     for one, other in competition_of(session, consortium).pairs:
@@ -175,48 +141,44 @@ def _check_still_fits(
             )
 
 
-def runs_of(session: Session, consortium: ConsortiumRecord) -> list[RunRecord]:
+def runs_of(session: Transaction, consortium: ConsortiumRow) -> list[RunRow]:
     """Return all runs, the latest first."""
     found = session.scalars(
-        select(RunRecord)
-        .where(RunRecord.consortium_id == consortium.id)
-        .order_by(RunRecord.number.desc())
+        select(RunRow).where(RunRow.consortium_id == consortium.id).order_by(RunRow.number.desc())
     )
     return list(found)
 
 
-def run_numbered(session: Session, consortium: ConsortiumRecord, number: int) -> RunRecord:
-    """Return one run."""
+def run_numbered(session: Transaction, consortium: ConsortiumRow, number: int) -> RunRow:
+    """Return a run by its number."""
     found = session.scalar(
-        select(RunRecord).where(
-            RunRecord.consortium_id == consortium.id, RunRecord.number == number
-        )
+        select(RunRow).where(RunRow.consortium_id == consortium.id, RunRow.number == number)
     )
     if found is None:
         raise NotFoundError("there is no such run")
     return found
 
 
-def unfinished(session: Session) -> RunRecord | None:
-    """Return the run to work on next; one that was interrupted goes first."""
+def next_run(session: Transaction) -> RunRow | None:
+    """Return the run to work on next; an interrupted one comes first."""
     return session.scalar(
-        select(RunRecord)
-        .where(RunRecord.state.not_in(ENDED))
-        .order_by(RunRecord.state.desc(), RunRecord.id)  # waiting, then running, then queued
+        select(RunRow)
+        .where(RunRow.state.not_in(ENDED))
+        .order_by(RunRow.state.desc(), RunRow.id)  # waiting, then running, then queued
         .limit(1)
     )
 
 
-def run_folder(data: Path, run: RunRecord) -> tuple[Path, str]:
-    """Return where the consortium's runs are, and this one's name in it."""
+def run_folder(data: Path, run: RunRow) -> tuple[Path, str]:
+    """Return the folder of the consortium's runs, and the name of this one's folder in it."""
     return data / "runs" / f"consortium-{run.consortium_id}", f"run-{run.number}"
 
 
-def task_for(session: Session, run: RunRecord, data: Path, kit: Path | None = None) -> RunTask:
-    """Return what an engine needs to know of a run."""
+def task_for(session: Transaction, run: RunRow, data: Path, kit: Path | None = None) -> RunTask:
+    """Return everything an engine must know of a run."""
     consortium = consortium_with(session, run.consortium_id)
     folder, name = run_folder(data, run)
-    record = _formation_record(session, run)
+    record = _formation_of_run(session, run)
     formation = None if record is None else formation_of(record)
     competition = formation.competition if formation else competition_of(session, consortium)
     return RunTask(
@@ -234,7 +196,7 @@ def task_for(session: Session, run: RunRecord, data: Path, kit: Path | None = No
 
 
 def note_progress(
-    store: Store,
+    store: CoordinatorStore,
     run_id: int,
     stage: str,
     done: int,
@@ -243,39 +205,39 @@ def note_progress(
     *,
     waiting: bool = False,
 ) -> bool:
-    """Note how far a run has come, and whether it only waits; return False if it is to stop."""
+    """Record the progress of a run; return False if the run is to stop."""
     with store.write() as session:
-        run = session.get(RunRecord, run_id)
+        run = session.get(RunRow, run_id)
         if run is None or run.state in ENDED:
             return False
         if run.started is None:
-            run.started = store.now(session)
+            run.started = session.now()
         run.state = "waiting" if waiting else "running"
         run.stage, run.done, run.total, run.remark = stage[:200], done, total, remark[:200]
     return True
 
 
 def finish(
-    store: Store,
+    store: CoordinatorStore,
     run_id: int,
     *,
     error: str | None = None,
     learned: BenefitGraph | None = None,
 ) -> None:
-    """Note that a run came to its end, with what was learned."""
+    """Record the end of a run, with the benefit graph if it learned one."""
     with store.write() as session:
-        run = session.get(RunRecord, run_id)
+        run = session.get(RunRow, run_id)
         if run is None or run.state in ENDED:
             return
         consortium = consortium_with(session, run.consortium_id)
         if learned is not None:
             source = f"learned by run {run.number}"
-            record_benefit(store, session, "coordinator", consortium, learned, source)
-        end_run(store, session, run, "failed" if error is not None else "finished", error or "")
+            record_benefit(session, "coordinator", consortium, learned, source)
+        end_run(session, run, "failed" if error is not None else "finished", error or "")
 
 
-def cancel(store: Store, session: Session, by: str, run: RunRecord) -> None:
-    """Have a run stop."""
+def cancel(session: Transaction, by: str, run: RunRow) -> None:
+    """Cancel a run."""
     if run.state in ENDED:
         raise ConflictError(f"the run is {run.state} already")
-    end_run(store, session, run, "cancelled", f"by {by}")
+    end_run(session, run, "cancelled", f"by {by}")

@@ -1,22 +1,19 @@
-"""What a run needs: the silos it can reach, and everything an engine must know of it."""
+"""The silos that runs can reach, and everything an engine must know of a run."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from fedegoists.coalitions import Formation
 from fedegoists.consortium.engine import ENGINES, engine_named
 from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.runs.run_plan import RunPlan
+from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
 from fedegoists.graphs import CompetitionGraph
 
-__all__ = ["FILES", "LOCAL_ONLY", "Reach", "RunKind", "RunTask", "check_engine"]
+__all__ = ["FILES", "LOCAL_ONLY", "Reach", "RunTask"]
 
 FILES = "files.json"
 """File in the folder of a run: the name, without a suffix, of each participant's files."""
-
-RunKind = Literal["benefit", "training"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,22 @@ class Reach:
     def engines(self) -> list[str]:
         """Names of the engines that runs can be started with."""
         return [kind.name for kind in ENGINES.values() if kind.local or self.kit is not None]
+
+    def check(self, order: RunOrder, participants: Collection[str]) -> None:
+        """Refuse an order whose engine does not exist, or does not suit plan or participants."""
+        engine = engine_named(order.engine)
+        if engine.name not in self.engines:
+            raise ConflictError(
+                "this coordinator has no deployment over FLARE: start it with --kit and the "
+                "coordinator's kit that `fedegoists deploy init` wrote"
+            )
+        order.plan.check_for(engine)
+        missing = [one for one in participants if not engine.local and one not in self.silos]
+        if missing:
+            raise ConflictError(
+                f"the deployment has no kit of {missing[0]!r}; members are called there as here. "
+                "Make one with `fedegoists deploy init`, then start the coordinator again"
+            )
 
 
 LOCAL_ONLY = Reach()
@@ -78,20 +91,3 @@ class RunTask:
     silos: Path
     kit: Path | None = None
     begun: bool = False
-
-
-def check_engine(name: str, plan: RunPlan, reach: Reach, participants: Collection[str]) -> None:
-    """Refuse an engine that does not exist, or that does not fit the plan and the participants."""
-    kind = engine_named(name)
-    if kind.name not in reach.engines:
-        raise ConflictError(
-            "this coordinator has no deployment over FLARE: start it with --kit and the "
-            "coordinator's kit that `fedegoists deploy init` wrote"
-        )
-    plan.check_for(kind)
-    missing = [one for one in participants if not kind.local and one not in reach.silos]
-    if missing:
-        raise ConflictError(
-            f"the deployment has no kit of {missing[0]!r}; members are called there as here. "
-            "Make one with `fedegoists deploy init`, then start the coordinator again"
-        )

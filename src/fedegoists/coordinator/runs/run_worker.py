@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedegoists.coordinator.runs import decided_pipeline
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.store import Store
-from fedegoists.coordinator.store.tables import RunRecord
+from fedegoists.coordinator.runs import decided_pipeline, run_records
+from fedegoists.coordinator.store import CoordinatorStore
+from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.errors import FedEgoistsError
 
 __all__ = ["RunProgress", "main", "work_on"]
@@ -39,7 +38,7 @@ class RunProgress:
     """
 
     def __init__(
-        self, store: Store, run_id: int, clock: Callable[[], float] = time.monotonic
+        self, store: CoordinatorStore, run_id: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store, self._run_id, self._clock = store, run_id, clock
         self._noted = -SECONDS_BETWEEN_NOTES
@@ -65,33 +64,32 @@ class RunProgress:
             return
         self._noted = now
         note = (self._store, self._run_id, stage, done, total, remark)
-        if not records.note_progress(*note, waiting=waiting):
+        if not run_records.note_progress(*note, waiting=waiting):
             raise _StoppedError
 
 
-def work_on(store: Store, run_id: int, data: Path, kit: Path | None = None) -> None:
+def work_on(store: CoordinatorStore, run_id: int, data: Path, kit: Path | None = None) -> None:
     """Do a run, and record its result."""
     try:
         with store.read() as session:
-            run = session.get(RunRecord, run_id)
-            assert run is not None
-            records.check_may_go_on(store, session, run)
-            task = records.task_for(session, run, data, kit)
+            run = session.get_one(RunRow, run_id)
+            run_records.check_may_go_on(session, run)
+            task = run_records.task_for(session, run, data, kit)
             kind = run.kind
         progress = RunProgress(store, run_id)
         progress("beginning", "", 0, 0, "")
         if kind == "benefit":
-            records.finish(store, run_id, learned=decided_pipeline.learn(task, progress))
+            run_records.finish(store, run_id, learned=decided_pipeline.learn(task, progress))
         else:
             decided_pipeline.train(task, progress)
-            records.finish(store, run_id)
+            run_records.finish(store, run_id)
     except _StoppedError:
         return
     except FedEgoistsError as error:
-        records.finish(store, run_id, error=str(error))
+        run_records.finish(store, run_id, error=str(error))
     except Exception as error:
         logging.getLogger("fedegoists.coordinator").exception("run %s failed", run_id)
-        records.finish(store, run_id, error=f"unexpected: {type(error).__name__}; see the log")
+        run_records.finish(store, run_id, error=f"unexpected: {type(error).__name__}; see the log")
 
 
 def main() -> None:
@@ -109,7 +107,7 @@ def main() -> None:
     threading.Thread(target=leave_when_orphaned, daemon=True).start()
     signal.signal(signal.SIGTERM, leave_when_told)
     logging.basicConfig(level=logging.WARNING)
-    store = Store(wanted["database"])
+    store = CoordinatorStore(wanted["database"])
     try:
         kit = wanted["kit"]
         work_on(store, wanted["run"], Path(wanted["data"]), None if kit is None else Path(kit))

@@ -1,1 +1,1 @@
-"""The coordinator over HTTP: an interface for programs, and pages for people."""
+"""The coordinator over HTTP: an API for programs, and pages for people."""

@@ -1,261 +1,232 @@
-"""What a manager can ask for: consortia, members, graphs and decisions."""
+"""The manager's API: consortia, members, graphs, decisions and the audit log."""
 
-from fastapi import APIRouter, Response
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
-from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.domain import access, consortia
-from fedegoists.coordinator.domain import coalition_decisions as deciding
-from fedegoists.coordinator.domain.competitor_reports import competition_of
-from fedegoists.coordinator.domain.decision_validity import is_current
-from fedegoists.coordinator.service.identity import AManager, TheService
-from fedegoists.coordinator.service.responses import attachment
-from fedegoists.coordinator.service.schemas import (
-    Benefit,
-    BenefitUpload,
-    Consortium,
-    Deadline,
-    FormationView,
-    FormationWish,
-    Graphs,
-    Invitation,
-    MemberName,
-    Name,
-    NewAccount,
-    NewConsortium,
-    Number,
-    WhatIfAnswer,
-    WhatIfQuestion,
+from fedegoists.coordinator.domain import accounts, consortia
+from fedegoists.coordinator.domain.coalition_decisions import (
+    FormationOrder,
+    commitment_for,
+    formation_record,
+    graph_of,
+    is_current,
+    latest_benefit,
+    quick_what_if,
+    record_benefit,
+    trial_of,
 )
-from fedegoists.coordinator.service.state import Service
-from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord
+from fedegoists.coordinator.domain.competitor_reports import competition_of
+from fedegoists.coordinator.service.api_schemas import (
+    AccountBody,
+    BenefitBody,
+    BenefitView,
+    ConsortiumBody,
+    ConsortiumView,
+    DeadlineBody,
+    FormationView,
+    GraphsView,
+    InvitationView,
+    LogCheckView,
+    LogEntryView,
+    MemberBody,
+    Name,
+    Number,
+    WhatIfBody,
+    WhatIfView,
+)
+from fedegoists.coordinator.service.rendering import attachment
+from fedegoists.coordinator.service.request_identity import AManager, Caller
+from fedegoists.coordinator.store.audit_check import check_log
+from fedegoists.coordinator.store.audit_log import Action, append, entries, entry_line
+from fedegoists.coordinator.store.database_tables import (
+    AuditEntry,
+    BenefitRow,
+    ConsortiumRow,
+    FormationRow,
+)
 from fedegoists.graphs import BenefitGraph
 
-__all__ = ["consortium_view", "graphs_now", "router"]
+__all__ = ["ENTRIES_PER_PAGE", "MOST", "router"]
 
 router = APIRouter(prefix="/api", tags=["manager"])
 
-
-def consortium_view(service: Service, consortium_id: int) -> Consortium:
-    """Return a consortium with its members."""
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        closed = consortia.is_closed(service.store, session, found)
-        return Consortium.of(found, list(consortia.members_of(session, found)), closed)
+ENTRIES_PER_PAGE = 200
+MOST = 2**31 - 1
 
 
 # Consortia and members ------------------------------------------------------------------------
 
 
 @router.get("/consortia")
-def list_consortia(service: TheService, _: AManager) -> list[Consortium]:
+def list_consortia(caller: AManager) -> list[ConsortiumView]:
     """List all consortia."""
-    with service.store.read() as session:
-        found = session.scalars(select(ConsortiumRecord.id).order_by(ConsortiumRecord.id)).all()
-    return [consortium_view(service, consortium_id) for consortium_id in found]
+    with caller.service.store.read() as session:
+        found = session.scalars(select(ConsortiumRow).order_by(ConsortiumRow.id)).all()
+        return [ConsortiumView.of(session, consortium) for consortium in found]
 
 
 @router.post("/consortia", status_code=201)
-def create_consortium(body: NewConsortium, service: TheService, asker: AManager) -> Consortium:
+def create_consortium(body: ConsortiumBody, caller: AManager) -> ConsortiumView:
     """Found a consortium."""
-    with service.store.write() as session:
-        found = consortia.create(service.store, session, asker.actor, body.name, body.moment())
-    return consortium_view(service, found.id)
+    with caller.service.store.write() as session:
+        found = consortia.create(session, caller.actor, body.name, body.deadline)
+        return ConsortiumView.of(session, found)
 
 
 @router.get("/consortia/{consortium_id}")
-def get_consortium(consortium_id: Number, service: TheService, _: AManager) -> Consortium:
+def get_consortium(consortium_id: Number, caller: AManager) -> ConsortiumView:
     """Show a consortium with its members."""
-    return consortium_view(service, consortium_id)
+    with caller.service.reading(consortium_id) as (session, found):
+        return ConsortiumView.of(session, found)
 
 
 @router.post("/consortia/{consortium_id}/members", status_code=201)
-def invite_member(
-    consortium_id: Number, body: MemberName, service: TheService, asker: AManager
-) -> Invitation:
+def invite_member(consortium_id: Number, body: MemberBody, caller: AManager) -> InvitationView:
     """Invite an organisation; the invitation is shown once, to be handed to it."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        member, secret = consortia.invite(service.store, session, asker.actor, found, body.name)
-    return Invitation(label=member.name, invitation=secret)
+    with caller.service.writing(consortium_id) as (session, found):
+        member, secret = consortia.invite(session, caller.actor, found, body.name)
+    return InvitationView(label=member.name, invitation=secret)
 
 
 @router.post("/consortia/{consortium_id}/members/{name:path}/invitation", status_code=201)
-def invite_member_again(
-    consortium_id: Number, name: Name, service: TheService, asker: AManager
-) -> Invitation:
-    """Invite a member who lost its token again; the old one ends."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        secret = consortia.invite_again(service.store, session, asker.actor, found, name)
-    return Invitation(label=name, invitation=secret)
+def invite_member_again(consortium_id: Number, name: Name, caller: AManager) -> InvitationView:
+    """Invite a member again that lost its token; the old token ends."""
+    with caller.service.writing(consortium_id) as (session, found):
+        secret = consortia.invite_again(session, caller.actor, found, name)
+    return InvitationView(label=name, invitation=secret)
 
 
 @router.delete("/consortia/{consortium_id}/members/{name:path}", status_code=204)
-def expel_member(consortium_id: Number, name: Name, service: TheService, asker: AManager) -> None:
-    """Expel a member. Its token ends now, and later decisions do without it."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        consortia.expel(service.store, session, asker.actor, found, name)
+def expel_member(consortium_id: Number, name: Name, caller: AManager) -> None:
+    """Expel a member. Its token ends now, and later decisions leave it out."""
+    with caller.service.writing(consortium_id) as (session, found):
+        consortia.expel(session, caller.actor, found, name)
 
 
 @router.put("/consortia/{consortium_id}/deadline")
-def set_deadline(
-    consortium_id: Number, body: Deadline, service: TheService, asker: AManager
-) -> Consortium:
-    """Say until when members may report competitors."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        consortia.set_deadline(service.store, session, asker.actor, found, body.moment())
-    return consortium_view(service, consortium_id)
+def set_deadline(consortium_id: Number, body: DeadlineBody, caller: AManager) -> ConsortiumView:
+    """Set the end of the period in which members may report competitors."""
+    with caller.service.writing(consortium_id) as (session, found):
+        consortia.set_deadline(session, caller.actor, found, body.deadline)
+        return ConsortiumView.of(session, found)
 
 
 @router.post("/consortia/{consortium_id}/reports/close")
-def close_reports(consortium_id: Number, service: TheService, asker: AManager) -> Consortium:
-    """Freeze what has been reported."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(service.store, session, asker.actor, found)
-    return consortium_view(service, consortium_id)
+def close_reports(consortium_id: Number, caller: AManager) -> ConsortiumView:
+    """Close the reports."""
+    with caller.service.writing(consortium_id) as (session, found):
+        consortia.close_reports(session, caller.actor, found)
+        return ConsortiumView.of(session, found)
 
 
 @router.post("/consortia/{consortium_id}/reports/reopen")
-def reopen_reports(consortium_id: Number, service: TheService, asker: AManager) -> Consortium:
-    """Let members change what they report again."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        consortia.reopen_reports(service.store, session, asker.actor, found)
-    return consortium_view(service, consortium_id)
+def reopen_reports(consortium_id: Number, caller: AManager) -> ConsortiumView:
+    """Let members change their reports again."""
+    with caller.service.writing(consortium_id) as (session, found):
+        consortia.reopen_reports(session, caller.actor, found)
+        return ConsortiumView.of(session, found)
 
 
 # Graphs and decisions ---------------------------------------------------------------------------
 
 
 @router.put("/consortia/{consortium_id}/benefit")
-def put_benefit(
-    consortium_id: Number, body: BenefitUpload, service: TheService, asker: AManager
-) -> Benefit:
-    """Record who benefits whom, among the members."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        names = [
-            member.name
-            for member in consortia.members_of(session, found)
-            if member.state != "expelled"
-        ]
-        graph = BenefitGraph.from_edges(body.edges, names)
-        estimate = deciding.record_benefit(
-            service.store, session, asker.actor, found, graph, "uploaded"
-        )
-    return Benefit(
+def put_benefit(consortium_id: Number, body: BenefitBody, caller: AManager) -> BenefitView:
+    """Record a benefit graph among the members."""
+    estimate, names = upload_benefit(
+        consortium_id, lambda names: BenefitGraph.from_edges(body.edges, names), caller
+    )
+    return BenefitView(
         number=estimate.id, source=estimate.source, participants=names, edges=len(body.edges)
     )
 
 
-def graphs_now(service: Service, consortium_id: int) -> Graphs:
-    """Return both graphs among those who have joined."""
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        names = [member.name for member in consortia.participants_of(session, found)]
-        estimate = deciding.latest_benefit(session, found)
-        competition = competition_of(session, found)
-        edges: list[tuple[str, str, float]] = []
-        if estimate is not None:
-            known = deciding.graph_of(estimate)
-            among = [name for name in names if name in known.participants]
-            edges = list(known.restricted_to(among).edges())
-    return Graphs(participants=names, benefit=edges, competition=list(competition.pairs))
+def upload_benefit(
+    consortium_id: int, read: Callable[[list[str]], BenefitGraph], caller: Caller
+) -> tuple[BenefitRow, list[str]]:
+    """Record an uploaded benefit graph, given a function that reads it for the members' names."""
+    with caller.service.writing(consortium_id) as (session, found):
+        names = consortia.member_names(session, found)
+        return record_benefit(session, caller.actor, found, read(names), "uploaded"), names
 
 
 @router.get("/consortia/{consortium_id}/graphs")
-def graphs(consortium_id: Number, service: TheService, _: AManager) -> Graphs:
-    """Show both graphs: who benefits whom, and who competes."""
-    return graphs_now(service, consortium_id)
+def graphs(consortium_id: Number, caller: AManager) -> GraphsView:
+    """Show the benefit and competition graphs among the members that have joined."""
+    with caller.service.reading(consortium_id) as (session, found):
+        names = consortia.participants_of(session, found)
+        estimate = latest_benefit(session, found)
+        competition = competition_of(session, found)
+        edges: list[tuple[str, str, float]] = []
+        if estimate is not None:
+            known = graph_of(estimate)
+            among = [name for name in names if name in known.participants]
+            edges = list(known.restricted_to(among).edges())
+    return GraphsView(participants=names, benefit=edges, competition=list(competition.pairs))
 
 
 @router.post("/consortia/{consortium_id}/formations", status_code=201)
-def form_coalitions(
-    consortium_id: Number, body: FormationWish, service: TheService, asker: AManager
-) -> FormationView:
+def form_coalitions(consortium_id: Number, body: FormationOrder, caller: AManager) -> FormationView:
     """Decide who trains with whom. Reports must be closed; members see their part at once."""
-    if body.objective != "welfare" and body.method != "best":
-        raise ConflictError(f"the objective {body.objective!r} needs the method 'best'")
-    wish = deciding.Wish(body.method, body.objective, body.time_limit, body.seed)
-    record = service.decider.form(asker.actor, consortium_id, wish)
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
+    record = caller.service.decider.form(caller.actor, consortium_id, body)
+    with caller.service.reading(consortium_id) as (session, found):
         return FormationView.of(session, found, record)
 
 
 @router.get("/consortia/{consortium_id}/formations")
-def list_formations(consortium_id: Number, service: TheService, _: AManager) -> list[FormationView]:
+def list_formations(consortium_id: Number, caller: AManager) -> list[FormationView]:
     """List all decisions, the latest first."""
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
+    with caller.service.reading(consortium_id) as (session, found):
         records = session.scalars(
-            select(FormationRecord)
-            .where(FormationRecord.consortium_id == found.id)
-            .order_by(FormationRecord.number.desc())
+            select(FormationRow)
+            .where(FormationRow.consortium_id == found.id)
+            .order_by(FormationRow.number.desc())
         ).all()
         return [FormationView.of(session, found, record) for record in records]
 
 
-def _record(
-    service: Service, consortium_id: int, number: int
-) -> tuple[ConsortiumRecord, FormationRecord]:
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        return found, deciding.formation_record(session, found, number)
-
-
 @router.get("/consortia/{consortium_id}/formations/{number}")
-def get_formation(
-    consortium_id: Number, number: Number, service: TheService, _: AManager
-) -> FormationView:
+def get_formation(consortium_id: Number, number: Number, caller: AManager) -> FormationView:
     """Show a decision."""
-    found, record = _record(service, consortium_id, number)
-    with service.store.read() as session:
-        return FormationView.of(session, found, record)
+    with caller.service.reading(consortium_id) as (session, found):
+        return FormationView.of(session, found, formation_record(session, found, number))
 
 
 @router.get("/consortia/{consortium_id}/formations/{number}/certificate", response_class=Response)
-def get_certificate(
-    consortium_id: Number, number: Number, service: TheService, _: AManager
-) -> Response:
+def get_certificate(consortium_id: Number, number: Number, caller: AManager) -> Response:
     """Return the whole certificate. It names competitors: not for members."""
-    _found, record = _record(service, consortium_id, number)
-    return attachment(record.certificate, "application/json", "certificate.json")
+    with caller.service.reading(consortium_id) as (session, found):
+        record = formation_record(session, found, number)
+    return attachment(record.certificate, "certificate.json")
 
 
 @router.post("/consortia/{consortium_id}/formations/{number}/opening", response_class=Response)
-def open_to_auditor(
-    consortium_id: Number, number: Number, service: TheService, asker: AManager
-) -> Response:
-    """Open the commitment wholly, for an auditor. That is written down."""
-    found, record = _record(service, consortium_id, number)
-    opening = deciding.commitment_for(found, record).opening()
-    with service.store.write() as session:
-        details = {"consortium": found.name, "number": number}
-        append(service.store, session, asker.actor, Action.OPENED_TO_AUDITOR, details)
-    return attachment(opening.to_json(), "application/json", "opening.json")
+def open_to_auditor(consortium_id: Number, number: Number, caller: AManager) -> Response:
+    """Open the whole commitment for an auditor, which is logged."""
+    with caller.service.reading(consortium_id) as (session, found):
+        record = formation_record(session, found, number)
+    opening = commitment_for(found, record).opening()
+    with caller.service.store.write() as session:
+        append(
+            session, caller.actor, Action.OPENED_TO_AUDITOR, consortium=found.name, number=number
+        )
+    return attachment(opening.to_json(), "opening.json")
 
 
 @router.post("/consortia/{consortium_id}/formations/{number}/what-if")
 def what_if(
-    consortium_id: Number,
-    number: Number,
-    body: WhatIfQuestion,
-    service: TheService,
-    _: AManager,
-) -> WhatIfAnswer:
-    """Say what a change would bring; nothing is kept of it."""
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        trial = deciding.trial_of(session, found, number)
+    consortium_id: Number, number: Number, body: WhatIfBody, caller: AManager
+) -> WhatIfView:
+    """Show the effect of a hypothetical change; nothing of it is stored."""
+    with caller.service.reading(consortium_id) as (session, found):
+        trial = trial_of(session, found, number)
         current = is_current(session, found, number, trial)
-    result = deciding.quick_what_if(trial, body.add, body.remove, body.leaves)
-    return WhatIfAnswer(
+    result = quick_what_if(trial, body.add, body.remove, body.leaves)
+    return WhatIfView(
         current=current,
         coalitions=[list(group) for group in result.coalitions],
         welfare=result.welfare,
@@ -265,25 +236,66 @@ def what_if(
     )
 
 
+# The audit log ---------------------------------------------------------------------------------
+
+
+@router.get("/audit-log")
+def audit_log(caller: AManager, after: int = 0) -> list[LogEntryView]:
+    """Show the audit log, some entries at a time."""
+    with caller.service.store.read() as session:
+        found = session.scalars(
+            select(AuditEntry)
+            .where(AuditEntry.id > min(max(after, 0), MOST))
+            .order_by(AuditEntry.id)
+            .limit(ENTRIES_PER_PAGE)
+        ).all()
+    return [LogEntryView.model_validate(entry) for entry in found]
+
+
+@router.get("/audit-log/check")
+def check_audit_log(
+    caller: AManager, head: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None
+) -> LogCheckView:
+    """Check that nothing was altered: the chain, and the tables against the log.
+
+    `head` is a head noted earlier; an entry must still have this hash.
+    """
+    with caller.service.store.read() as session:
+        return LogCheckView.model_validate(check_log(session, head))
+
+
+@router.get("/audit-log/file", response_class=Response)
+def download_audit_log(caller: AManager) -> StreamingResponse:
+    """Return all entries, one JSON object a line, as `fedegoists audit-log show` prints them."""
+
+    def lines() -> Iterator[str]:
+        with caller.service.store.read() as session:
+            for entry in entries(session):
+                yield entry_line(entry) + "\n"
+
+    headers = {"Content-Disposition": 'attachment; filename="audit-log.jsonl"'}
+    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+
+
 # The coordinator itself -------------------------------------------------------------------------
 
 
 @router.get("/engines")
-def engines(service: TheService, _: AManager) -> list[str]:
+def engines(caller: AManager) -> list[str]:
     """List the engines that runs can be started with."""
-    return service.reach.engines
+    return caller.service.reach.engines
 
 
 @router.post("/accounts", status_code=201)
-def invite_account(body: NewAccount, service: TheService, asker: AManager) -> Invitation:
+def invite_account(body: AccountBody, caller: AManager) -> InvitationView:
     """Invite another manager, or a monitor."""
-    with service.store.write() as session:
-        secret = access.invite_account(service.store, session, asker.actor, body.role, body.label)
-    return Invitation(label=body.label, invitation=secret)
+    with caller.service.store.write() as session:
+        secret = accounts.invite_account(session, caller.actor, body.role, body.label)
+    return InvitationView(label=body.label, invitation=secret)
 
 
 @router.delete("/accounts/{label:path}", status_code=204)
-def end_accounts(label: Name, service: TheService, asker: AManager) -> None:
-    """End every other manager and monitor of this name: a token that was lost works no more."""
-    with service.store.write() as session:
-        access.end_others_named(service.store, session, asker.principal, label)
+def end_accounts(label: Name, caller: AManager) -> None:
+    """End every other manager and monitor of this name, such as after a token was lost."""
+    with caller.service.store.write() as session:
+        accounts.end_others_named(session, caller.principal, label)

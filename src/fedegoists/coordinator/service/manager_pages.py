@@ -1,27 +1,42 @@
-"""The manager's pages: all consortia, and one of them with everything about it."""
+"""The manager's pages: all consortia, one consortium, and the audit log.
 
-import datetime
+A form acts by the function of the API's route for the same action, and with the same body.
+"""
+
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Form, Request, Response, UploadFile
-from pydantic import ValidationError
-from sqlalchemy import select
+from fastapi import APIRouter, Query, Request, Response, UploadFile
+from fastapi.responses import JSONResponse
+from sqlalchemy import func, select
 
-from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.domain import coalition_decisions as deciding
-from fedegoists.coordinator.domain import consortia
-from fedegoists.coordinator.domain.decision_validity import is_current
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.runs.run_plan import RunPlan
-from fedegoists.coordinator.service.identity import Asker
-from fedegoists.coordinator.service.manager_api import consortium_view, graphs_now
-from fedegoists.coordinator.service.rendering import page, see_other, signed_in
-from fedegoists.coordinator.service.schemas import FormationView, Number, RunView
-from fedegoists.coordinator.service.state import Service, service_of
-from fedegoists.coordinator.store.tables import ConsortiumRecord
-from fedegoists.coordinator.store.times import as_moment
+from fedegoists.coordinator.coordinator_errors import NotFoundError
+from fedegoists.coordinator.domain.coalition_decisions import (
+    FormationOrder,
+    formation_of,
+    graph_of,
+    is_current,
+    latest_benefit,
+    latest_formation,
+)
+from fedegoists.coordinator.runs.run_plan import RunOrder
+from fedegoists.coordinator.runs.run_records import runs_of
+from fedegoists.coordinator.service import manager_api, runs_api
+from fedegoists.coordinator.service.api_schemas import (
+    ConsortiumBody,
+    ConsortiumView,
+    DeadlineBody,
+    FormationView,
+    InvitationView,
+    MemberBody,
+    Number,
+    RunView,
+)
+from fedegoists.coordinator.service.rendering import page, see_other
+from fedegoists.coordinator.service.request_identity import Caller, ManagerForm, ManagerPage
+from fedegoists.coordinator.store.database_tables import AuditEntry
 from fedegoists.errors import FedEgoistsError, GraphError
 from fedegoists.graphs import BenefitGraph
 
@@ -29,255 +44,195 @@ __all__ = ["router"]
 
 router = APIRouter(include_in_schema=False)
 
-Field = Annotated[str, Form(max_length=300)]
-
 
 @router.get("/consortia")
-def consortia_page(request: Request) -> Response:
+def consortia_page(request: Request, caller: ManagerPage) -> Response:
     """Show all consortia."""
-    asker = signed_in(request, role="manager")
-    service = service_of(request)
-    with service.store.read() as session:
-        ids = session.scalars(select(ConsortiumRecord.id).order_by(ConsortiumRecord.id)).all()
-    found = [consortium_view(service, consortium_id) for consortium_id in ids]
-    return page(request, "consortia.html.j2", asker, consortia=found)
+    found = manager_api.list_consortia(caller)
+    return page(request, "consortia.html.j2", caller, consortia=found)
 
 
 @router.post("/consortia")
-def found_consortium(request: Request, csrf: Field, name: Field) -> Response:
+def found_consortium(form: ManagerForm) -> Response:
     """Found a consortium."""
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    with service.store.write() as session:
-        found = consortia.create(service.store, session, asker.actor, name.strip())
-    return see_other(f"/consortia/{found.id}")
+    made = manager_api.create_consortium(form.body(ConsortiumBody, "name"), form)
+    return see_other(f"/consortia/{made.id}")
+
+
+@router.get("/consortia/{consortium_id}")
+def consortium_page(request: Request, consortium_id: Number, caller: ManagerPage) -> Response:
+    """Show one consortium with its graphs, decisions and runs."""
+    return _consortium_page(request, consortium_id, caller)
 
 
 def _consortium_page(
-    request: Request, asker: Asker, consortium_id: Number, **more: Any
+    request: Request, consortium_id: int, caller: Caller, invited: InvitationView | None = None
 ) -> Response:
-    service = service_of(request)
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        formation = deciding.latest_formation(session, found)
-        estimate = deciding.latest_benefit(session, found)
-        runs = records.runs_of(session, found)
-        shown = None if formation is None else FormationView.of(session, found, formation)
-        edges = 0 if estimate is None else sum(1 for _ in deciding.graph_of(estimate).edges())
-    content: dict[str, Any] = {"invited": None, **more}
-    return page(
-        request,
-        "consortium.html.j2",
-        asker,
-        consortium=consortium_view(service, consortium_id),
-        formation=shown,
-        estimate=estimate,
-        edges=edges,
-        runs=[RunView.of(run) for run in runs],
-        sources=_sources(service),
-        engines=service.reach.engines,
-        **content,
-    )
+    with caller.service.reading(consortium_id) as (session, found):
+        formation = latest_formation(session, found)
+        estimate = latest_benefit(session, found)
+        return page(
+            request,
+            "consortium.html.j2",
+            caller,
+            invited=invited,
+            consortium=ConsortiumView.of(session, found),
+            formation=FormationView.of(session, found, formation) if formation else None,
+            estimate=estimate,
+            edges=sum(1 for _ in graph_of(estimate).edges()) if estimate else 0,
+            runs=[RunView.model_validate(run) for run in runs_of(session, found)],
+            sources=_sources(caller.service.data / "silos"),
+            engines=caller.service.reach.engines,
+        )
 
 
-def _sources(service: Service) -> list[str]:
-    """Return the folders with silos' data that are there to choose from."""
-    silos = service.data / "silos"
+def _sources(silos: Path) -> list[str]:
+    """Return the folders with silos' data."""
     found = silos.iterdir() if silos.is_dir() else ()
     return sorted(folder.name for folder in found if folder.is_dir())
 
 
-@router.get("/consortia/{consortium_id}")
-def consortium_page(request: Request, consortium_id: Number) -> Response:
-    """Show one consortium with its graphs, decisions and runs."""
-    asker = signed_in(request, role="manager")
-    return _consortium_page(request, asker, consortium_id)
-
-
 @router.get("/consortia/{consortium_id}/picture.json")
-def picture(request: Request, consortium_id: Number) -> dict[str, Any]:
-    """Return what the picture shows: the latest decision, or the graphs before there is one."""
-    signed_in(request, role="manager")
-    service = service_of(request)
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        record = deciding.latest_formation(session, found)
+def picture(consortium_id: Number, caller: ManagerPage) -> Response:
+    """Return the data of the picture: the latest decision, or the graphs before there is one."""
+    with caller.service.reading(consortium_id) as (session, found):
+        record = latest_formation(session, found)
         if record is not None:
-            formation = deciding.formation_of(record)
+            formation = formation_of(record)
             current = is_current(session, found, record.number, formation)
     if record is None:
-        graphs = graphs_now(service, consortium_id)
-        return {
-            "number": None,
-            "current": True,
-            "participants": graphs.participants,
-            "coalitions": [[name] for name in graphs.participants],
-            "benefit": _indexed(graphs.participants, graphs.benefit),
-            "competition": _indexed(graphs.participants, graphs.competition),
-        }
-    names = formation.participants
-    return {
-        "number": record.number,
-        "current": current,
-        "participants": names,
-        "coalitions": formation.coalitions,
-        "benefit": _indexed(names, formation.benefit.edges()),
-        "competition": _indexed(names, formation.competition.pairs),
-    }
+        graphs = manager_api.graphs(consortium_id, caller)
+        alone = [[name] for name in graphs.participants]
+        names, links = graphs.participants, (graphs.benefit, graphs.competition)
+        return _picture(names, *links, number=None, current=True, coalitions=alone)
+    return _picture(
+        formation.participants,
+        formation.benefit.edges(),
+        formation.competition.pairs,
+        number=record.number,
+        current=current,
+        coalitions=formation.coalitions,
+    )
 
 
-def _indexed(names: Any, links: Any) -> list[list[Any]]:
+def _picture(
+    names: Iterable[str],
+    benefit: Iterable[tuple[str, str, float]],
+    competition: Iterable[tuple[str, str]],
+    **more: object,
+) -> Response:
     """Return links with positions for names, which is shorter for thousands of them."""
     place = {name: k for k, name in enumerate(names)}
-    return [[place[a], place[b], *(round(w, 6) for w in rest)] for a, b, *rest in links]
+    weighted = [[place[a], place[b], round(weight, 6)] for a, b, weight in benefit]
+    pairs = [[place[a], place[b]] for a, b in competition]
+    links = {"participants": list(place), "benefit": weighted, "competition": pairs}
+    return JSONResponse({**links, **more})
 
 
 @router.post("/consortia/{consortium_id}/invite")
-def invite(
-    request: Request,
-    consortium_id: Number,
-    csrf: Field,
-    name: Field,
-    again: Annotated[str, Form(max_length=5)] = "",
-) -> Response:
+def invite(request: Request, consortium_id: Number, form: ManagerForm) -> Response:
     """Invite a member, or invite it again; the invitation is shown once.
 
-    Only when `again` says so does the token of a member end: whoever loads the answer anew sends
-    the form again.
+    The old token of a member ends only with the field ``again``: reloading the answer sends the
+    form a second time.
     """
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        name = name.strip()
-        if again:
-            secret = consortia.invite_again(service.store, session, asker.actor, found, name)
-        else:
-            _, secret = consortia.invite(service.store, session, asker.actor, found, name)
-    return _consortium_page(request, asker, consortium_id, invited=(name, secret))
+    body = form.body(MemberBody, "name")
+    if form["again"]:
+        invited = manager_api.invite_member_again(consortium_id, body.name, form)
+    else:
+        invited = manager_api.invite_member(consortium_id, body, form)
+    return _consortium_page(request, consortium_id, form, invited)
 
 
 @router.post("/consortia/{consortium_id}/expel")
-def expel(request: Request, consortium_id: Number, csrf: Field, name: Field) -> Response:
+def expel(consortium_id: Number, form: ManagerForm) -> Response:
     """Expel a member."""
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        consortia.expel(service.store, session, asker.actor, found, name)
+    manager_api.expel_member(consortium_id, form["name"], form)
     return see_other(f"/consortia/{consortium_id}#members")
 
 
 @router.post("/consortia/{consortium_id}/reports")
-def change_reports(
-    request: Request,
-    consortium_id: Number,
-    csrf: Field,
-    action: Annotated[str, Form(pattern="^(close|reopen|deadline)$")],
-    deadline: Annotated[str, Form(max_length=40)] = "",
-) -> Response:
+def change_reports(consortium_id: Number, form: ManagerForm) -> Response:
     """Close or reopen reports, or set their deadline."""
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        if action == "close":
-            consortia.close_reports(service.store, session, asker.actor, found)
-        elif action == "reopen":
-            consortia.reopen_reports(service.store, session, asker.actor, found)
-        else:
-            moment = _moment(deadline)
-            consortia.set_deadline(service.store, session, asker.actor, found, moment)
+    match form["action"]:
+        case "close":
+            manager_api.close_reports(consortium_id, form)
+        case "reopen":
+            manager_api.reopen_reports(consortium_id, form)
+        case "deadline":
+            body = form.body(DeadlineBody, deadline=form["deadline"] or None)
+            manager_api.set_deadline(consortium_id, body, form)
+        case _:
+            raise NotFoundError("the form is out of date; load the page again")
     return see_other(f"/consortia/{consortium_id}")
 
 
-def _moment(text: str) -> str | None:
-    if not text.strip():
-        return None
-    try:
-        return as_moment(datetime.datetime.fromisoformat(text.strip()))
-    except ValueError:
-        raise ConflictError(f"{text!r} is not a date and time, such as 2026-12-24T18:00") from None
-
-
 @router.post("/consortia/{consortium_id}/benefit")
-def upload_benefit(
-    request: Request, consortium_id: Number, csrf: Field, file: UploadFile
-) -> Response:
-    """Record who benefits whom from a CSV with source,target,weight."""
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "benefit.csv"
-        path.write_bytes(file.file.read())
-        with service.store.write() as session:
-            found = consortia.consortium_with(session, consortium_id)
-            members = consortia.members_of(session, found)
-            names = [member.name for member in members if member.state != "expelled"]
+def upload_benefit(consortium_id: Number, file: UploadFile, form: ManagerForm) -> Response:
+    """Record a benefit graph from a CSV with source,target,weight."""
+
+    def read(names: list[str]) -> BenefitGraph:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "benefit.csv"
+            path.write_bytes(file.file.read())
             try:
-                graph = BenefitGraph.from_csv(path, names)
+                return BenefitGraph.from_csv(path, names)
             except FedEgoistsError as error:
                 raise GraphError(str(error).replace(str(path), "the file")) from None
-            deciding.record_benefit(service.store, session, asker.actor, found, graph, "uploaded")
+
+    manager_api.upload_benefit(consortium_id, read, form)
     return see_other(f"/consortia/{consortium_id}#coalitions")
 
 
 @router.post("/consortia/{consortium_id}/form")
-def form(
-    request: Request,
-    consortium_id: Number,
-    csrf: Field,
-    method: Annotated[str, Form(pattern="^(best|stable|published|cliques)$")] = "best",
-    objective: Annotated[str, Form(pattern="^(welfare|fair|participation)$")] = "welfare",
-    time_limit: Annotated[float, Form(ge=0.05, le=60)] = 1.0,
-) -> Response:
+def form_coalitions(consortium_id: Number, form: ManagerForm) -> Response:
     """Decide who trains with whom."""
-    asker = signed_in(request, csrf, role="manager")
-    wish = deciding.Wish(method, objective if method == "best" else "welfare", time_limit)  # type: ignore[arg-type]
-    service_of(request).decider.form(asker.actor, consortium_id, wish)
+    # Other methods than the best one have no other objective.
+    objective = form["objective"] if form["method"] in ("", "best") else "welfare"
+    order = form.body(FormationOrder, "method", "time_limit", objective=objective)
+    manager_api.form_coalitions(consortium_id, order, form)
     return see_other(f"/consortia/{consortium_id}#coalitions")
 
 
 @router.post("/consortia/{consortium_id}/runs")
-def start_run(
-    request: Request,
-    consortium_id: Number,
-    csrf: Field,
-    kind: Annotated[str, Form(pattern="^(benefit|training)$")],
-    engine: Annotated[str, Form(max_length=40)] = "simulation",
-    source: Field = "",
-    methods: Field = "local, fedavg+ft, fedegoists",
-    seeds: Annotated[int, Form()] = 3,
-    steps: Annotated[str, Form(max_length=10)] = "",
-    threshold: Annotated[str, Form(max_length=20)] = "",
-) -> Response:
+def start_run(consortium_id: Number, form: ManagerForm) -> Response:
     """Start a run."""
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    try:
-        plan = RunPlan.model_validate(
-            {
-                "source": source.strip() or None,
-                "methods": [part.strip() for part in methods.split(",") if part.strip()],
-                "seeds": seeds,
-                "benefit_steps" if kind == "benefit" else "steps": steps.strip() or None,
-                "threshold": threshold.strip() or None,
-            }
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConflictError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    service.queue.ask(asker.actor, consortium_id, kind, engine, plan)  # type: ignore[arg-type]
+    steps = "benefit_steps" if form["kind"] == "benefit" else "steps"
+    plan = {
+        **{name: form[name] for name in ("source", "seeds", "threshold")},
+        "methods": [part.strip() for part in form["methods"].split(",") if part.strip()],
+        steps: form["steps"],
+    }
+    given = {name: value for name, value in plan.items() if value}
+    order = form.body(RunOrder, "kind", "engine", plan=given)
+    runs_api.start_run(consortium_id, order, form)
     return see_other(f"/consortia/{consortium_id}#runs")
 
 
 @router.post("/consortia/{consortium_id}/runs/{number}/cancel")
-def cancel_run(request: Request, consortium_id: Number, number: Number, csrf: Field) -> Response:
-    """Have a run stop."""
-    asker = signed_in(request, csrf, role="manager")
-    service = service_of(request)
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        run = records.run_numbered(session, found, number)
-        records.cancel(service.store, session, asker.actor, run)
+def cancel_run(consortium_id: Number, number: Number, form: ManagerForm) -> Response:
+    """Cancel a run."""
+    runs_api.cancel_run(consortium_id, number, form)
     return see_other(f"/consortia/{consortium_id}#runs")
+
+
+@router.get("/audit-log")
+def audit_log_page(
+    request: Request,
+    caller: ManagerPage,
+    before: Annotated[int, Query(ge=1, le=manager_api.MOST)] = manager_api.MOST,
+    check: bool = False,
+    head: Annotated[str, Query(pattern=r"^([0-9a-f]{64})?$")] = "",
+) -> Response:
+    """Show the latest entries of the audit log and, on demand, whether anything was altered."""
+    with caller.service.store.read() as session:
+        found = session.scalars(
+            select(AuditEntry)
+            .where(AuditEntry.id < before)
+            .order_by(AuditEntry.id.desc())
+            .limit(manager_api.ENTRIES_PER_PAGE)
+        ).all()
+        count = session.scalar(select(func.max(AuditEntry.id))) or 0
+    verdict = manager_api.check_audit_log(caller, head or None) if check else None
+    shown = {"entries": found, "count": count, "head": head, "verdict": verdict}
+    return page(request, "audit_log.html.j2", caller, 200, **shown)

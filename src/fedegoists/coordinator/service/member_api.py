@@ -1,159 +1,151 @@
-"""What a member can ask for: always and only about itself."""
+"""A member's API: always and only about itself."""
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import FileResponse
-from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.coordinator_errors import NotFoundError
-from fedegoists.coordinator.domain import access, consortia
-from fedegoists.coordinator.domain import competitor_reports as reporting
+from fedegoists.coordinator.domain import accounts, competitor_reports, consortia
 from fedegoists.coordinator.domain.coalition_decisions import formation_of
-from fedegoists.coordinator.domain.member_view import member_certificate, member_decision
-from fedegoists.coordinator.runs import run_records as records
+from fedegoists.coordinator.domain.member_view import (
+    MemberDecision,
+    member_certificate,
+    member_decision,
+)
+from fedegoists.coordinator.runs.run_records import run_folder, runs_of
 from fedegoists.coordinator.runs.run_task import FILES
-from fedegoists.coordinator.service.identity import (
-    AMember,
-    Asker,
-    TheService,
-    shown_certificate,
-)
-from fedegoists.coordinator.service.responses import REPORT_HEADERS, attachment
-from fedegoists.coordinator.service.schemas import (
-    ClientCertificate,
-    Decision,
-    Me,
-    MemberRun,
+from fedegoists.coordinator.service.api_schemas import (
+    CertificateBody,
+    MemberRunView,
+    MeView,
     Number,
-    Reports,
-    ReportWish,
+    ReportsBody,
+    ReportsView,
 )
-from fedegoists.coordinator.service.state import Service
-from fedegoists.coordinator.store.tables import ConsortiumRecord, FormationRecord, Member, RunRecord
+from fedegoists.coordinator.service.rendering import REPORT_HEADERS, attachment
+from fedegoists.coordinator.service.request_identity import AMember, Caller, shown_certificate
+from fedegoists.coordinator.store import Transaction
+from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow, RunRow
 from fedegoists.files import read_text
 
-__all__ = ["about", "member_file", "member_runs", "router"]
+__all__ = ["change_reports", "router"]
 
 router = APIRouter(prefix="/api/me", tags=["member"])
 
-
-def _own(session: Session, asker: Asker) -> tuple[ConsortiumRecord, Member]:
-    assert asker.principal.member_id is not None  # of every account with this role
-    return consortia.consortium_of(session, asker.principal.member_id)
+Found = TypeVar("Found")
 
 
-def about(service: Service, session: Session, asker: Asker) -> Me:
-    """Return what a member knows of itself and its consortium."""
-    consortium, member = _own(session, asker)
-    closed = consortia.is_closed(service.store, session, consortium)
-    return Me(
-        member=member.name,
-        consortium=consortium.name,
-        members=[
-            other.name
-            for other in consortia.members_of(session, consortium)
-            if other.state != "expelled"
-        ],
-        reports="closed" if closed else "open",
-        deadline=consortium.deadline,
-    )
+def _id(caller: Caller) -> int:
+    assert caller.principal.member_id is not None  # of every account with this role
+    return caller.principal.member_id
+
+
+def _member(session: Transaction, caller: Caller) -> MemberRow:
+    return consortia.member_with(session, _id(caller))
 
 
 @router.get("")
-def me(service: TheService, asker: AMember) -> Me:
-    """Who I am, who else is a member, and whether I may still report."""
-    with service.store.read() as session:
-        return about(service, session, asker)
+def me(caller: AMember) -> MeView:
+    """Show me, my consortium and its members, and whether reports are open."""
+    with caller.service.store.read() as session:
+        member = _member(session, caller)
+        consortium = member.consortium
+        return MeView(
+            member=member.name,
+            consortium=consortium.name,
+            members=consortia.member_names(session, consortium),
+            reports="closed" if consortia.is_closed(session, consortium) else "open",
+            deadline=consortium.deadline,
+        )
 
 
 @router.get("/reports")
-def my_reports(service: TheService, asker: AMember) -> Reports:
-    """Whom I have named as competitors."""
-    with service.store.read() as session:
-        _, member = _own(session, asker)
-        return Reports(competitors=list(reporting.reported_by(session, member)))
+def my_reports(caller: AMember) -> ReportsView:
+    """Show the competitors that I reported."""
+    with caller.service.store.read() as session:
+        found = competitor_reports.reported_by(session, _member(session, caller))
+    return ReportsView(competitors=list(found))
 
 
 @router.put("/reports")
-def report(body: ReportWish, service: TheService, asker: AMember) -> Reports:
-    """Name my competitors, in confidence; whoever is not named any more is withdrawn.
+def report(body: ReportsBody, caller: AMember) -> ReportsView:
+    """Report my competitors, in confidence; reports of all others are withdrawn.
 
-    Nothing of mine will reach a competitor, nor anything of it me. Where the other one named me,
-    we count as competitors even if I withdraw.
+    Models made from my data never reach a competitor, nor its models me. If the other one
+    reported me, we remain competitors even after I withdraw.
     """
-    wanted = dict.fromkeys(body.competitors)
-    with service.store.write() as session:
-        consortium, member = _own(session, asker)
-        before = reporting.reported_by(session, member)
+    return change_reports(caller, lambda _: body.competitors)
+
+
+def change_reports(
+    caller: Caller, changed: Callable[[tuple[str, ...]], Iterable[str]]
+) -> ReportsView:
+    """Change a member's reports, given a function of its present ones."""
+    with caller.service.store.write() as session:
+        member = _member(session, caller)
+        before = competitor_reports.reported_by(session, member)
+        wanted = dict.fromkeys(changed(before))
         for name in before:
             if name not in wanted:
-                reporting.withdraw(service.store, session, consortium, member, name)
+                competitor_reports.withdraw(session, member, name)
         for name in wanted:
             if name not in before:
-                reporting.report(service.store, session, consortium, member, name)
-    return Reports(competitors=list(wanted))
+                competitor_reports.report(session, member, name)
+    return ReportsView(competitors=list(wanted))
 
 
 @router.get("/decision")
-def decision(service: TheService, asker: AMember) -> Decision:
-    """With whom I train, who benefits me, whom I benefit, and what I gain."""
-    assert asker.principal.member_id is not None
-    with service.store.read() as session:
-        found = member_decision(session, asker.principal.member_id)
-    if found is None:
-        raise NotFoundError("nothing has been decided for you yet")
-    return Decision.model_validate(
-        {**found.__dict__, "coalition": list(found.coalition)}, from_attributes=False
-    )
+def decision(caller: AMember) -> MemberDecision:
+    """Show my coalition, and the benefits that I receive and give in it."""
+    with caller.service.store.read() as session:
+        return _decided(member_decision(session, _id(caller)))
 
 
 @router.get("/certificate", response_class=Response)
-def certificate(service: TheService, asker: AMember) -> Response:
+def certificate(caller: AMember) -> Response:
     """Return the proof that the principles hold for me; `fedegoists verify` checks it."""
-    assert asker.principal.member_id is not None
-    with service.store.read() as session:
-        found = member_certificate(session, asker.principal.member_id)
+    with caller.service.store.read() as session:
+        found = _decided(member_certificate(session, _id(caller)))
+    return attachment(found.to_json(), "certificate.json")
+
+
+def _decided(found: Found | None) -> Found:
     if found is None:
         raise NotFoundError("nothing has been decided for you yet")
-    return attachment(found.to_json(), "application/json", "certificate.json")
+    return found
 
 
-def member_runs(session: Session, asker: Asker) -> list[RunRecord]:
+def _runs(session: Transaction, member: MemberRow) -> list[RunRow]:
     """Return the training runs that a member took part in, the latest first."""
-    consortium, member = _own(session, asker)
-    return [
-        run
-        for run in records.runs_of(session, consortium)
-        if run.formation_id is not None and member.name in _participants(session, run)
-    ]
 
+    def took_part(run: RunRow) -> bool:
+        record = session.get_one(FormationRow, run.formation_id)
+        return member.name in formation_of(record).participants
 
-def _participants(session: Session, run: RunRecord) -> tuple[str, ...]:
-    record = session.get(FormationRecord, run.formation_id)
-    assert record is not None
-    return formation_of(record).participants
+    found = runs_of(session, member.consortium)
+    return [run for run in found if run.formation_id is not None and took_part(run)]
 
 
 @router.get("/runs")
-def my_runs(service: TheService, asker: AMember) -> list[MemberRun]:
-    """Training that I took part in."""
-    with service.store.read() as session:
-        return [
-            MemberRun.model_validate(run, from_attributes=True)
-            for run in member_runs(session, asker)
-        ]
+def my_runs(caller: AMember) -> list[MemberRunView]:
+    """List the training runs that I took part in."""
+    with caller.service.store.read() as session:
+        found = _runs(session, _member(session, caller))
+        return [MemberRunView.model_validate(run) for run in found]
 
 
-def member_file(
-    service: Service, session: Session, asker: Asker, number: int, folder: str, suffix: str
-) -> Path:
+def _file(caller: Caller, number: int, folder: str, suffix: str) -> Path:
     """Return a file of a finished run that is for this member alone."""
-    _, member = _own(session, asker)
-    for run in member_runs(session, asker):
+    with caller.service.store.read() as session:
+        member = _member(session, caller)
+        runs = _runs(session, member)
+    for run in runs:
         if run.number == number and run.state == "finished":
-            base, name = records.run_folder(service.data, run)
+            base, name = run_folder(caller.service.data, run)
             own = json.loads(read_text(base / name / FILES))[member.name]
             path = base / name / folder / f"{own}{suffix}"
             if path.is_file():
@@ -162,32 +154,29 @@ def member_file(
 
 
 @router.get("/runs/{number}/report", response_class=Response)
-def my_report(number: Number, service: TheService, asker: AMember) -> FileResponse:
-    """My page of a run: what I gained, measured on my own test data."""
-    with service.store.read() as session:
-        path = member_file(service, session, asker, number, "members", ".html")
+def my_report(number: Number, caller: AMember) -> FileResponse:
+    """Return my page of a run's report: my gain, measured on my own test data."""
+    path = _file(caller, number, "members", ".html")
     return FileResponse(path, media_type="text/html", headers=REPORT_HEADERS)
 
 
 @router.get("/runs/{number}/model", response_class=Response)
-def my_model(number: Number, service: TheService, asker: AMember) -> FileResponse:
-    """My model of a run, as a safetensors file."""
-    with service.store.read() as session:
-        path = member_file(service, session, asker, number, "models", ".safetensors")
+def my_model(number: Number, caller: AMember) -> FileResponse:
+    """Return my model of a run, as a safetensors file."""
+    path = _file(caller, number, "models", ".safetensors")
     return FileResponse(path, media_type="application/octet-stream", filename="model.safetensors")
 
 
 @router.put("/client-certificate", status_code=204)
-def add_client_certificate(
-    body: ClientCertificate, request: Request, service: TheService, asker: AMember
-) -> None:
-    """Let me also show who I am by a client certificate, which this connection must show too.
+def add_client_certificate(body: CertificateBody, request: Request, caller: AMember) -> None:
+    """Register a client certificate as my credential; this connection must show it too.
 
-    Certificates are no secret: whoever registered another one's would be told what it reports.
+    Certificates are not secret: otherwise a member could register the certificate of another,
+    and the other would unknowingly report under its name.
     """
-    if asker.principal.kind == "certificate":
+    if caller.principal.kind == "certificate":
         raise HTTPException(403, "add a client certificate with your token")
     if shown_certificate(request) != body.sha256:
         raise HTTPException(403, "show the client certificate on the connection that registers it")
-    with service.store.write() as session:
-        access.add_certificate(service.store, session, asker.principal, body.sha256)
+    with caller.service.store.write() as session:
+        accounts.add_certificate(session, caller.principal, body.sha256)

@@ -1,15 +1,11 @@
 """A member's own page."""
 
-from typing import Annotated
+from fastapi import APIRouter, Request, Response
 
-from fastapi import APIRouter, Form, Request, Response
-
-from fedegoists.coordinator.domain import competitor_reports as reporting
-from fedegoists.coordinator.domain import consortia
-from fedegoists.coordinator.domain.member_view import member_decision
-from fedegoists.coordinator.service.member_api import about, member_runs
-from fedegoists.coordinator.service.rendering import page, see_other, signed_in
-from fedegoists.coordinator.service.state import service_of
+from fedegoists.coordinator.coordinator_errors import NotFoundError
+from fedegoists.coordinator.service import member_api
+from fedegoists.coordinator.service.rendering import page, see_other
+from fedegoists.coordinator.service.request_identity import MemberForm, MemberPage
 
 __all__ = ["router"]
 
@@ -17,38 +13,31 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/member")
-def member_page(request: Request) -> Response:
-    """Show a member what concerns it."""
-    asker = signed_in(request, role="member")
-    service = service_of(request)
-    member_id = asker.principal.member_id
-    assert member_id is not None
-    with service.store.read() as session:
-        _, member = consortia.consortium_of(session, member_id)
-        return page(
-            request,
-            "member.html.j2",
-            asker,
-            me=about(service, session, asker),
-            reported=reporting.reported_by(session, member),
-            decision=member_decision(session, member_id),
-            runs=member_runs(session, asker),
-        )
+def member_page(request: Request, caller: MemberPage) -> Response:
+    """Show a member its coalition, its reports and its runs."""
+    try:
+        decision = member_api.decision(caller)
+    except NotFoundError:
+        decision = None
+    return page(
+        request,
+        "member.html.j2",
+        caller,
+        me=member_api.me(caller),
+        reported=member_api.my_reports(caller).competitors,
+        decision=decision,
+        runs=member_api.my_runs(caller),
+    )
 
 
 @router.post("/member/reports")
-def change_report(
-    request: Request,
-    csrf: Annotated[str, Form(max_length=300)],
-    name: Annotated[str, Form(max_length=300)],
-    action: Annotated[str, Form(pattern="^(report|withdraw)$")],
-) -> Response:
-    """Report a competitor, or take it back."""
-    asker = signed_in(request, csrf, role="member")
-    service = service_of(request)
-    assert asker.principal.member_id is not None
-    act = reporting.report if action == "report" else reporting.withdraw
-    with service.store.write() as session:
-        own = consortia.consortium_of(session, asker.principal.member_id)
-        act(service.store, session, *own, name)
+def change_report(form: MemberForm) -> Response:
+    """Report a competitor, or withdraw the report."""
+    name, withdraw = form["name"], form["action"] == "withdraw"
+
+    def changed(reported: tuple[str, ...]) -> list[str]:
+        others = [one for one in reported if one != name]
+        return others if withdraw else [*others, name]
+
+    member_api.change_reports(form, changed)
     return see_other("/member#reports")

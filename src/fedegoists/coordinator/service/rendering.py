@@ -1,20 +1,31 @@
-"""Making pages from templates."""
+"""Responses: pages from templates, redirects, and files."""
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from fastapi import HTTPException, Request
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import fedegoists
-from fedegoists.coordinator.service.identity import Asker, asker_of
-from fedegoists.coordinator.store.times import from_moment
+from fedegoists.coordinator.service.request_identity import Caller
+from fedegoists.coordinator.store.moments import from_moment
 from fedegoists.files import read_text
 from fedegoists.version import __version__
 
-__all__ = ["base_style", "moment_words", "page", "see_other", "signed_in"]
+__all__ = ["REPORT_HEADERS", "attachment", "base_style", "moment_words", "page", "see_other"]
+
+REPORT_HEADERS = {
+    # A report carries its own style and needs nothing else; scripts in it do not run.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+}
+
+
+def attachment(content: str, filename: str) -> Response:
+    """Return a JSON text as a file to download."""
+    headers = {"Content-Disposition": f'attachment; filename="{filename}"'}
+    return Response(content, media_type="application/json", headers=headers)
 
 
 @cache
@@ -32,7 +43,7 @@ def _templates() -> Environment:
 
 
 def moment_words(moment: str | None) -> str:
-    """Return a moment for readers.
+    """Return a stored time for readers.
 
     Examples
     --------
@@ -46,41 +57,24 @@ def moment_words(moment: str | None) -> str:
 
 
 def page(
-    request: Request,
-    template: str,
-    asker: Asker | None,
-    *,
-    status: int = 200,
-    **content: Any,
+    request: Request, template: str, caller: Caller | None, status: int = 200, **content: object
 ) -> HTMLResponse:
-    """Return a page; forms in it carry what shows that they came from it."""
-    csrf = asker.csrf if asker else None
-    text = (
-        _templates()
-        .get_template(template)
-        .render(asker=asker, csrf=csrf or "", path=request.url.path, **content)
+    """Return a page, whose forms carry the caller's CSRF token."""
+    csrf = (caller.csrf if caller else None) or ""
+    text = _templates().get_template(template)
+    return HTMLResponse(
+        text.render(caller=caller, csrf=csrf, path=request.url.path, **content), status
     )
-    return HTMLResponse(text, status)
-
-
-def signed_in(request: Request, csrf: str | None = None, *, role: str) -> Asker:
-    """Return who is asking; whoever is not signed in is sent to do so."""
-    found = asker_of(request, csrf)
-    if found is None:
-        raise HTTPException(303, "sign in first", {"Location": "/login"})
-    if found.principal.role != role:
-        raise HTTPException(403, f"this page is for a {role}")
-    return found
 
 
 def see_other(address: str) -> RedirectResponse:
-    """Send a browser to another page after a form."""
+    """Redirect a browser to another page after a form."""
     return RedirectResponse(address, 303)
 
 
 @cache
 def base_style() -> str:
     """Return the style that pages share with reports."""
-    # By its path: to import the package of reports would load all that training needs.
+    # By its path: importing the package of reports would load all that training needs.
     folder = Path(fedegoists.__file__).parent / "consortium" / "report" / "templates"
     return read_text(folder / "style.css")

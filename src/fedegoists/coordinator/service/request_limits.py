@@ -1,28 +1,24 @@
-"""What every request passes before anything looks at it: limits of rate and size, and headers."""
+"""Limits of rate and size, and security headers, around the whole application."""
 
 import hashlib
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedegoists.coordinator.service.identity import COOKIE, KNOWN, WRONG, bearer_token
-from fedegoists.coordinator.service.state import Service
+from fedegoists.coordinator.service.coordinator_service import Service
+from fedegoists.coordinator.service.request_identity import COOKIE, KNOWN, WRONG, bearer_token
 
-__all__ = ["Buckets", "Guard"]
+__all__ = ["RequestLimits", "TokenBuckets"]
 
 log = logging.getLogger("fedegoists.coordinator")
-
-Scope = Any
-Receive = Callable[[], Any]
-Send = Callable[[Any], Any]
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -39,21 +35,21 @@ HEADERS = {
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 SECRETS_IN_BODY = ("/login", "/api/invitations/accept")
-"""Where another secret is tried than the one a request comes with."""
+"""Paths whose body holds a secret other than that of the request."""
 
 TOO_LARGE = "the request is too large"
 TWO_YEARS = 63_072_000
 MAX_BUCKETS = 10_000
 
 
-class Buckets:
-    """How much each of many askers has left; it refills steadily up to `most`.
+class TokenBuckets:
+    """A token bucket for each of many callers, which refills steadily up to `most`.
 
-    Without `most`, that is what ten seconds bring.
+    By default, `most` is the refill of ten seconds.
 
     Examples
     --------
-    >>> buckets = Buckets(60, clock=lambda: 0.0)
+    >>> buckets = TokenBuckets(60, clock=lambda: 0.0)
     >>> [buckets.take("a") for _ in range(11)].count(True), buckets.take("b")
     (10, True)
     """
@@ -70,12 +66,12 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def left(self, key: str) -> float:
-        """Return how much one has left."""
+        """Return what is left in a bucket."""
         amount, at = self._left.get(key, (self.most, 0.0))
         return min(self.most, amount + (self.clock() - at) * self.rate)
 
     def take(self, key: str) -> bool:
-        """Take one, or return False if there is none."""
+        """Take one from a bucket; return False if there is none left."""
         left = self.left(key)
         allowed = left >= 1
         self._left[key] = (left - 1 if allowed else left, self.clock())
@@ -85,21 +81,26 @@ class Buckets:
         return allowed
 
 
-class Guard:
-    """An ASGI application around the service."""
+class RequestLimits:
+    """ASGI middleware that refuses requests beyond the limits, and counts all others."""
 
     def __init__(
-        self, app: Any, service: Service, unexpected: Callable[[Request, Exception], Response]
+        self,
+        app: ASGIApp,
+        service: Service,
+        unexpected: Callable[[Request, Exception], Response],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app = app
         self.service = service
         self.unexpected = unexpected
         self.recognised: OrderedDict[str, None] = OrderedDict()
         limits = service.limits
-        self.known = Buckets(limits.requests_per_minute)
-        self.unknown = Buckets(limits.requests_per_minute / 5)
-        self.addresses = Buckets(limits.requests_per_minute * 20)  # however many tokens it tries
-        self.failures = Buckets(limits.failures_per_minute, most=limits.failures_per_minute)
+        per_minute, failures = limits.requests_per_minute, limits.failures_per_minute
+        self.known = TokenBuckets(per_minute, clock=clock)
+        self.unknown = TokenBuckets(per_minute / 5, clock=clock)
+        self.addresses = TokenBuckets(per_minute * 20, clock=clock)  # however many tokens it tries
+        self.failures = TokenBuckets(failures, most=failures, clock=clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -113,25 +114,25 @@ class Guard:
         metrics = self.service.metrics
         started = False
 
-        async def answer(message: Any) -> None:
+        async def answer(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 self._dress(scope, message)
                 status = message["status"]
-                if status == 401 or scope.get(WRONG):  # pages send to the login instead of 401
+                if status == 401 or scope.get(WRONG):  # pages redirect instead of 401
                     self.failures.take(address)
                 if scope.get(WRONG) and secret is not None:
-                    self.recognised.pop(secret, None)  # it ended since it was recognised
+                    self.recognised.pop(secret, None)  # it has ended since
                 if scope.get(KNOWN) and secret is not None:
                     self._recognise(secret)
                 route = getattr(scope.get("route"), "path", "other")
-                # Anything can be sent as a method, and every new one would be kept for ever.
+                # Any text can be sent as a method, and each would be kept for ever.
                 method = scope["method"] if scope["method"] in METHODS else "other"
                 metrics.requests.labels(method, route, str(status)).inc()
                 seconds = time.perf_counter() - began
                 metrics.seconds.labels(route).observe(seconds)
-                # The route, not the address itself, which may name somebody.
+                # The route, not the path itself, which may name a member.
                 log.info("%s %s %s %.0f ms", method, route, status, seconds * 1e3)
             await send(message)
 
@@ -146,11 +147,11 @@ class Guard:
         except Exception as error:
             response = self.unexpected(Request(scope), error)
             if started:
-                raise  # too late to say anything else; the server closes the connection
+                raise  # too late for another answer; the server closes the connection
             await response(scope, receive, answer)
 
     def _recognise(self, secret: str) -> None:
-        """Remember that somebody has this token or session; only then has it a limit of its own."""
+        """Remember a valid token or session: from now on it has a limit of its own."""
         self.recognised[secret] = None
         self.recognised.move_to_end(secret)
         while len(self.recognised) > MAX_BUCKETS:
@@ -160,8 +161,8 @@ class Guard:
         self, path: str, headers: Headers, address: str, secret: str | None
     ) -> JSONResponse | None:
         known = secret is not None and secret in self.recognised
-        # Whoever invents tokens shares the limit of those who have none, and does not keep out
-        # others at the same address, such as behind one proxy, who are known here.
+        # Invented tokens share the limit of their address, and do not lock out valid ones from
+        # the same address, such as behind one proxy.
         if self.failures.left(address) < 1 and (not known or path in SECRETS_IN_BODY):
             return _said(429, "too many wrong tokens; wait a minute", {"Retry-After": "60"})
         allowed = self.known.take(str(secret)) if known else self.unknown.take(address)
@@ -173,7 +174,7 @@ class Guard:
         return None
 
     @staticmethod
-    def _dress(scope: Scope, message: Any) -> None:
+    def _dress(scope: Scope, message: Message) -> None:
         headers = MutableHeaders(scope=message)
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
@@ -182,12 +183,12 @@ class Guard:
 
 
 class _Body:
-    """Counts what comes in, whatever its length was said to be."""
+    """Counts the bytes of a request, whatever its header said."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive, self._left = receive, most
 
-    async def receive(self) -> Any:
+    async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
@@ -197,9 +198,9 @@ class _Body:
 
 
 def _secret(headers: Headers) -> str | None:
-    """Return a hash of the token or session that a request comes with.
+    """Return a hash of a request's token or session.
 
-    It is of the secret itself, not of the header: that can be written in many ways.
+    It is of the secret itself, not of the header, which can be written in many ways.
     """
     secret = bearer_token(headers.get("authorization", ""))
     if secret is None:

@@ -1,4 +1,4 @@
-"""Runs, as a manager starts and follows them."""
+"""The manager's API for runs: starting, following and cancelling them."""
 
 import asyncio
 import json
@@ -10,74 +10,67 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from fedegoists.coordinator.coordinator_errors import NotFoundError
-from fedegoists.coordinator.domain import consortia
-from fedegoists.coordinator.runs import run_records as records
-from fedegoists.coordinator.service.identity import AManager, TheService
-from fedegoists.coordinator.service.responses import REPORT_HEADERS
-from fedegoists.coordinator.service.schemas import Number, RunView, RunWish
-from fedegoists.coordinator.service.state import Service
+from fedegoists.coordinator.runs import run_records
+from fedegoists.coordinator.runs.run_plan import RunOrder
+from fedegoists.coordinator.service.api_schemas import Number, RunView
+from fedegoists.coordinator.service.coordinator_service import Service
+from fedegoists.coordinator.service.rendering import REPORT_HEADERS
+from fedegoists.coordinator.service.request_identity import AManager
+from fedegoists.coordinator.store.audit_check import ENDED
+from fedegoists.coordinator.store.database_tables import RunRow
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/consortia/{consortium_id}/runs", tags=["runs"])
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_READS = 0.5
 SECONDS_OF_A_STREAM = 900.0
 SECONDS_OF_SILENCE = 15.0
 
 
 @router.post("", status_code=201)
-def start_run(
-    consortium_id: Number, body: RunWish, service: TheService, asker: AManager
-) -> RunView:
-    """Start a run: to learn who benefits whom, or to train by the latest decision."""
-    run = service.queue.ask(asker.actor, consortium_id, body.kind, body.engine, body.plan)
-    return RunView.of(run)
+def start_run(consortium_id: Number, body: RunOrder, caller: AManager) -> RunView:
+    """Start a run: to learn benefits, or to train by the latest decision."""
+    return RunView.model_validate(caller.service.queue.enqueue(caller.actor, consortium_id, body))
 
 
 @router.get("")
-def list_runs(consortium_id: Number, service: TheService, _: AManager) -> list[RunView]:
+def list_runs(consortium_id: Number, caller: AManager) -> list[RunView]:
     """List all runs, the latest first."""
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        return [RunView.of(run) for run in records.runs_of(session, found)]
+    with caller.service.reading(consortium_id) as (session, found):
+        return [RunView.model_validate(run) for run in run_records.runs_of(session, found)]
 
 
-def _run(service: Service, consortium_id: int, number: int) -> RunView:
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        return RunView.of(records.run_numbered(session, found, number))
+def _run(service: Service, consortium_id: int, number: int) -> RunRow:
+    with service.reading(consortium_id) as (session, found):
+        return run_records.run_numbered(session, found, number)
 
 
 @router.get("/{number}")
-def get_run(consortium_id: Number, number: Number, service: TheService, _: AManager) -> RunView:
-    """Show how far a run has come."""
-    return _run(service, consortium_id, number)
+def get_run(consortium_id: Number, number: Number, caller: AManager) -> RunView:
+    """Show the progress of a run."""
+    return RunView.model_validate(_run(caller.service, consortium_id, number))
 
 
 @router.post("/{number}/cancel")
-def cancel_run(
-    consortium_id: Number, number: Number, service: TheService, asker: AManager
-) -> RunView:
-    """Have a run stop."""
-    with service.store.write() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        run = records.run_numbered(session, found, number)
-        records.cancel(service.store, session, asker.actor, run)
-    return RunView.of(run)
+def cancel_run(consortium_id: Number, number: Number, caller: AManager) -> RunView:
+    """Cancel a run."""
+    with caller.service.writing(consortium_id) as (session, found):
+        run = run_records.run_numbered(session, found, number)
+        run_records.cancel(session, caller.actor, run)
+    return RunView.model_validate(run)
 
 
 @router.get("/{number}/events", response_class=StreamingResponse)
-async def follow_run(
-    consortium_id: Number, number: Number, service: TheService, _: AManager
-) -> StreamingResponse:
+async def follow_run(consortium_id: Number, number: Number, caller: AManager) -> StreamingResponse:
     """Follow a run: server-sent events, each a run as JSON, until it ends."""
+    service = caller.service
     await run_in_threadpool(_run, service, consortium_id, number)  # an unknown one is an error
     return _Stream(service, _events(service, consortium_id, number))
 
 
 class _Stream(StreamingResponse):
-    """A stream of events that counts as open exactly as long as it is."""
+    """A stream of events that counts towards the limit while it is open."""
 
     def __init__(self, service: Service, content: AsyncIterator[str]) -> None:
         super().__init__(content, media_type="text/event-stream")
@@ -85,7 +78,7 @@ class _Stream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        # Nothing else happens between the look and the count, so no more than the limit get in.
+        # No other code runs between the test and the count, so the limit holds.
         if service.streams >= service.limits.streams:
             full = JSONResponse({"detail": "too many are following runs; try again later"}, 503)
             await full(scope, receive, send)
@@ -103,30 +96,26 @@ async def _events(service: Service, consortium_id: int, number: int) -> AsyncIte
     shown, silent, passed = "", 0.0, 0.0
     while passed < SECONDS_OF_A_STREAM and not service.stopping.is_set():
         run = await run_in_threadpool(_run, service, consortium_id, number)
-        text = run.model_dump_json()
+        text = RunView.model_validate(run).model_dump_json()
         if text != shown:
             shown, silent = text, 0.0
             yield f"data: {text}\n\n"
         elif silent >= SECONDS_OF_SILENCE:
             silent = 0.0
-            yield ": still here\n\n"  # so that what is in between keeps the connection
-        if run.state in records.ENDED:
+            yield ": still here\n\n"  # so that proxies keep the connection
+        if run.state in ENDED:
             yield f"event: end\ndata: {json.dumps(run.state)}\n\n"
             return
-        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-        silent += SECONDS_BETWEEN_LOOKS
-        passed += SECONDS_BETWEEN_LOOKS
+        await asyncio.sleep(SECONDS_BETWEEN_READS)
+        silent += SECONDS_BETWEEN_READS
+        passed += SECONDS_BETWEEN_READS
 
 
 @router.get("/{number}/report", response_class=Response)
-def get_report(
-    consortium_id: Number, number: Number, service: TheService, _: AManager
-) -> FileResponse:
+def get_report(consortium_id: Number, number: Number, caller: AManager) -> FileResponse:
     """Return the manager's report of a run. It names competitors: not for members."""
-    with service.store.read() as session:
-        found = consortia.consortium_with(session, consortium_id)
-        run = records.run_numbered(session, found, number)
-        folder, name = records.run_folder(service.data, run)
+    run = _run(caller.service, consortium_id, number)
+    folder, name = run_records.run_folder(caller.service.data, run)
     path = folder / name / "report.html"
     if run.state != "finished" or not path.is_file():
         raise NotFoundError("this run has left no report")

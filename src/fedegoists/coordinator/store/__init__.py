@@ -1,5 +1,5 @@
-"""Where the coordinator keeps everything: one SQLite file, or a PostgreSQL database."""
+"""The coordinator's database, SQLite or PostgreSQL: its tables, transactions and audit log."""
 
-from fedegoists.coordinator.store.database import Store
+from fedegoists.coordinator.store.database import CoordinatorStore, Transaction
 
-__all__ = ["Store"]
+__all__ = ["CoordinatorStore", "Transaction"]

@@ -1,4 +1,4 @@
-"""The audit log: who did what and when, each entry holding the hash of the one before."""
+"""The audit log: a chain of entries in which each holds the hash of the entry before."""
 
 import enum
 import hashlib
@@ -6,14 +6,13 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from fedegoists.coordinator.store.database import Store, earliest_after
-from fedegoists.coordinator.store.tables import AuditEntry
-from fedegoists.coordinator.store.times import CLOCK_WENT_BACK
+from fedegoists.coordinator.store.database import Transaction, earliest_after
+from fedegoists.coordinator.store.database_tables import AuditEntry
+from fedegoists.coordinator.store.moments import CLOCK_WENT_BACK
 
 __all__ = [
     "BEGINNING",
@@ -27,13 +26,13 @@ __all__ = [
 ]
 
 BEGINNING = "0" * 64
-"""What stands for the hash before the first entry."""
+"""The previous hash of the first entry."""
 
 BATCH = 1000
 
 
 class Action(enum.StrEnum):
-    """What can be done here, and is written down."""
+    """Recorded actions."""
 
     ACCOUNT_INVITED = "account invited"
     ACCOUNT_JOINED = "account joined"
@@ -57,12 +56,10 @@ class Action(enum.StrEnum):
     CLOCK_WENT_BACK = CLOCK_WENT_BACK
 
 
-def append(
-    store: Store, session: Session, actor: str, action: Action, details: Mapping[str, Any]
-) -> AuditEntry:
-    """Add an entry inside a transaction that writes; it is kept if the rest of it is."""
+def append(session: Transaction, actor: str, action: Action, **details: object) -> AuditEntry:
+    """Add an entry in a transaction that writes; both are kept, or neither."""
     last = session.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
-    now = store.now(session)
+    now = session.now()
     if last is not None and now < earliest_after(last):
         logging.getLogger("fedegoists.coordinator").warning(
             "the clock went back: it says %s, the audit log %s", now, last.at
@@ -78,7 +75,7 @@ def _added(
     at: str,
     actor: str,
     action: Action,
-    details: Mapping[str, Any],
+    details: Mapping[str, object],
 ) -> AuditEntry:
     entry = AuditEntry(
         id=last.id + 1 if last else 1,
@@ -96,13 +93,13 @@ def _added(
 
 
 def digest_of(entry: AuditEntry) -> str:
-    """Return the hash over everything an entry says, the hash of the one before included."""
+    """Return the hash over all fields of an entry, the hash of the entry before included."""
     content = [entry.id, entry.at, entry.actor, entry.action, entry.details, entry.previous]
     return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
 
 
 def entries(session: Session, after: int = 0) -> Iterator[AuditEntry]:
-    """Yield entries in order, a few at a time."""
+    """Yield entries in order, loaded in batches."""
     while True:
         found = session.scalars(
             select(AuditEntry).where(AuditEntry.id > after).order_by(AuditEntry.id).limit(BATCH)
@@ -115,24 +112,24 @@ def entries(session: Session, after: int = 0) -> Iterator[AuditEntry]:
 
 
 def entry_line(entry: AuditEntry) -> str:
-    """Return an entry as one line of JSON, with everything that its hash is made from."""
+    """Return an entry as one line of JSON, with all fields of its hash."""
     columns = entry.__table__.columns.keys()
     return json.dumps({name: getattr(entry, name) for name in columns})
 
 
 @dataclass(frozen=True)
 class LogCheck:
-    """What a check of the audit log found.
+    """Result of a check of the audit log.
 
     Attributes
     ----------
     count : int
-        How many entries there are.
+        The number of entries.
     head : str
-        The hash of the last one. Keep it elsewhere: then even a log that was cut off, or written
-        anew as a whole, shows.
+        The hash of the last entry. With a copy of it kept elsewhere, even a truncated or
+        rewritten log is detected.
     problems : tuple of str
-        What is wrong; empty if nothing is.
+        Descriptions of what was altered; empty if nothing was.
     """
 
     count: int
@@ -141,17 +138,17 @@ class LogCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 def check_chain(session: Session, expected_head: str | None = None) -> LogCheck:
-    """Check that no entry was changed, left out, put in, or moved.
+    """Check that no entry was changed, removed, inserted or moved.
 
     Parameters
     ----------
     expected_head : str, optional
-        A hash noted earlier; it must still be that of an entry.
+        A head noted earlier; an entry must still have this hash.
     """
     problems = []
     count, head, at, seen = 0, BEGINNING, "", expected_head in (None, BEGINNING)
@@ -171,7 +168,7 @@ def check_chain(session: Session, expected_head: str | None = None) -> LogCheck:
     if not seen:
         problems.append(
             f"no entry has the hash {str(expected_head)[:16]}…, which was noted before: "
-            "the log was cut off or written anew"
+            "the log was truncated or rewritten"
         )
     return LogCheck(count, head, tuple(problems[:100]))
 
@@ -180,4 +177,4 @@ def _earliest(entry: AuditEntry) -> str:
     try:
         return earliest_after(entry)
     except (ValueError, KeyError, TypeError):
-        return ""  # its hash says that it was changed
+        return ""  # a changed entry; its hash is reported

@@ -8,17 +8,17 @@ import secrets
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from sqlalchemy import Table, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.coordinator_errors import StoreError
+from fedegoists.coordinator.store.audit_check import check_log
 from fedegoists.coordinator.store.audit_log import Action, LogCheck, append
-from fedegoists.coordinator.store.database import Store
+from fedegoists.coordinator.store.database import CoordinatorStore
+from fedegoists.coordinator.store.database_tables import Base, CredentialRow
 from fedegoists.coordinator.store.migrate import latest, revision_of
-from fedegoists.coordinator.store.replay import check_log
-from fedegoists.coordinator.store.tables import Base, Credential
 from fedegoists.errors import FileError
 from fedegoists.files import write_bytes
 
@@ -29,16 +29,18 @@ VERSION = 1
 MANIFEST = "manifest.json"
 BATCH = 500
 
+Rows = list[dict[str, str | int | float | None]]
 
-def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
-    """Write everything, as it is at one moment, to an archive that only its owner can read.
 
-    The service may go on meanwhile. Data of silos is not in it.
+def back_up(store: CoordinatorStore, path: Path, runs: Path | None = None) -> LogCheck:
+    """Write one consistent state of everything to an archive that only its owner can read.
+
+    The service may go on meanwhile. The data of silos is not included.
 
     Returns
     -------
     LogCheck
-        Whether what was written agrees with the audit log.
+        Whether the archived tables agree with the audit log.
     """
     path = Path(path)
     if path.exists():
@@ -62,12 +64,12 @@ def back_up(store: Store, path: Path, runs: Path | None = None) -> LogCheck:
 
 
 def _private(path: Path) -> BinaryIO:
-    """Open a new file that nobody else can read at any moment."""
+    """Open a new file that only its owner can read, from its creation on."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _write(session: Session, archive: tarfile.TarFile) -> LogCheck:
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, dict[str, str]] = {}
     for table in Base.metadata.sorted_tables:
         content = b"".join(_lines(session, table))
         tables[table.name] = {"sha256": hashlib.sha256(content).hexdigest()}
@@ -88,14 +90,14 @@ def _lines(session: Session, table: Table) -> Iterator[bytes]:
 
 
 def _add_files(archive: tarfile.TarFile, runs: Path) -> None:
-    """Add the files of runs, each as it is at one moment: a run may be writing others meanwhile."""
+    """Add the files of runs, each in one consistent state; a run may be writing others."""
     for folder, _, names in os.walk(runs):
         for path in (Path(folder, name) for name in sorted(names)):
             try:
                 if path.is_file() and not path.is_symlink():
                     _add(archive, f"runs/{path.relative_to(runs).as_posix()}", path.read_bytes())
             except FileNotFoundError:
-                continue  # it is gone, as files are that a run writes under another name first
+                continue  # a temporary file of a run, renamed meanwhile
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -104,10 +106,10 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(info, io.BytesIO(content))
 
 
-def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
-    """Fill an empty store, of either kind, with what a backup holds.
+def restore(path: Path, store: CoordinatorStore, runs: Path | None = None) -> LogCheck:
+    """Fill an empty store, of either kind, from a backup.
 
-    Invitations that were open and sessions end; tokens are as they were.
+    Open invitations and sessions end; tokens remain valid.
 
     Raises
     ------
@@ -117,10 +119,9 @@ def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
     """
     try:
         with tarfile.open(path, "r:gz") as archive:
-            tables = _read(path, archive)
+            revision, tables = _read(path, archive)
             with store.write() as session:
                 current = latest(session.connection())
-                revision = tables.pop(MANIFEST)
                 if revision != current:
                     raise StoreError(
                         f"{path}: of another version (revision {revision}, not {current}); "
@@ -130,13 +131,13 @@ def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
                 check = check_log(session)
                 if not check.ok:
                     raise StoreError(f"{path}: not to be relied on: {check.problems[0]}")
-                append(store, session, "coordinator", Action.RESTORED, {"head": check.head})
+                append(session, "coordinator", Action.RESTORED, head=check.head)
                 # They may have been used, or signed out of, since the backup was made.
                 session.execute(
-                    update(Credential)
-                    .where(Credential.kind.in_(("invitation", "session")))
-                    .where(Credential.ended.is_(None))
-                    .values(ended=store.now(session))
+                    update(CredentialRow)
+                    .where(CredentialRow.kind.in_(("invitation", "session")))
+                    .where(CredentialRow.ended.is_(None))
+                    .values(ended=session.now())
                 )
                 if runs is not None:
                     _extract_files(archive, runs)
@@ -148,7 +149,7 @@ def restore(path: Path, store: Store, runs: Path | None = None) -> LogCheck:
 
 
 def _extract_files(archive: tarfile.TarFile, runs: Path) -> None:
-    """Write the files of runs; nothing else, and nowhere else, whatever the archive says."""
+    """Write the files of runs, and nothing outside their folder, whatever the archive says."""
     for member in archive:
         first, *rest = PurePosixPath(member.name).parts or ("",)
         if first != "runs" or not rest or not member.isfile():
@@ -160,8 +161,8 @@ def _extract_files(archive: tarfile.TarFile, runs: Path) -> None:
         write_bytes(runs.joinpath(*rest), file.read(), private=True)
 
 
-def _read(path: Path, archive: tarfile.TarFile) -> dict[str, Any]:
-    """Return the rows of each table, after checking that they are what was written."""
+def _read(path: Path, archive: tarfile.TarFile) -> tuple[str, dict[str, Rows]]:
+    """Return the revision and the rows of each table, after checking their hashes."""
     contents: dict[str, bytes] = {}
     for member in archive:
         if member.isfile() and (member.name == MANIFEST or member.name.startswith("tables/")):
@@ -172,7 +173,8 @@ def _read(path: Path, archive: tarfile.TarFile) -> dict[str, Any]:
         manifest = json.loads(contents[MANIFEST])
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
             raise ValueError("another format")
-        found: dict[str, Any] = {MANIFEST: manifest["revision"]}
+        revision: str = manifest["revision"]
+        found: dict[str, Rows] = {}
         for name, stated in manifest["tables"].items():
             content = contents[f"tables/{name}.jsonl"]
             if hashlib.sha256(content).hexdigest() != stated["sha256"]:
@@ -180,11 +182,11 @@ def _read(path: Path, archive: tarfile.TarFile) -> dict[str, Any]:
             found[name] = [json.loads(line) for line in content.splitlines()]
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path}: not a backup of this version ({error!r})") from None
-    return found
+    return revision, found
 
 
-def _fill(session: Session, tables: dict[str, list[dict[str, Any]]]) -> None:
-    # Whatever was ever done is in the log, so an empty log is an empty store.
+def _fill(session: Session, tables: dict[str, Rows]) -> None:
+    # Every action is in the log, so a store with an empty log is empty.
     if session.scalar(select(func.count()).select_from(Base.metadata.tables["audit_log"])):
         raise StoreError("the store is not empty; restore into a new folder or database")
     for table in Base.metadata.sorted_tables:

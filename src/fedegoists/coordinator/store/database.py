@@ -1,4 +1,4 @@
-"""Opening the database, and transactions that are kept whole or not at all."""
+"""The database and its transactions, which are kept whole or not at all."""
 
 import datetime
 import json
@@ -6,9 +6,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, exc, make_url, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, select, text
 from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.coordinator_errors import (
@@ -17,9 +16,9 @@ from fedegoists.coordinator.coordinator_errors import (
     StoreError,
     UnavailableStoreError,
 )
+from fedegoists.coordinator.store.database_tables import AuditEntry
 from fedegoists.coordinator.store.migrate import upgrade
-from fedegoists.coordinator.store.tables import AuditEntry
-from fedegoists.coordinator.store.times import (
+from fedegoists.coordinator.store.moments import (
     BACK_SECONDS,
     CLOCK_WENT_BACK,
     as_moment,
@@ -28,13 +27,13 @@ from fedegoists.coordinator.store.times import (
 )
 from fedegoists.errors import MissingDependencyError, SettingsError
 
-__all__ = ["Store", "earliest_after", "sqlite_url"]
+__all__ = ["CoordinatorStore", "Transaction", "earliest_after", "sqlite_url"]
 
 WRITER_LOCK = 0xFED_E60
-"""The advisory lock under which PostgreSQL lets one transaction at a time write, as SQLite does."""
+"""Advisory lock of PostgreSQL: one transaction at a time writes, as in SQLite."""
 
 SERVICE_LOCK = 0xFED_E61
-"""The advisory lock that a service holds on PostgreSQL for as long as it runs."""
+"""Advisory lock of PostgreSQL that a service holds while it runs."""
 
 BUSY_SECONDS = 30
 
@@ -44,7 +43,33 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-class Store:
+class Transaction(Session):
+    """A transaction on the coordinator's database, with the coordinator's clock."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], datetime.datetime]) -> None:
+        super().__init__(engine, expire_on_commit=False)
+        self._clock = clock
+
+    def now(self) -> str:
+        """Return the time; it does not go back slightly behind the last entry of the audit log.
+
+        A clock that went back further is believed: it may have been far ahead before, and no
+        deadline would ever pass again. The next entry of the log is then preceded by one that
+        records it.
+        """
+        clock, earliest = as_moment(self._clock()), self._earliest()
+        return clock if seconds_between(clock, earliest) > BACK_SECONDS else max(clock, earliest)
+
+    def seconds_behind(self) -> float:
+        """Return by how much the clock is behind the last entry of the audit log, or 0."""
+        return max(0.0, seconds_between(as_moment(self._clock()), self._earliest()))
+
+    def _earliest(self) -> str:
+        last = self.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
+        return as_moment(self._clock()) if last is None else earliest_after(last)
+
+
+class CoordinatorStore:
     """The database of a coordinator.
 
     Parameters
@@ -52,7 +77,7 @@ class Store:
     url : str
         ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
     clock : callable, optional
-        What tells the time.
+        Returns the time.
 
     Raises
     ------
@@ -79,36 +104,36 @@ class Store:
         path = Path(self.engine.url.database or "")
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.touch(mode=0o600)  # it will hold who named whom as a competitor
+            path.touch(mode=0o600)  # it will hold confidential reports
         with self._translated(), self.engine.connect() as connection:
             found = connection.execute(text("PRAGMA quick_check(1)")).scalar_one()
         if found != "ok":
             raise DamagedStoreError(self._damaged(str(found)))
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """Give a transaction that may change things; one at a time, whole or not at all."""
-        with self._translated(), Session(self.engine, expire_on_commit=False) as session:
+    def write(self) -> Iterator[Transaction]:
+        """Context manager for a transaction that writes: one at a time, whole or not at all."""
+        with self._translated(), Transaction(self.engine, self.clock) as session:
             if self.is_sqlite:
                 session.connection(execution_options={"fedegoists_begin": "IMMEDIATE"})
             else:
                 session.execute(text(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"))
-            with _committed(session):
-                yield session
+            yield session
+            session.commit()
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
-        """Give a transaction that sees one state of everything and changes nothing."""
-        with self._translated(), Session(self.engine, expire_on_commit=False) as session:
+    def read(self) -> Iterator[Transaction]:
+        """Context manager for a transaction that reads one consistent state."""
+        with self._translated(), Transaction(self.engine, self.clock) as session:
             if not self.is_sqlite:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Refuse a second service over the same PostgreSQL database, from whatever folder.
+        """Context manager that refuses a second service over the same PostgreSQL database.
 
-        Both would work on the same runs. A file is guarded by the lock of its folder.
+        Both would work on the same runs. An SQLite file is guarded by the lock of its folder.
         """
         if self.is_sqlite:
             yield
@@ -124,34 +149,20 @@ class Store:
             try:
                 yield
             finally:
-                connection.invalidate()  # which lets go of the lock, also if it is broken
-
-    def now(self, session: Session) -> str:
-        """Return the time, which does not go back a little behind the last entry of the audit log.
-
-        Where the clock went back further, it is believed: it may have been far ahead before, and
-        nothing would ever be due again. The next entry of the log then comes with one that says so.
-        """
-        clock, earliest = as_moment(self.clock()), self._earliest(session)
-        return clock if seconds_between(clock, earliest) > BACK_SECONDS else max(clock, earliest)
+                connection.invalidate()  # releases the lock, even if the connection is broken
 
     def seconds_behind(self) -> float:
         """Return by how much the clock is behind the last entry of the audit log, or 0."""
         with self.read() as session:
-            earliest = self._earliest(session)
-        return max(0.0, seconds_between(as_moment(self.clock()), earliest))
-
-    def _earliest(self, session: Session) -> str:
-        last = session.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
-        return as_moment(self.clock()) if last is None else earliest_after(last)
+            return session.seconds_behind()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
         self.engine.dispose()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn what the database driver says into what an operator can act upon."""
+        """Translate errors of the database driver into errors that an operator can act upon."""
         try:
             yield
         except exc.DBAPIError as error:
@@ -195,20 +206,10 @@ class Store:
 
 
 def earliest_after(entry: AuditEntry) -> str:
-    """Return the earliest moment that an entry after this one can have."""
+    """Return the earliest time that the entry after this one can have."""
     if entry.action == CLOCK_WENT_BACK:
         return str(json.loads(entry.details)["clock"])
     return entry.at
-
-
-@contextmanager
-def _committed(session: Session) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        session.rollback()
-        raise
-    session.commit()
 
 
 def _engine(url: str) -> Engine:
@@ -242,15 +243,15 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-def _prepare_sqlite(connection: Any, _: object) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin where we say so
     cursor = connection.cursor()
-    # A reader never waits for a writer, and what was committed survives a power cut.
+    # Readers never wait for a writer, and committed transactions survive a power cut.
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
-def _begin_sqlite(connection: Any) -> None:
+def _begin_sqlite(connection: Connection) -> None:
     kind = connection.get_execution_options().get("fedegoists_begin", "DEFERRED")
     connection.exec_driver_sql(f"BEGIN {kind}")

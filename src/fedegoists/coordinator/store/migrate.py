@@ -1,4 +1,4 @@
-"""Bringing a database to the tables of this version."""
+"""Migration of a database to the tables of this version."""
 
 import logging
 from pathlib import Path
@@ -17,7 +17,7 @@ logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def config_for(connection: Connection) -> Config:
-    """Return what Alembic needs to work on a connection."""
+    """Return the configuration of Alembic for a connection."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
@@ -25,17 +25,17 @@ def config_for(connection: Connection) -> Config:
 
 
 def latest(connection: Connection) -> str:
-    """Return the newest revision this version knows."""
+    """Return the newest revision of this version."""
     return ScriptDirectory.from_config(config_for(connection)).get_current_head() or ""
 
 
 def revision_of(connection: Connection) -> str | None:
-    """Return at which revision a database is; None if it has no tables yet."""
+    """Return the revision of a database; None if it has no tables yet."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def upgrade(connection: Connection) -> None:
-    """Add what is missing; a database of a later version is left alone, with an error."""
+    """Apply the missing migrations; a database of a later version is refused."""
     found = revision_of(connection)
     scripts = ScriptDirectory.from_config(config_for(connection))
     known = {script.revision for script in scripts.walk_revisions()}

@@ -1,8 +1,8 @@
-"""How Alembic runs our migrations: on the connection it is given, inside its transaction."""
+"""Alembic's environment: migrations run on the given connection, in its transaction."""
 
 from alembic import context
 
-from fedegoists.coordinator.store.tables import Base
+from fedegoists.coordinator.store.database_tables import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,4 +1,4 @@
-// The members as a graph in their coalitions, and a place to try other competition.
+// The members as a graph in their coalitions, and a what-if for other competition.
 "use strict";
 (() => {
   const bench = document.getElementById("workbench");
@@ -22,7 +22,7 @@
     return found;
   };
 
-  // Places: a circle for each coalition, the largest in the middle, the next around it.
+  // Layout: a circle for each coalition, the largest in the middle, the others around it.
   function places(groups) {
     const order = groups.map((group, k) => [k, group.length]).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
     const radius = (size) => (size === 1 ? 26 : Math.max(48, (size * 52) / (2 * Math.PI))) + 30;
@@ -93,7 +93,7 @@
     classes: `rival ${isLarge() ? "faint" : ""} ${more}`,
   });
 
-  // Thousands of benefits are plain lines behind the graph: as parts of it they would take seconds.
+  // Thousands of benefits are plain lines on a canvas behind the graph: as edges they take seconds.
   const isLarge = () => data.participants.length > 30;
   function paintLines() {
     const canvas = element("lines");
@@ -224,7 +224,7 @@
 
   function change(a, b) {
     if (a === b) {
-      element("trial-result").textContent = "Choose two different members.";
+      element("whatif-result").textContent = "Choose two different members.";
       return;
     }
     const pair = key(a, b);
@@ -238,7 +238,7 @@
   }
 
   function listChanges() {
-    const list = element("trial-changes");
+    const list = element("whatif-changes");
     list.replaceChildren();
     for (const [pair, added] of tried) {
       const [a, b] = pair.split("|").map(Number);
@@ -255,13 +255,13 @@
       item.append(words, undo);
       list.append(item);
     }
-    element("trial-reset").hidden = tried.size === 0;
+    element("whatif-reset").hidden = tried.size === 0;
   }
 
   let asked = 0;
   async function ask() {
     const turn = ++asked;
-    const result = element("trial-result");
+    const result = element("whatif-result");
     if (!tried.size) {
       arrange(data.coalitions, {});
       result.replaceChildren();
@@ -292,9 +292,9 @@
     const paragraph = document.createElement("p");
     const total = answer.welfare_change;
     paragraph.textContent =
-      (answer.moved.length ? `${answer.moved.join(", ")} would move. ` : "Nobody would move. ") +
+      (answer.moved.length ? `${answer.moved.join(", ")} would move. ` : "No member would move. ") +
       (Math.abs(total) < 1e-9
-        ? "The total benefit stays."
+        ? "The total benefit would not change."
         : `The total benefit would ${total > 0 ? "rise" : "fall"} by ${rounded(total)}.`);
     const list = document.createElement("ul");
     const changes = Object.entries(answer.changes).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
@@ -309,7 +309,7 @@
       item.textContent = `and ${changes.length - 12} others`;
       list.append(item);
     }
-    element("trial-result").replaceChildren(paragraph, list);
+    element("whatif-result").replaceChildren(paragraph, list);
   }
 
   function arrange(groups, changes) {
@@ -350,11 +350,11 @@
     element(id).addEventListener("change", show);
   }
   if (number) {
-    element("trial-change").addEventListener("click", () => {
+    element("whatif-change").addEventListener("click", () => {
       const place = (id) => data.participants.indexOf(element(id).value);
-      change(place("trial-a"), place("trial-b"));
+      change(place("whatif-a"), place("whatif-b"));
     });
-    element("trial-reset").addEventListener("click", () => {
+    element("whatif-reset").addEventListener("click", () => {
       for (const pair of [...tried.keys()]) {
         const [a, b] = pair.split("|").map(Number);
         tried.delete(pair);

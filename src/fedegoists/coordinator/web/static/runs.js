@@ -1,10 +1,10 @@
-// Follows the run that is worked on, or is next, and loads the page anew when it has ended. Only
-// one: a browser has six connections to a place, and each that follows a run keeps one of them.
+// Follows the run in progress, or the next one, and reloads the page when it has ended. Only one:
+// a browser opens six connections to a server, and each followed run keeps one of them.
 "use strict";
 const WORKED_ON = ["running", "waiting"];
 
 function nextRun() {
-  const items = [...document.querySelectorAll(".timeline li")].reverse(); // the first one first
+  const items = [...document.querySelectorAll(".timeline li")].reverse(); // oldest first
   const now = items.find((item) => WORKED_ON.includes(item.dataset.state));
   return now || items.find((item) => item.dataset.state === "queued");
 }
@@ -26,13 +26,13 @@ function followRun(item) {
   };
   events.addEventListener("end", () => {
     events.close();
-    // Not under somebody's hands: forms that are being filled in stay.
+    // Not while a form is being filled in.
     const busy = document.activeElement && document.activeElement.matches("input, select");
     if (!busy) {
       window.location.reload();
       return;
     }
-    part(".remark").textContent = "ended; load the page again for its results";
+    part(".remark").textContent = "ended; reload the page for its results";
     followRun(nextRun());
   });
 }

@@ -14,6 +14,13 @@ DIGEST = sa.String(64)
 
 def upgrade() -> None:
     """Create all tables."""
+    _create_members_and_accounts()
+    _create_graphs_and_decisions()
+    _create_runs()
+    _create_audit_log()
+
+
+def _create_members_and_accounts() -> None:
     op.create_table(
         "consortia",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -50,6 +57,9 @@ def upgrade() -> None:
         sa.Column("expires", MOMENT),
         sa.Column("ended", MOMENT),
     )
+
+
+def _create_graphs_and_decisions() -> None:
     op.create_table(
         "competition_reports",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -84,6 +94,9 @@ def upgrade() -> None:
         sa.Column("created", MOMENT, nullable=False),
         sa.UniqueConstraint("consortium_id", "number"),
     )
+
+
+def _create_runs() -> None:
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -105,6 +118,9 @@ def upgrade() -> None:
         sa.Column("seconds", sa.Float, nullable=False),
         sa.UniqueConstraint("consortium_id", "number"),
     )
+
+
+def _create_audit_log() -> None:
     op.create_table(
         "audit_log",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),

@@ -1,4 +1,4 @@
-"""The tables. Moments are text, see `times`; whatever is secret is kept as a hash only."""
+"""The tables. Times are text, see `moments`; of secrets only hashes are kept."""
 
 from sqlalchemy import (
     BigInteger,
@@ -14,16 +14,16 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 __all__ = [
-    "Account",
+    "AccountRow",
     "AuditEntry",
     "Base",
-    "BenefitEstimate",
-    "CompetitionReport",
-    "ConsortiumRecord",
-    "Credential",
-    "FormationRecord",
-    "Member",
-    "RunRecord",
+    "BenefitRow",
+    "ConsortiumRow",
+    "CredentialRow",
+    "FormationRow",
+    "MemberRow",
+    "ReportRow",
+    "RunRow",
 ]
 
 MOMENT = String(27)
@@ -31,7 +31,7 @@ DIGEST = String(64)
 
 
 class Base(DeclarativeBase):
-    """What all tables share: names of constraints that migrations can refer to."""
+    """Base of all tables, with names of constraints that migrations can refer to."""
 
     metadata = MetaData(
         naming_convention={
@@ -43,7 +43,7 @@ class Base(DeclarativeBase):
     )
 
 
-class ConsortiumRecord(Base):
+class ConsortiumRow(Base):
     """A consortium, and whether its members may still report competitors."""
 
     __tablename__ = "consortia"
@@ -54,7 +54,7 @@ class ConsortiumRecord(Base):
     created: Mapped[str] = mapped_column(MOMENT)
 
 
-class Member(Base):
+class MemberRow(Base):
     """An organisation in a consortium."""
 
     __tablename__ = "members"
@@ -64,11 +64,11 @@ class Member(Base):
     name: Mapped[str] = mapped_column(String(200))
     state: Mapped[str] = mapped_column(String(10), default="invited")  # joined or expelled
     created: Mapped[str] = mapped_column(MOMENT)
-    consortium: Mapped[ConsortiumRecord] = relationship(lazy="joined")
+    consortium: Mapped[ConsortiumRow] = relationship(lazy="joined")
 
 
-class Account(Base):
-    """Somebody who may do something here."""
+class AccountRow(Base):
+    """An account of a manager, a member or a monitor."""
 
     __tablename__ = "accounts"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -77,11 +77,11 @@ class Account(Base):
     member_id: Mapped[int | None] = mapped_column(ForeignKey("members.id"))
     created: Mapped[str] = mapped_column(MOMENT)
     ended: Mapped[str | None] = mapped_column(MOMENT)
-    member: Mapped[Member | None] = relationship(lazy="joined")
+    member: Mapped[MemberRow | None] = relationship(lazy="joined")
 
 
-class Credential(Base):
-    """How an account shows who it is: the hash of a secret, or of a client certificate."""
+class CredentialRow(Base):
+    """A credential of an account: the hash of a secret, or of a client certificate."""
 
     __tablename__ = "credentials"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -91,10 +91,10 @@ class Credential(Base):
     created: Mapped[str] = mapped_column(MOMENT)
     expires: Mapped[str | None] = mapped_column(MOMENT)
     ended: Mapped[str | None] = mapped_column(MOMENT)
-    account: Mapped[Account] = relationship(lazy="joined")
+    account: Mapped[AccountRow] = relationship(lazy="joined")
 
 
-class CompetitionReport(Base):
+class ReportRow(Base):
     """One member named another as a competitor, in confidence."""
 
     __tablename__ = "competition_reports"
@@ -103,13 +103,13 @@ class CompetitionReport(Base):
     consortium_id: Mapped[int] = mapped_column(ForeignKey("consortia.id"))
     reporter_id: Mapped[int] = mapped_column(ForeignKey("members.id"))
     competitor_id: Mapped[int] = mapped_column(ForeignKey("members.id"))
-    salt: Mapped[str] = mapped_column(DIGEST)  # so that the audit log can vouch for it unseen
+    salt: Mapped[str] = mapped_column(DIGEST)  # the audit log holds only a salted hash
     created: Mapped[str] = mapped_column(MOMENT)
     withdrawn: Mapped[str | None] = mapped_column(MOMENT)
 
 
-class BenefitEstimate(Base):
-    """Who benefits whom, as uploaded or learned."""
+class BenefitRow(Base):
+    """A benefit graph, uploaded or learned."""
 
     __tablename__ = "benefit_estimates"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -120,7 +120,7 @@ class BenefitEstimate(Base):
     created: Mapped[str] = mapped_column(MOMENT)
 
 
-class FormationRecord(Base):
+class FormationRow(Base):
     """A decision with its certificate, and the secret of the commitment to it."""
 
     __tablename__ = "formations"
@@ -133,15 +133,15 @@ class FormationRecord(Base):
     certificate_digest: Mapped[str] = mapped_column(DIGEST)
     secret: Mapped[str] = mapped_column(DIGEST)
     commitment: Mapped[str] = mapped_column(DIGEST)
-    reports: Mapped[str] = mapped_column(Text)  # who had reported whom when it was made
-    # So that the audit log can vouch for the reports unseen; it is in no opening, as the secret is.
-    # Decisions of earlier versions have none: the log hid their reports by the secret.
+    reports: Mapped[str] = mapped_column(Text)  # the reports at the time of the decision
+    # Salt of the reports' hash in the audit log; unlike the secret, it is part of no opening.
+    # Decisions of earlier versions have none: there the secret was the salt.
     salt: Mapped[str | None] = mapped_column(DIGEST)
     created: Mapped[str] = mapped_column(MOMENT)
 
 
-class RunRecord(Base):
-    """A run: what is wanted, and how far it has come."""
+class RunRow(Base):
+    """A run: its plan and its progress."""
 
     __tablename__ = "runs"
     __table_args__ = (UniqueConstraint("consortium_id", "number"),)
@@ -166,7 +166,7 @@ class RunRecord(Base):
 
 
 class AuditEntry(Base):
-    """One entry of the log that is only ever added to; each holds the hash of the one before."""
+    """An entry of the audit log, which is append-only; each holds the hash of the one before."""
 
     __tablename__ = "audit_log"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus. They count requests and runs, never what anybody reported."""
+"""Metrics for Prometheus. They count requests and runs, never reports of competitors."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -6,7 +6,7 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """The counters of one service."""
+    """The metrics of one service."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -32,5 +32,5 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

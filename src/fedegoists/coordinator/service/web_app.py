@@ -1,4 +1,4 @@
-"""The application: routes, what is refused, and how errors are told."""
+"""The web application: its routes, and errors as responses."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -17,17 +17,11 @@ from fedegoists.coordinator.coordinator_errors import (
     NotFoundError,
     StoreError,
 )
-from fedegoists.coordinator.service import (
-    health,
-    log_api,
-    manager_api,
-    member_api,
-    pages,
-    runs_api,
-)
-from fedegoists.coordinator.service.request_limits import Guard
-from fedegoists.coordinator.service.schemas import Detail
-from fedegoists.coordinator.service.state import Service
+from fedegoists.coordinator.service import health, manager_api, member_api, runs_api
+from fedegoists.coordinator.service.api_schemas import ErrorView
+from fedegoists.coordinator.service.coordinator_service import Service
+from fedegoists.coordinator.service.login_pages import add_pages, error_page
+from fedegoists.coordinator.service.request_limits import RequestLimits
 from fedegoists.errors import FedEgoistsError, FileError
 from fedegoists.version import __version__
 
@@ -46,19 +40,22 @@ STATUS: tuple[tuple[type[FedEgoistsError], int], ...] = (
 )
 
 TROUBLE = {
-    503: "the coordinator's database or files do not answer as they should; its log says more",
+    503: "the coordinator's database or files do not work; its log says more",
     507: "there is no room left on the coordinator's disk; nothing of this was kept",
 }
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"model": Detail, "description": "no valid token"},
-    403: {"model": Detail, "description": "not for this role"},
-    404: {"model": Detail, "description": "not there, or not for the one who asks"},
-    409: {"model": Detail, "description": "does not fit the state things are in"},
-    413: {"model": Detail, "description": "too large"},
-    429: {"model": Detail, "description": "too often"},
-    503: {"model": Detail, "description": "the database does not answer"},
-    507: {"model": Detail, "description": "the disk is full"},
+    status: {"model": ErrorView, "description": description}
+    for status, description in {
+        401: "no valid token",
+        403: "not for this role",
+        404: "does not exist, or is not for the caller",
+        409: "conflicts with the current state",
+        413: "too large",
+        429: "too often",
+        503: "the database does not answer",
+        507: "the disk is full",
+    }.items()
 }
 
 
@@ -80,17 +77,17 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description="Decides who trains with whom, in confidence.",
         lifespan=lifespan,
-        docs_url=None,  # they would load scripts from elsewhere
+        docs_url=None,  # it would load scripts from another site
         redoc_url=None,
     )
     app.state.service = service
-    for part in (health, member_api, manager_api, runs_api, log_api):
+    for part in (health, member_api, manager_api, runs_api):
         app.include_router(part.router, responses=REFUSALS)
-    pages.add_to(app)
+    add_pages(app)
     app.add_exception_handler(FedEgoistsError, _told)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Guard, service=service, unexpected=_unexpected)
+    app.add_middleware(RequestLimits, service=service, unexpected=_unexpected)
     return app
 
 
@@ -98,7 +95,7 @@ def _told(request: Request, error: Exception) -> Response:
     status = next(code for kind, code in STATUS if isinstance(error, kind))
     if status < 500:
         return _answer(request, status, str(error))
-    # What the database or the disk says may name files and machines, which members need not know.
+    # Errors of the database or the disk may name files and machines, so members do not see them.
     log.error("%s: %s", type(error).__name__, error)
     return _answer(request, status, TROUBLE[status])
 
@@ -109,7 +106,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 def _invalid(request: Request, error: Exception) -> Response:
-    """Say what is wrong with a request, without repeating it: it may hold a secret."""
+    """Return what is wrong with a request, without repeating it: it may hold a secret."""
     assert isinstance(error, RequestValidationError)
     found = [
         {"loc": list(one["loc"]), "msg": one["msg"], "type": one["type"]} for one in error.errors()
@@ -117,11 +114,12 @@ def _invalid(request: Request, error: Exception) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": found}, 422)
     first = found[0]
-    return _answer(request, 422, f"{first['loc'][-1]}: {first['msg']}")
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return _answer(request, 422, ": ".join([*map(str, first["loc"][-1:]), message]))
 
 
 def _unexpected(request: Request, error: Exception) -> Response:
-    # Neither path nor body: they may hold what is nobody else's business.
+    # Neither path nor body is logged: they may be confidential.
     log.error("unexpected %s", type(error).__name__, exc_info=error)
     return _answer(request, 500, "something went wrong here; the log says more")
 
@@ -131,4 +129,4 @@ def _answer(
 ) -> Response:
     if request.url.path.startswith(("/api/", "/health", "/metrics")):
         return JSONResponse({"detail": detail}, status, headers)
-    return pages.error_page(request, status, detail)
+    return error_page(request, status, detail)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
+from fedegoists.coordinator.domain.worker_process import WorkerProcess
 
 MAKER = """
 import sys
-from tests.coordinator.test_desk_process import sleeps_in
-from fedegoists.coordinator.domain.worker_process import ProcessOfItsOwn
+from tests.coordinator.test_worker_process import sleeps_in
+from fedegoists.coordinator.domain.worker_process import WorkerProcess
 
 if __name__ == "__main__":
-    ProcessOfItsOwn().call(sleeps_in, sys.argv[1])
+    WorkerProcess().call(sleeps_in, sys.argv[1])
 """
 
 
@@ -68,7 +68,7 @@ def asked(process, folder):
 
 
 def test_closing_ends_what_is_being_worked_on(tmp_path):
-    process = ProcessOfItsOwn()
+    process = WorkerProcess()
     thread, said = asked(process, tmp_path)
     pid = pid_in(tmp_path)
     process.close()
@@ -80,7 +80,7 @@ def test_closing_ends_what_is_being_worked_on(tmp_path):
 
 
 def test_a_process_that_was_killed_is_said_and_replaced(tmp_path):
-    process = ProcessOfItsOwn()
+    process = WorkerProcess()
     try:
         thread, said = asked(process, tmp_path)
         os.kill(pid_in(tmp_path), signal.SIGKILL)
@@ -97,7 +97,7 @@ def test_a_process_that_was_killed_is_said_and_replaced(tmp_path):
 
 
 def test_it_rests_until_it_is_needed_again():
-    process = ProcessOfItsOwn()
+    process = WorkerProcess()
     try:
         first = process.call(os.getpid)
         process.rest()
@@ -110,10 +110,9 @@ def test_it_rests_until_it_is_needed_again():
 
 def test_it_does_not_outlive_who_asked(tmp_path):
     (tmp_path / "maker.py").write_text(MAKER)
-    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     maker = subprocess.Popen(
-        [sys.executable, tmp_path / "maker.py", tmp_path],
-        env={**os.environ, "PYTHONPATH": str(root)},
+        [sys.executable, tmp_path / "maker.py", tmp_path], env={**os.environ, "PYTHONPATH": path}
     )
     try:
         pid = pid_in(tmp_path)

@@ -1,24 +1,28 @@
-"""What all requests share."""
+"""The parts of a running coordinator, which all requests share."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from fastapi import Request
+from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from fedegoists.coordinator.domain.coalition_decisions import Decider
+from fedegoists.coordinator.domain.consortia import consortium_with
 from fedegoists.coordinator.runs.run_queue import RunQueue
 from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
-from fedegoists.coordinator.service.metrics import Metrics
-from fedegoists.coordinator.store import Store
+from fedegoists.coordinator.service.service_metrics import Metrics
+from fedegoists.coordinator.store import CoordinatorStore, Transaction
+from fedegoists.coordinator.store.database_tables import ConsortiumRow
 
 __all__ = ["Limits", "Service", "service_of"]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How much anybody may ask for.
+class Limits(BaseModel):
+    """Limits of what callers may ask for.
 
     Attributes
     ----------
@@ -32,21 +36,23 @@ class Limits:
         Browsers that follow runs at the same time.
     """
 
-    requests_per_minute: int = 600
-    failures_per_minute: int = 20
-    body_bytes: int = 16 * 1024 * 1024
-    streams: int = 100
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_minute: PositiveInt = 600
+    failures_per_minute: PositiveInt = 20
+    body_bytes: PositiveInt = 16 * 1024 * 1024
+    streams: PositiveInt = 100
 
 
 @dataclass
 class Service:
     """The parts of a running coordinator."""
 
-    store: Store
+    store: CoordinatorStore
     data: Path
     decider: Decider
     queue: RunQueue
-    limits: Limits = Limits()
+    limits: Limits
     reach: Reach = LOCAL_ONLY
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +61,7 @@ class Service:
     @classmethod
     def over(
         cls,
-        store: Store,
+        store: CoordinatorStore,
         data: Path,
         limits: Limits | None = None,
         reach: Reach = LOCAL_ONLY,
@@ -64,7 +70,19 @@ class Service:
         queue = RunQueue(store, data, reach)
         return cls(store, data, Decider(store), queue, limits or Limits(), reach)
 
+    @contextmanager
+    def reading(self, consortium_id: int) -> Iterator[tuple[Transaction, ConsortiumRow]]:
+        """Context manager for a transaction that reads about one consortium."""
+        with self.store.read() as session:
+            yield session, consortium_with(session, consortium_id)
+
+    @contextmanager
+    def writing(self, consortium_id: int) -> Iterator[tuple[Transaction, ConsortiumRow]]:
+        """Context manager for a transaction that changes one consortium."""
+        with self.store.write() as session:
+            yield session, consortium_with(session, consortium_id)
+
 
 def service_of(request: Request) -> Service:
-    """Return the service a request came to."""
+    """Return the service of a request's application."""
     return cast("Service", request.app.state.service)

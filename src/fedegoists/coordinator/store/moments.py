@@ -1,11 +1,10 @@
-"""Moments as text: UTC, ISO 8601, always of one length, so that they sort as they passed."""
+"""Times as text: UTC, ISO 8601, of fixed length, so that their order is that of text."""
 
 import datetime
 
 __all__ = [
     "BACK_SECONDS",
     "CLOCK_WENT_BACK",
-    "LATEST",
     "as_moment",
     "from_moment",
     "seconds_between",
@@ -13,22 +12,20 @@ __all__ = [
     "system_clock",
 ]
 
-LATEST = "9999-12-31T23:59:59.999999Z"
-
 BACK_SECONDS = 60
-"""A clock may be so much behind the audit log, as when it is set by a server; then time waits."""
+"""Largest step back of the clock, as by a time server, that is not recorded."""
 
 CLOCK_WENT_BACK = "clock went back"
-"""The action of an entry that tells what the clock says, where that is further behind."""
+"""Action of the entry that records a larger step back of the clock."""
 
 
 def system_clock() -> datetime.datetime:
-    """Return what the clock says now."""
+    """Return the time of the system clock."""
     return datetime.datetime.now(datetime.UTC)
 
 
 def as_moment(time: datetime.datetime) -> str:
-    """Return a point in time as it is stored; without a time zone it is UTC.
+    """Return a time as it is stored; without a time zone it is UTC.
 
     Raises
     ------
@@ -49,12 +46,12 @@ def as_moment(time: datetime.datetime) -> str:
 
 
 def from_moment(moment: str) -> datetime.datetime:
-    """Return what `as_moment` was given."""
+    """Return the time of a text; the inverse of `as_moment`."""
     return datetime.datetime.fromisoformat(moment)
 
 
 def seconds_between(one: str, other: str) -> float:
-    """Return by how many seconds the second moment is later than the first.
+    """Return by how many seconds the second time is later than the first.
 
     Examples
     --------
@@ -65,7 +62,7 @@ def seconds_between(one: str, other: str) -> float:
 
 
 def shifted(moment: str, seconds: float) -> str:
-    """Return a moment some seconds later.
+    """Return the time some seconds later.
 
     Examples
     --------

@@ -1,0 +1,329 @@
+"""Bodies of requests (`…Body`) and answers (`…View`) of the API, validated at the border."""
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from fedegoists.coordinator.domain.accounts import AccountRole
+from fedegoists.coordinator.domain.coalition_decisions import formation_of, is_current
+from fedegoists.coordinator.domain.consortia import is_closed, members_of
+from fedegoists.coordinator.store import Transaction
+from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow
+from fedegoists.coordinator.store.moments import as_moment
+from fedegoists.errors import GraphError
+from fedegoists.graphs.participants import MAX_NAME_LENGTH, MAX_PARTICIPANTS, validated_name
+
+__all__ = [
+    "AccountBody",
+    "BenefitBody",
+    "BenefitView",
+    "CertificateBody",
+    "ConsortiumBody",
+    "ConsortiumView",
+    "DeadlineBody",
+    "ErrorView",
+    "FormationView",
+    "GraphsView",
+    "HealthView",
+    "InvitationBody",
+    "InvitationView",
+    "LogCheckView",
+    "LogEntryView",
+    "MeView",
+    "MemberBody",
+    "MemberRunView",
+    "MemberView",
+    "Name",
+    "Number",
+    "ReportsBody",
+    "ReportsView",
+    "RunView",
+    "TokenView",
+    "WhatIfBody",
+    "WhatIfView",
+]
+
+
+def _name(text: str) -> str:
+    try:
+        return validated_name(text, "name")
+    except GraphError as error:
+        raise ValueError(str(error)) from None
+
+
+def _moment(given: object) -> str:
+    """Return a time as it is stored; without a time zone it is UTC."""
+    try:
+        return as_moment(TIME.validate_python(given))
+    except ValidationError:
+        raise ValueError("not a date and time, such as 2026-12-24T18:00") from None
+
+
+TIME = TypeAdapter(datetime.datetime)
+TIME_SCHEMA = {"type": "string", "format": "date-time"}
+Moment = Annotated[str, BeforeValidator(_moment), WithJsonSchema(TIME_SCHEMA)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_name)]
+Pair = tuple[Name, Name]
+Number = Annotated[int, Field(ge=1, lt=2**31)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ErrorView(_View):
+    """An error, and what to do about it."""
+
+    detail: str
+
+
+class InvitationBody(_Body):
+    """An invitation to accept."""
+
+    invitation: str = Field(min_length=1, max_length=200)
+
+
+class TokenView(_View):
+    """A token. It is shown once: keep it."""
+
+    role: AccountRole
+    label: str
+    token: str
+
+
+class InvitationView(_View):
+    """An invitation. It is shown once: hand it to the one it is for."""
+
+    label: str
+    invitation: str
+
+
+class AccountBody(_Body):
+    """Another manager, or a monitor, which may read the metrics and nothing else."""
+
+    role: Literal["manager", "monitor"]
+    label: Name
+
+
+class DeadlineBody(_Body):
+    """End of the period in which members may report; null for none."""
+
+    deadline: Moment | None
+
+
+class ConsortiumBody(DeadlineBody):
+    """A consortium to found."""
+
+    name: Name
+    deadline: Moment | None = None
+
+
+class MemberBody(_Body):
+    """An organisation to invite."""
+
+    name: Name
+
+
+class MemberView(_View):
+    """A member, as the manager sees it."""
+
+    name: str
+    state: Literal["invited", "joined", "expelled"]
+
+
+class ConsortiumView(_View):
+    """A consortium, as the manager sees it."""
+
+    id: int
+    name: str
+    reports: Literal["open", "closed"]
+    deadline: str | None
+    created: str
+    members: list[MemberView]
+
+    @classmethod
+    def of(cls, session: Transaction, found: ConsortiumRow) -> "ConsortiumView":
+        """Return the view of a stored consortium."""
+        return cls(
+            id=found.id,
+            name=found.name,
+            reports="closed" if is_closed(session, found) else "open",
+            deadline=found.deadline,
+            created=found.created,
+            members=[MemberView.model_validate(one) for one in members_of(session, found)],
+        )
+
+
+class BenefitBody(_Body):
+    """A benefit graph: source, target and weight of each edge."""
+
+    edges: list[tuple[Name, Name, Weight]] = Field(max_length=250_000)
+
+
+class BenefitView(_View):
+    """A benefit graph that was recorded."""
+
+    number: int
+    source: str
+    participants: list[str]
+    edges: int
+
+
+class GraphsView(_View):
+    """The current benefit and competition graphs. Pairs do not tell which side reported."""
+
+    participants: list[str]
+    benefit: list[tuple[str, str, float]]
+    competition: list[tuple[str, str]]
+
+
+class FormationView(_View):
+    """A decision, as the manager sees it.
+
+    It is not current if it is not the latest one, or members, benefits or competitors changed.
+    """
+
+    number: int
+    current: bool
+    made: str
+    commitment: str
+    method: str
+    objective: str
+    coalitions: list[list[str]]
+    welfare: float
+    upper_bound: float
+    stable: bool | None
+    utilities: dict[str, float]
+    notes: list[str]
+
+    @classmethod
+    def of(
+        cls, session: Transaction, consortium: ConsortiumRow, record: FormationRow
+    ) -> "FormationView":
+        """Return the view of a stored decision."""
+        formation = formation_of(record)
+        return cls(
+            number=record.number,
+            current=is_current(session, consortium, record.number, formation),
+            made=record.created,
+            commitment=record.commitment,
+            method=formation.method,
+            objective=formation.objective,
+            coalitions=[list(group) for group in formation.coalitions],
+            welfare=formation.welfare,
+            upper_bound=formation.upper_bound,
+            stable=formation.stable,
+            utilities=dict(formation.utilities),
+            notes=list(formation.notes),
+        )
+
+
+class WhatIfBody(_Body):
+    """A hypothetical change."""
+
+    add: list[Pair] = Field(default=[], max_length=1000)
+    remove: list[Pair] = Field(default=[], max_length=1000)
+    leaves: list[Name] = Field(default=[], max_length=1000)
+
+
+class WhatIfView(_View):
+    """The effect of a hypothetical change on a decision, and whether that is current."""
+
+    current: bool
+    coalitions: list[list[str]]
+    welfare: float
+    welfare_change: float
+    moved: list[str]
+    changes: dict[str, float]
+
+
+class MemberRunView(_View):
+    """A run, as a member sees it."""
+
+    number: int
+    state: str
+    created: str
+    ended: str | None
+
+
+class RunView(MemberRunView):
+    """A run, as the manager sees it."""
+
+    kind: str
+    engine: str
+    stage: str
+    done: int
+    total: int
+    remark: str
+    error: str
+    seconds: float
+
+
+class LogEntryView(_View):
+    """An entry of the audit log."""
+
+    id: int
+    at: str
+    actor: str
+    action: str
+    details: str
+    previous: str
+    digest: str
+
+
+class LogCheckView(_View):
+    """Result of a check of the audit log; its head is to be kept elsewhere."""
+
+    ok: bool
+    entries: int = Field(validation_alias="count")
+    head: str
+    problems: list[str]
+
+
+class MeView(_View):
+    """A member and its consortium, as the member sees them."""
+
+    member: str
+    consortium: str
+    members: list[str]
+    reports: Literal["open", "closed"]
+    deadline: str | None
+
+
+class ReportsBody(_Body):
+    """All competitors that a member reports."""
+
+    competitors: list[Name] = Field(max_length=MAX_PARTICIPANTS)
+
+
+class ReportsView(_View):
+    """The competitors that a member has reported."""
+
+    competitors: list[str]
+
+
+class CertificateBody(_Body):
+    """The SHA-256 of a client certificate in DER form, in hexadecimal."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class HealthView(_View):
+    """State of the service."""
+
+    status: str

@@ -1,0 +1,214 @@
+"""Authentication of requests: the caller, its role, and its forms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import APIKeyCookie, HTTPBearer
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from fedegoists.coordinator.domain.accounts import (
+    AccountRole,
+    Principal,
+    authenticate,
+    authenticate_certificate,
+    csrf_token,
+)
+from fedegoists.coordinator.service.coordinator_service import Service, service_of
+
+__all__ = [
+    "COOKIE",
+    "KNOWN",
+    "TLS_EXTENSION",
+    "WRONG",
+    "AManager",
+    "AMember",
+    "AMonitor",
+    "Caller",
+    "ManagerForm",
+    "ManagerPage",
+    "MemberForm",
+    "MemberPage",
+    "SubmittedForm",
+    "TheService",
+    "bearer_token",
+    "caller_of",
+    "check_origin",
+    "shown_certificate",
+]
+
+COOKIE = "fedegoists_session"
+TLS_EXTENSION = "fedegoists.client_certificate"
+"""Key of the ASGI extension with the SHA-256 of the connection's client certificate."""
+
+WRONG = "fedegoists.wrong"
+"""Key in a request's scope: whether it came with an unknown token or session."""
+
+KNOWN = "fedegoists.known"
+"""Key in a request's scope: whether its token or session is valid."""
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+bearer = HTTPBearer(auto_error=False, description="A token, as accepting an invitation gives it.")
+cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="A browser's session.")
+
+TheService = Annotated[Service, Depends(service_of)]
+Body = TypeVar("Body", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The authenticated sender of a request to a service, and the CSRF token of its forms."""
+
+    service: Service
+    principal: Principal
+    csrf: str | None
+
+    @property
+    def actor(self) -> str:
+        """Its name in the audit log."""
+        return self.principal.actor
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a form that another site sent, as far as the browser tells."""
+    origin = request.headers.get("origin")
+    if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") or (
+        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    ):
+        raise HTTPException(403, "this came from another site")
+
+
+def shown_certificate(request: Request) -> str | None:
+    """Return the SHA-256 of the connection's client certificate, if it has one."""
+    found: str | None = request.scope.get("extensions", {}).get(TLS_EXTENSION)
+    return found
+
+
+def bearer_token(authorization: str) -> str | None:
+    """Return the token in an ``Authorization`` header, however it is spelled.
+
+    Examples
+    --------
+    >>> bearer_token("bearer   fe-token-x"), bearer_token("Basic x")
+    ('fe-token-x', None)
+    """
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def caller_of(request: Request, csrf: str | None = None) -> Caller | None:
+    """Return the caller by its token, session or client certificate; None if it has none.
+
+    `csrf` is the token that a form sent; scripts send it in the header ``X-CSRF-Token``.
+    """
+    service = service_of(request)
+    token = bearer_token(request.headers.get("authorization", ""))
+    secret = request.cookies.get(COOKIE)
+    fingerprint = shown_certificate(request)
+    with service.store.read() as session:
+        if token is not None:
+            found = authenticate(session, token, "token")
+            request.scope[WRONG], request.scope[KNOWN] = found is None, found is not None
+            return None if found is None else Caller(service, found, None)
+        if secret:
+            found = authenticate(session, secret, "session")
+            if found is not None:
+                request.scope[KNOWN] = True
+                expected = csrf_token(secret)
+                if request.method not in SAFE:
+                    check_origin(request)
+                    if (csrf or request.headers.get("x-csrf-token")) != expected:
+                        raise HTTPException(403, "the form is out of date; load the page again")
+                return Caller(service, found, expected)
+        if fingerprint:
+            found = authenticate_certificate(session, fingerprint)
+            if found is not None:
+                if request.method not in SAFE:
+                    check_origin(request)
+                return Caller(service, found, None)
+    request.scope[WRONG] = bool(secret)
+    return None
+
+
+def _for_api(*roles: AccountRole) -> Any:
+    def check(
+        request: Request,
+        _bearer: Annotated[object, Depends(bearer)],
+        _cookie: Annotated[object, Depends(cookie)],
+    ) -> Caller:
+        found = caller_of(request)
+        if found is None:
+            raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
+        if found.principal.role not in roles:
+            raise HTTPException(403, f"this is for a {' or a '.join(roles)}")
+        return found
+
+    return Depends(check)
+
+
+AManager = Annotated[Caller, _for_api("manager")]
+AMember = Annotated[Caller, _for_api("member")]
+AMonitor = Annotated[Caller, _for_api("manager", "monitor")]
+
+
+def _signed_in(request: Request, role: AccountRole, csrf: str | None = None) -> Caller:
+    """Return the caller of a page; without a session it is sent to the login."""
+    found = caller_of(request, csrf)
+    if found is None:
+        raise HTTPException(303, "sign in first", {"Location": "/login"})
+    if found.principal.role != role:
+        raise HTTPException(403, f"this page is for a {role}")
+    return found
+
+
+def _for_page(role: AccountRole) -> Any:
+    def check(request: Request) -> Caller:
+        return _signed_in(request, role)
+
+    return Depends(check)
+
+
+@dataclass(frozen=True)
+class SubmittedForm(Caller):
+    """A submitted form, and the caller that it came from."""
+
+    fields: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        """Return a field, or an empty text."""
+        return self.fields.get(name, "")
+
+    def body(self, model: type[Body], *names: str, **more: object) -> Body:
+        """Return fields, and more, as the body of an API request; empty ones take defaults.
+
+        Raises
+        ------
+        RequestValidationError
+            As the API's route would.
+        """
+        given = {**{name: self[name] for name in names}, **more}
+        try:
+            return model.model_validate({name: one for name, one in given.items() if one != ""})
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from None
+
+
+def _for_form(role: AccountRole) -> Any:
+    async def check(request: Request) -> SubmittedForm:
+        content = (await request.form()).items()
+        fields = {name: text.strip() for name, text in content if isinstance(text, str)}
+        caller = await run_in_threadpool(_signed_in, request, role, fields.get("csrf"))
+        return SubmittedForm(caller.service, caller.principal, caller.csrf, fields)
+
+    return Depends(check)
+
+
+ManagerPage = Annotated[Caller, _for_page("manager")]
+ManagerForm = Annotated[SubmittedForm, _for_form("manager")]
+MemberPage = Annotated[Caller, _for_page("member")]
+MemberForm = Annotated[SubmittedForm, _for_form("member")]
