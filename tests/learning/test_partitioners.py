@@ -273,32 +273,26 @@ class TestMatchedTest:
         (found,) = partition.matched_test(counts, labels, rng())
         assert np.array_equal(found, np.flatnonzero(np.isin(labels, [2, 7])))
 
-    def test_a_given_size_by_hand(self) -> None:
-        labels = np.repeat([0, 1, 2], 10)
-        (found,) = partition.matched_test([[5, 3, 0]], labels, rng(), size=11)
-        # 11 * 5/8 = 6.875 and 11 * 3/8 = 4.125: the larger remainder is rounded up.
-        assert np.bincount(labels[found], minlength=3).tolist() == [7, 4, 0]
-
     def test_silos_may_share_samples(self) -> None:
         one, other = partition.matched_test([[1, 1], [1, 1]], [0, 1], rng())
         assert one.tolist() == other.tolist() == [0, 1]
 
     def test_silos_of_one_mix_get_different_samples(self) -> None:
-        one, other = partition.matched_test([[1, 1], [1, 1]], balanced(2, 50), rng(), size=20)
+        # Three of four samples are of the first class, so not all of the second are used.
+        one, other = partition.matched_test([[3, 1], [3, 1]], balanced(2, 50), rng())
         assert one.tolist() != other.tolist()
 
     @pytest.mark.parametrize(
-        ("counts", "size", "message"),
+        ("counts", "message"),
         [
-            ([[1, 0], [0, 0]], None, "^silo 1: it has no training samples"),
-            ([[3, 1]], None, "^silo 0: 25 % of its samples are of class 1, of which there are 0"),
-            ([[1, 0]], 5, "^silo 0: 100 % .* enough for a test of 4, not of 5; lower the size$"),
-            ([1, 0], None, r"^expected counts as silos × classes, not the shape \(2,\)$"),
+            ([[1, 0], [0, 0]], "^silo 1: it has no training samples"),
+            ([[3, 1]], "^silo 0: 25 % of its samples are of class 1, of which there are 0 test"),
+            ([1, 0], r"^expected counts as silos × classes, not the shape \(2,\)$"),
         ],
     )
-    def test_mixes_that_cannot_be_met(self, counts: Any, size: Any, message: str) -> None:
+    def test_mixes_that_cannot_be_met(self, counts: Any, message: str) -> None:
         with pytest.raises(DataError, match=message):
-            partition.matched_test(counts, [0, 0, 0, 0], rng(), size)
+            partition.matched_test(counts, [0, 0, 0, 0], rng())
 
 
 class TestTrainValidation:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
-from fedegoists.learning.model_registry import AUTO, MODELS, model_named
+from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.learning.typed_settings import TypedSettings, first_problem
 
 __all__ = [
@@ -52,35 +52,26 @@ Value = str | int | float | bool
 class DataSection(TypedSettings):
     """The participants' data."""
 
-    source: PathText = Field(
-        description="a data set (`fedegoists data list`), or a folder with one file per "
-        "organisation and a schema.toml"
-    )
-    options: dict[str, Value] = Field(
-        default={}, description="see `fedegoists data list`", examples=[{"participants": 10}]
-    )
-    seed: int = Field(
-        default=0, ge=0, description="divides samples into training, validation and test"
-    )
-    folder: OptionalPath = Field(
-        default=None,
-        description="the folder of real data sets; or set FEDEGOISTS_DATA",
-        examples=["data"],
-    )
+    source: PathText
+    """A data set (`fedegoists data list`), or a folder with one file per organisation and a
+    schema.toml."""
+    options: dict[str, Value] = Field(default={}, examples=[{"participants": 10}])
+    """Options of the data set, see `fedegoists data list`."""
+    seed: int = Field(default=0, ge=0)
+    """Divides samples into training, validation and test."""
+    folder: OptionalPath = Field(default=None, examples=["data"])
+    """The folder of real data sets; or set FEDEGOISTS_DATA."""
 
 
 class CompetitionSection(TypedSettings):
     """Competitors, as reported in confidence. Nothing of one ever reaches the other."""
 
-    pairs: tuple[tuple[str, str], ...] = Field(
-        default=(), description="pairs of names", examples=[[["North", "West"]]]
-    )
-    file: OptionalPath = Field(
-        default=None, description="instead: a CSV with a,b", examples=["competition.csv"]
-    )
-    published: bool = Field(
-        default=False, description="instead: the pairs that the data set comes with"
-    )
+    pairs: tuple[tuple[str, str], ...] = Field(default=(), examples=[[["North", "West"]]])
+    """Pairs of names."""
+    file: OptionalPath = Field(default=None, examples=["competition.csv"])
+    """Instead: a CSV with a,b."""
+    published: bool = False
+    """Instead: the pairs that the data set comes with."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "CompetitionSection":
@@ -90,51 +81,29 @@ class CompetitionSection(TypedSettings):
 
 
 class BenefitSection(TypedSettings):
-    """How the benefit graph is learned: from models, losses and gradients; no data leaves a silo.
-
-    The estimator `everybody` learns nothing: only competition keeps participants apart.
-    """
+    """The benefit graph: learned from models, losses and gradients; no data leaves a silo."""
 
     estimator: Literal[
         "auto", "transfer", "hypernetwork", "pairs", "alignment", "everybody", "file"
-    ] = Field(default="auto", description="the estimator; auto suits the data")
-    file: OptionalPath = Field(
-        default=None,
-        description="for the estimator file: a CSV with source,target,weight",
-        examples=["benefit.csv"],
-    )
-    threshold: float | None = Field(
-        default=None,
-        ge=0,
-        description="a benefit counts where its weight is above this number",
-        examples=[0.1],
-    )
-    confidence: float = Field(
-        default=0.95,
-        ge=0.5,
-        lt=1,
-        description="without a threshold, a benefit counts where it is above zero with this "
-        "confidence",
-    )
-    repeats: int | None = Field(
-        default=None,
-        ge=2,
-        description="independent runs of the estimator, which show how sure a weight is",
-        examples=[5],
-    )
-    steps: int | None = Field(
-        default=None, ge=1, description="steps of the estimator's training", examples=[300]
-    )
-    clip: float | None = Field(
-        default=None,
-        gt=0,
-        description="for hypernetwork: largest norm of a sample's gradient that leaves a silo",
-        examples=[1.0],
-    )
-    noise: float = Field(
-        default=0.0, ge=0, description="with clip: noise multiplier, for differential privacy"
-    )
-    seed: int = Field(default=0, ge=0, description="of the estimator")
+    ] = "auto"
+    """The estimator; auto suits the data. With everybody, nothing is learned, and only competition
+    keeps participants apart."""
+    file: OptionalPath = Field(default=None, examples=["benefit.csv"])
+    """For the estimator file: a CSV with source,target,weight."""
+    threshold: float | None = Field(default=None, ge=0, examples=[0.1])
+    """A benefit counts where its weight is above this number."""
+    confidence: float = Field(default=0.95, ge=0.5, lt=1)
+    """Without a threshold, a benefit counts where it is above zero with this confidence."""
+    repeats: int | None = Field(default=None, ge=2, examples=[5])
+    """Independent runs of the estimator, which show how sure a weight is."""
+    steps: int | None = Field(default=None, ge=1, examples=[300])
+    """Steps of the estimator's training."""
+    clip: float | None = Field(default=None, gt=0, examples=[1.0])
+    """For hypernetwork: largest norm of a sample's gradient that leaves a silo."""
+    noise: float = Field(default=0.0, ge=0)
+    """With clip: noise multiplier, for differential privacy."""
+    seed: int = Field(default=0, ge=0)
+    """The estimator's seed."""
 
     @model_validator(mode="after")
     def _file_given(self) -> "BenefitSection":
@@ -146,48 +115,31 @@ class BenefitSection(TypedSettings):
 class FormationSection(TypedSettings):
     """How the coalitions are formed."""
 
-    method: Literal["best", "stable", "published", "cliques"] = Field(
-        default="best", description="best has the highest total benefit"
-    )
-    time_limit: float | None = Field(
-        default=None, gt=0, description="seconds for the method best", examples=[1.0]
-    )
-    seed: int = Field(default=0, ge=0, description="of the formation method")
+    method: Literal["best", "stable", "published", "cliques"] = "best"
+    """The formation method; best has the highest total benefit."""
+    time_limit: float | None = Field(default=None, gt=0, examples=[1.0])
+    """Seconds for the method best."""
+    seed: int = Field(default=0, ge=0)
+    """The formation method's seed."""
 
 
 class TrainingSection(TypedSettings):
     """The methods to compare, and how they train."""
 
-    methods: tuple[str, ...] = Field(
-        default=("local", "fedavg+ft", "fedegoists"),
-        min_length=1,
-        description="`fedegoists methods` lists all; +ft fine-tunes on own data; gains are over "
-        "local",
-    )
-    model: str = Field(
-        default=AUTO, description=f"the network: {', '.join(MODELS)}; auto suits the data"
-    )
-    seeds: int = Field(
-        default=3,
-        ge=1,
-        le=100,
-        description="repetitions with other initial models and batches",
-    )
-    steps: int | None = Field(
-        default=None,
-        ge=1,
-        description="training steps; the default suits the data",
-        examples=[2000],
-    )
-    personal: tuple[str, ...] | None = Field(
-        default=None,
-        description="prefixes of parameters that never leave a silo",
-        examples=[["output."]],
-    )
-    device: str = Field(default="cpu", description="cpu, cuda or cuda:1")
-    settings: dict[str, dict[str, Value]] = Field(
-        default={}, description="settings of methods", examples=[{"fedprox": {"mu": 0.1}}]
-    )
+    methods: tuple[str, ...] = Field(default=("local", "fedavg+ft", "fedegoists"), min_length=1)
+    """`fedegoists methods` lists all; +ft fine-tunes on own data; gains are over local."""
+    model: str = AUTO
+    """The network; auto suits the data."""
+    seeds: int = Field(default=3, ge=1, le=100)
+    """Repetitions with other initial models and batches."""
+    steps: int | None = Field(default=None, ge=1, examples=[2000])
+    """Training steps; their number suits the data by default."""
+    personal: tuple[str, ...] | None = Field(default=None, examples=[["output."]])
+    """Prefixes of parameters that never leave a silo."""
+    device: str = "cpu"
+    """The device: cpu, cuda or cuda:1."""
+    settings: dict[str, dict[str, Value]] = Field(default={}, examples=[{"fedprox": {"mu": 0.1}}])
+    """Settings of methods."""
 
     @field_validator("model")
     @classmethod
@@ -198,33 +150,34 @@ class TrainingSection(TypedSettings):
 class OutputSection(TypedSettings):
     """Where results are written."""
 
-    folder: PathText = Field(default="runs", description="the folder of all runs")
+    folder: PathText = "runs"
+    """The folder of all runs."""
 
 
 class DeploySection(TypedSettings):
     """Only for silos at their organisations, see `fedegoists deploy init`."""
 
-    host: str = Field(default="localhost", description="the coordinator's name in the network")
-    port: int = Field(default=8002, ge=1, le=65535, description="the one port that must be open")
-    participants: tuple[str, ...] = Field(
-        default=(),
-        description="the organisations, where their data is not here",
-        examples=[["North", "South"]],
-    )
-    schema_file: OptionalPath = Field(
-        default=None,
-        description="the schema.toml that all files follow; goes into every kit",
-        examples=["schema.toml"],
-    )
-    days: int = Field(default=365, ge=1, le=3650, description="how long certificates are valid")
-    deadline: float = Field(default=600.0, gt=0, description="seconds a silo has for an answer")
-    wait: float = Field(default=60.0, ge=0, description="seconds to wait for silos at the start")
+    host: str = "localhost"
+    """The coordinator's name in the network."""
+    port: int = Field(default=8002, ge=1, le=65535)
+    """The one port that must be open."""
+    participants: tuple[str, ...] = Field(default=(), examples=[["North", "South"]])
+    """The organisations, where their data is not here."""
+    schema_file: OptionalPath = Field(default=None, examples=["schema.toml"])
+    """The schema.toml that all files follow; goes into every kit."""
+    days: int = Field(default=365, ge=1, le=3650)
+    """How long certificates are valid."""
+    deadline: float = Field(default=600.0, gt=0)
+    """Seconds a silo has for an answer."""
+    wait: float = Field(default=60.0, ge=0)
+    """Seconds to wait for silos at the start."""
 
 
 class ConsortiumSettings(TypedSettings):
     """All settings of a consortium."""
 
-    name: str = Field(default="consortium", pattern=NAME, description="the name of its runs")
+    name: str = Field(default="consortium", pattern=NAME)
+    """The name of its runs."""
     data: DataSection
     competition: CompetitionSection = CompetitionSection()
     benefit: BenefitSection = BenefitSection()

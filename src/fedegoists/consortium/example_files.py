@@ -8,6 +8,7 @@ from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
 from fedegoists.consortium.toml_text import commented_toml
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
+from fedegoists.learning.model_registry import MODELS
 
 __all__ = ["EXAMPLES", "Example", "init"]
 
@@ -78,7 +79,8 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     if example not in EXAMPLES:
         raise SettingsError(f"unknown example {example!r}; examples are {', '.join(EXAMPLES)}")
     folder = Path(folder)
-    text = commented_toml(GIVEN[example], NOTES[example])
+    networks = {"training.model": f"Networks: {', '.join(MODELS)}."}
+    text = commented_toml(GIVEN[example], NOTES[example] | networks)
     contents = [(folder / "consortium.toml", text.encode())]
     if example == "banks":
         contents.append((folder / "banks" / "schema.toml", SCHEMA.encode()))

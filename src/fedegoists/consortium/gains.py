@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from fedegoists.federation import Federation
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
-from fedegoists.training.summary import chosen_by_participant
+from fedegoists.training.summary import by_participant, chosen_test_values
 
 __all__ = ["Gain", "gains_csv", "gains_over_local"]
 
@@ -49,12 +49,12 @@ def gains_over_local(
     if "local" not in outcomes:
         return []
     sign = 1.0 if federation.task.higher_is_better else -1.0
-    alone = chosen_by_participant(outcomes["local"], federation)
+    alone = by_participant(chosen_test_values(outcomes["local"], federation))
     gains = []
     for method, outcome in outcomes.items():
         if method == "local":
             continue
-        for participant, values in chosen_by_participant(outcome, federation).items():
+        for participant, values in by_participant(chosen_test_values(outcome, federation)).items():
             own = alone.get(participant, {})
             pairs = [
                 (value, own[seed])

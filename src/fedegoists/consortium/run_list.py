@@ -4,7 +4,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from fedegoists.errors import FileError
@@ -52,20 +52,13 @@ class ListedRun:
 
     def as_dict(self) -> dict[str, object]:
         """Return all values for JSON."""
-        return {
-            "name": self.name,
-            "state": self.state,
-            "stage": self.stage,
-            "seconds": self.seconds,
-            "coalitions": self.coalitions,
-            "welfare": self.welfare,
-            "metric": self.metric,
-            "methods": {
-                method: {"mean": mean, "std": std, "seeds": seeds}
-                for method, (mean, std, seeds) in self.means.items()
-            },
-            "settings": dict(self.settings),
+        own = asdict(self)
+        means, settings = own.pop("means"), own.pop("settings")
+        methods = {
+            method: dict(zip(("mean", "std", "seeds"), values, strict=True))
+            for method, values in means.items()
         }
+        return {**own, "methods": methods, "settings": settings}
 
 
 def read_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:

@@ -62,15 +62,15 @@ def commented_toml(given: Mapping[str, object], notes: Mapping[str, str]) -> str
 
 def _setting(key: str, field: FieldInfo, given: Mapping[str, object]) -> str:
     """Return a setting's line: its value, or its default or an example as a comment."""
-    comment = field.description or ""
+    comment = " ".join((field.description or "").split())
     if get_origin(field.annotation) is Literal:
-        comment += f" ({', '.join(get_args(field.annotation))})"
+        comment += f" One of {', '.join(get_args(field.annotation))}."
     if key in given:
         return f"{key} = {_value(given[key])} # {comment}"
     value = field.default
     if field.examples:
         value = field.examples[0]
-        comment += "; not set by default"
+        comment += " Not set by default."
     return f"# {key} = {_value(value)} # {comment}"
 
 

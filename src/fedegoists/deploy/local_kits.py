@@ -13,7 +13,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.job_operator import Operator
 from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.files import read_text, write_bytes
-from fedegoists.learning.datasets.table_files import READERS
+from fedegoists.learning.datasets.data_tables import READERS
 
 __all__ = ["COORDINATOR", "LocalDeployment", "free_port"]
 

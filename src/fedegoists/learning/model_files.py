@@ -41,8 +41,8 @@ class ModelCard(BaseModel):
         default=(),
         validation_alias=AliasChoices("kept", "kept by the silo"),
         serialization_alias="kept by the silo",
-        description="prefixes of parameters that are not in the file",
     )
+    """Prefixes of parameters that are not in the file."""
 
     @classmethod
     def of(

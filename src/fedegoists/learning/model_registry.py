@@ -4,8 +4,8 @@ To add a network, write a module with a `torch.nn.Module` whose only state is it
 add one `ModelEntry` here. Its name can then be used in a ``consortium.toml`` and a ``silo.toml``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -41,6 +41,7 @@ INPUT_SHAPES: dict[InputKind, tuple[tuple[int | None, ...], ...]] = {
 }
 """The shape of one sample in each input array: features; hours × features, and static features;
 rows × columns × colours. None stands for any number."""
+Shapes = Sequence[Sequence[int | None]] | Sequence[Sequence[int]]
 
 
 class DataShape(Protocol):
@@ -57,6 +58,17 @@ class DataShape(Protocol):
         """The shape of one sample in each input array."""
 
 
+def _table_options(data: DataShape) -> dict[str, int]:
+    outputs = data.classes if data.task == "classification" else None
+    return {"features": data.shapes[0][0], "outputs": outputs or 1}
+
+
+def _hourly_options(data: DataShape) -> dict[str, int]:
+    (hours, features), (static,) = data.shapes
+    outputs = {"outputs": data.classes or 1} if data.task == "classification" else {}
+    return {"hourly": features, "static": static, "hours": hours, **outputs}
+
+
 @dataclass(frozen=True)
 class ModelEntry:
     """A network with the facts that a user can know without PyTorch.
@@ -68,11 +80,9 @@ class ModelEntry:
     inputs : {"table", "hourly", "images"}
         The kind of inputs it takes, see `INPUT_SHAPES`.
     network : str
-        Import path of its class as ``module:class``; imported when a network is built.
+        Import path of its class or function, ``module:name``; imported when a network is built.
     options : function
-        Returns the arguments of the class that follow from the data.
-    fixed : mapping of str to int or bool
-        The other arguments of the class.
+        Returns the arguments of `network` that follow from the data.
     most_classes : int, optional
         Its number of outputs where that is fixed: it then suits only classifications with at most
         as many classes.
@@ -84,8 +94,7 @@ class ModelEntry:
     summary: str
     inputs: InputKind
     network: str
-    options: Callable[[DataShape], dict[str, int]]
-    fixed: Mapping[str, int | bool] = field(default_factory=dict)
+    options: Callable[[DataShape], dict[str, int]] = lambda _: {}
     most_classes: int | None = None
     output_layer: str = OUTPUT_LAYER
 
@@ -102,61 +111,38 @@ class ModelEntry:
     def build(self, **options: int) -> "nn.Module":
         """Return a new network; its parameters are drawn from PyTorch's global generator."""
         module, _, name = self.network.partition(":")
-        network: nn.Module = getattr(import_module(module), name)(**self.fixed, **options)
+        network: nn.Module = getattr(import_module(module), name)(**options)
         return network
 
 
-def _table_options(data: DataShape) -> dict[str, int]:
-    outputs = data.classes if data.task == "classification" else None
-    return {"features": data.shapes[0][0], "outputs": outputs or 1}
-
-
-def _hourly_options(data: DataShape) -> dict[str, int]:
-    hours, features = data.shapes[0]
-    options = {"hourly": features, "static": data.shapes[1][0], "hours": hours}
-    if data.task == "classification":
-        options["outputs"] = data.classes or 1
-    return options
-
-
 _HERE = "fedegoists.learning.models"
-MODELS: dict[str, ModelEntry] = {
-    entry.name: entry
-    for entry in (
-        ModelEntry(
-            "mlp",
-            "one hidden layer of 100 units, for tables",
-            "table",
-            f"{_HERE}:TabularMLP",
-            _table_options,
-        ),
-        ModelEntry(
-            "cifar10-cnn",
-            "the paper's convolutional network for CIFAR-10",
-            "images",
-            f"{_HERE}:CifarCNN",
-            lambda _: {},
-            fixed={"classes": 10, "rectified": False},
-            most_classes=10,
-        ),
-        ModelEntry(
-            "cifar100-cnn",
-            "the paper's convolutional network for CIFAR-100, with rectifiers",
-            "images",
-            f"{_HERE}:CifarCNN",
-            lambda _: {},
-            fixed={"classes": 100, "rectified": True},
-            most_classes=100,
-        ),
-        ModelEntry(
-            "icu-transformer",
-            "a two-layer transformer over hourly measurements",
-            "hourly",
-            f"{_HERE}:IcuTransformer",
-            _hourly_options,
-        ),
-    )
-}
+_ENTRIES = (
+    ModelEntry(
+        "mlp", "one hidden layer of 100 units", "table", f"{_HERE}:TabularMLP", _table_options
+    ),
+    ModelEntry(
+        "cifar10-cnn",
+        "the paper's convolutional network for CIFAR-10",
+        "images",
+        f"{_HERE}:cifar10_cnn",
+        most_classes=10,
+    ),
+    ModelEntry(
+        "cifar100-cnn",
+        "the paper's convolutional network for CIFAR-100, with rectifiers",
+        "images",
+        f"{_HERE}:cifar100_cnn",
+        most_classes=100,
+    ),
+    ModelEntry(
+        "icu-transformer",
+        "a two-layer transformer over hourly measurements",
+        "hourly",
+        f"{_HERE}:IcuTransformer",
+        _hourly_options,
+    ),
+)
+MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def model_named(name: str) -> ModelEntry:
@@ -174,14 +160,14 @@ def model_for(data: DataShape, name: str = AUTO) -> ModelEntry:
     SettingsError
         If there is no such network, or it does not suit the data.
     """
-    entries = list(MODELS.values()) if name == AUTO else [model_named(name)]
+    entries = _ENTRIES if name == AUTO else (model_named(name),)
     misfits = {entry.name: entry.misfit(data) for entry in entries}
     for entry in entries:
         if not misfits[entry.name]:
             return entry
     subject = "no model suits" if name == AUTO else f"the model {name!r} does not suit"
     reasons = "; ".join(f"{model}: {reason}" for model, reason in misfits.items())
-    fitting = [entry.name for entry in MODELS.values() if not entry.misfit(data)]
+    fitting = [entry.name for entry in _ENTRIES if not entry.misfit(data)]
     raise SettingsError(
         f"{subject} the data set {data.name!r} ({reasons}); models that do: "
         f"{', '.join(fitting) or 'none'}"
@@ -189,7 +175,7 @@ def model_for(data: DataShape, name: str = AUTO) -> ModelEntry:
 
 
 def model_options(data: DataShape, name: str = AUTO) -> dict[str, int]:
-    """Return the arguments of a network that follow from the data, such as its number of features.
+    """Return the arguments of a network that follow from the data.
 
     Examples
     --------
@@ -198,9 +184,6 @@ def model_options(data: DataShape, name: str = AUTO) -> dict[str, int]:
     {'features': 20, 'outputs': 1}
     """
     return model_for(data, name).options(data)
-
-
-Shapes = Sequence[Sequence[int | None]] | Sequence[Sequence[int]]
 
 
 def _alike(expected: Shapes, shapes: Shapes) -> bool:

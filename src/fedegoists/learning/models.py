@@ -5,6 +5,7 @@ stacked over silos with `torch.func.vmap`. None has dropout or batch statistics.
 """
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -18,6 +19,8 @@ __all__ = [
     "IcuTransformer",
     "TabularMLP",
     "build_model",
+    "cifar10_cnn",
+    "cifar100_cnn",
     "model_options",
 ]
 
@@ -75,6 +78,10 @@ class CifarCNN(nn.Module):
             x = F.relu(x) if self.rectified else F.leaky_relu(x, SLOPE)
         out: Tensor = self.output(x)
         return out
+
+
+cifar10_cnn = partial(CifarCNN, 10, rectified=False)
+cifar100_cnn = partial(CifarCNN, 100, rectified=True)
 
 
 class IcuTransformer(nn.Module):

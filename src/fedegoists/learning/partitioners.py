@@ -213,28 +213,18 @@ def natural(groups: Iterable[str]) -> dict[str, Indices]:
 
 
 def matched_test(
-    train_label_counts: npt.ArrayLike,
-    test_labels: npt.ArrayLike,
-    rng: np.random.Generator,
-    size: int | None = None,
+    train_label_counts: npt.ArrayLike, test_labels: npt.ArrayLike, rng: np.random.Generator
 ) -> tuple[Indices, ...]:
     """Draw test samples for every silo in the class mix of its training samples.
 
-    Each silo's samples are drawn without replacement from all test samples. Two silos may share
-    some, which does no harm, as no model is trained on them.
+    Each silo's samples are drawn without replacement from all test samples, as many as its mix
+    allows until the first class is used up. Two silos may share some, which does no harm, as no
+    model is trained on them.
 
     Parameters
     ----------
     train_label_counts : array, silos × classes
         The number of training samples of each class in each silo.
-    size : int, optional
-        The number of samples for each silo; by default as many as its mix allows until the first
-        class is used up.
-
-    Raises
-    ------
-    DataError
-        If there are too few test samples of a class.
 
     Examples
     --------
@@ -256,28 +246,21 @@ def matched_test(
             raise DataError(f"silo {k}: it has no training samples, so no class mix to follow")
         total = int(mix.sum())
         # The size at which class c is used up is available_c / (mix_c / total).
-        largest_by_class = available[held] * total // mix[held]
-        largest = int(largest_by_class.min())
-        wanted = largest if size is None else _whole_number("size", size, 1)
-        if not 0 < wanted <= largest:
-            scarce = int(held[np.argmin(largest_by_class)])
+        sizes = available[held] * total // mix[held]
+        size = int(sizes.min())
+        if size == 0:
+            scarce = int(held[np.argmin(sizes)])
             raise DataError(
                 f"silo {k}: {100 * mix[scarce] / total:.3g} % of its samples are of class "
-                f"{scarce}, of which there are {available[scarce]} test samples: enough for a test "
-                f"of {largest}" + (f", not of {wanted}; lower the size" if wanted else "")
+                f"{scarce}, of which there are {available[scarce]} test samples: too few for a test"
             )
-        drawn = _rounded(wanted * (mix / total), wanted)
+        # Rounded down, and those with the largest remainders up, so that the sum is the size.
+        ideal = size * (mix / total)
+        drawn = np.floor(ideal + 1e-9).astype(np.int64)
+        drawn[np.argsort(drawn - ideal, kind="stable")[: size - int(drawn.sum())]] += 1
         members = _members_by_class(labels, rng)
         found.append(_joined([members[c][: drawn[c]] for c in held.tolist()]))
     return tuple(found)
-
-
-def _rounded(ideal: npt.NDArray[np.float64], total: int) -> Indices:
-    """Round numbers to integers with a given sum, those with the largest remainders up."""
-    down = np.floor(ideal + 1e-9).astype(np.int64)
-    up = np.argsort(down - ideal, kind="stable")[: total - int(down.sum())]
-    down[up] += 1
-    return down
 
 
 def train_validation(

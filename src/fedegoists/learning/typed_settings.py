@@ -13,9 +13,14 @@ __all__ = ["SettingsProblem", "TypedSettings", "first_problem", "validated"]
 
 
 class TypedSettings(BaseModel):
-    """Base of all settings that are read from files or options: immutable, no unknown keys."""
+    """Base of all settings that are read from files or options: immutable, no unknown keys.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    The docstring of a setting is its description.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,7 @@ Type = TypeVar("Type", bound=BaseModel)
 
 
 def validated(kind: type[Type], given: Mapping[str, object], where: str) -> Type:
-    """Return settings of a type.
-
-    Raises
-    ------
-    SettingsError
-        With `where`, the key, its value, and what is allowed.
-    """
+    """Return settings of a type; an error names `where`, key, value and what is allowed."""
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -75,12 +74,10 @@ def first_problem(error: ValidationError, kind: type[BaseModel]) -> SettingsProb
 def _type_at(kind: type[BaseModel], keys: Sequence[str]) -> type[BaseModel] | None:
     """Return the type of a nested table of settings."""
     for key in keys:
-        field = kind.model_fields.get(key)
-        if field is None or not isinstance(field.annotation, type):
+        found = kind.model_fields[key].annotation if key in kind.model_fields else None
+        if not isinstance(found, type) or not issubclass(found, BaseModel):
             return None
-        if not issubclass(field.annotation, BaseModel):
-            return None
-        kind = field.annotation
+        kind = found
     return kind
 
 

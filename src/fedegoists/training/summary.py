@@ -5,7 +5,7 @@ import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -19,13 +19,12 @@ __all__ = [
     "EVERYBODY",
     "Summary",
     "SummaryRow",
-    "chosen_by_participant",
+    "by_participant",
     "chosen_test_values",
     "failures_csv",
     "metrics_csv",
 ]
 
-METRIC_COLUMNS = ("seed", "method", "participant", "round", "split", "metric", "value")
 EVERYBODY = "all"
 """The participant's name in rows that average over all participants."""
 COSTS = ("sample_passes", "bytes_sent", "bytes_received")
@@ -46,12 +45,9 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Summary:
-    """The test metric at the step that validation chose, and the costs, as means over repetitions.
+    """Means over repetitions of the costs, and of the test metric at the step chosen by validation.
 
-    Attributes
-    ----------
-    rows : tuple of SummaryRow
-        For each method, metric and cost: all participants, then their mean, called `EVERYBODY`.
+    The rows of each method, metric and cost are all participants, then their mean, `EVERYBODY`.
     """
 
     rows: tuple[SummaryRow, ...]
@@ -60,13 +56,7 @@ class Summary:
     def of(
         cls, wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome], federation: Federation
     ) -> "Summary":
-        """Summarise outcomes.
-
-        Parameters
-        ----------
-        wanted, outcomes : mapping of str to Outcome
-            Those to summarise; and all, with those that were only fine-tuned.
-        """
+        """Summarise the outcomes that are `wanted`; `outcomes` has those before fine-tuning too."""
         names = federation.participants
         rows: list[SummaryRow] = []
         for method, outcome in wanted.items():
@@ -80,18 +70,11 @@ class Summary:
     @classmethod
     def read(cls, path: Path) -> "Summary":
         """Read a ``summary.csv``."""
-        rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
+        _, *lines = csv.reader(io.StringIO(read_text(path), newline=""))
         return cls(
             tuple(
-                SummaryRow(
-                    row["method"],
-                    row["participant"],
-                    row["metric"],
-                    float(row["mean"]),
-                    float(row["std"]),
-                    int(row["n"]),
-                )
-                for row in rows
+                SummaryRow(method, participant, metric, float(mean), float(std), int(n))
+                for method, participant, metric, mean, std, n in lines
             )
         )
 
@@ -99,8 +82,7 @@ class Summary:
         """Return a ``summary.csv``, with six significant digits."""
         columns = ("method", "participant", "metric", "mean", "std", "n")
         rows = [
-            (row.method, row.participant, row.metric, f"{row.mean:.6g}", f"{row.std:.6g}", row.n)
-            for row in self.rows
+            (*astuple(row)[:3], f"{row.mean:.6g}", f"{row.std:.6g}", row.n) for row in self.rows
         ]
         return csv_bytes(columns, rows)
 
@@ -128,17 +110,14 @@ def metrics_csv(wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome]) 
     for method, outcome in wanted.items():
         for row in outcome.rows:
             one = row.participant
-            rows.append(
-                (
-                    *(one.repetition, method, one.name),
-                    *(row.round, row.split, row.metric, repr(row.value)),
-                )
-            )
+            measured = (row.round, row.split, row.metric, repr(row.value))
+            rows.append((one.repetition, method, one.name, *measured))
         for kind in COSTS:
             for one, amount in _spent(kind, method, outcomes).items():
-                about = (one.repetition, method, one.name)
-                rows.append((*about, outcome.state.round, "train", kind, amount))
-    return csv_bytes(METRIC_COLUMNS, rows)
+                spent = (outcome.state.round, "train", kind, amount)
+                rows.append((one.repetition, method, one.name, *spent))
+    columns = ("seed", "method", "participant", "round", "split", "metric", "value")
+    return csv_bytes(columns, rows)
 
 
 def failures_csv(wanted: Mapping[str, Outcome]) -> bytes:
@@ -169,17 +148,13 @@ def chosen_test_values(outcome: Outcome, federation: Federation) -> dict[Partici
     }
 
 
-_ByName = dict[str, dict[Repetition | None, float]]
-"""Values by the name of a participant and by repetition."""
+ByName = dict[str, dict[Repetition | None, float]]
+"""Values by the name of a participant, then by repetition."""
 
 
-def chosen_by_participant(outcome: Outcome, federation: Federation) -> _ByName:
-    """Return the values of `chosen_test_values` by participant and repetition."""
-    return _by_participant(chosen_test_values(outcome, federation))
-
-
-def _by_participant(values: Mapping[Participant, float]) -> _ByName:
-    found: _ByName = {}
+def by_participant(values: Mapping[Participant, float]) -> ByName:
+    """Return values by participant, then by repetition."""
+    found: ByName = {}
     for one, value in values.items():
         found.setdefault(one.name, {})[one.repetition] = value
     return found
@@ -192,20 +167,16 @@ def _averages(
     participants: Sequence[Participant],
 ) -> list[SummaryRow]:
     """Return a row for each participant over the repetitions, and one for the mean of all."""
-    found = _by_participant(values)
-    own = {name: found.get(name, {}) for name in dict.fromkeys(one.name for one in participants)}
+    own: ByName = {one.name: {} for one in participants}
+    own |= by_participant(values)
     rows = {name: list(repetitions.values()) for name, repetitions in own.items()}
     # The mean over all participants needs a value of each, or it would not be comparable.
-    complete = set.intersection(*(set(repetitions) for repetitions in own.values()))
     rows[EVERYBODY] = [
-        statistics.fmean([repetitions[seed] for repetitions in own.values()])
+        statistics.fmean(one[seed] for one in own.values())
         for seed in dict.fromkeys(one.repetition for one in participants)
-        if seed in complete
+        if all(seed in one for one in own.values())
     ]
-    return [
-        SummaryRow(method, name, metric, *_statistics(repetitions))
-        for name, repetitions in rows.items()
-    ]
+    return [SummaryRow(method, name, metric, *_statistics(values)) for name, values in rows.items()]
 
 
 def _spent(kind: str, method: str, outcomes: Mapping[str, Outcome]) -> dict[Participant, int]:

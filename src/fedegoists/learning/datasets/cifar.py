@@ -25,18 +25,15 @@ VALIDATION_SHARE = 0.1
 class CifarOptions(DatasetOptions):
     """Options of CIFAR-10 and CIFAR-100."""
 
-    partition: Literal["pathological", "dirichlet"] = Field(
-        default="pathological",
-        description="'pathological': one class from every five for each participant; 'dirichlet': "
-        "random shares of every class",
-    )
-    beta: float = Field(
-        default=0.5, gt=0, description="for dirichlet: the smaller, the more the silos differ"
-    )
-    participants: int = Field(default=10, ge=1, le=5000, description="the number of silos")
-    download: bool = Field(
-        default=False, description="whether to download the images if they are not there"
-    )
+    partition: Literal["pathological", "dirichlet"] = "pathological"
+    """Pathological: one class from every five for each participant; dirichlet: random shares of
+    every class."""
+    beta: float = Field(default=0.5, gt=0)
+    """For dirichlet: the smaller, the more the silos differ."""
+    participants: int = Field(default=10, ge=1, le=5000)
+    """The number of silos."""
+    download: bool = False
+    """Whether to download the images if they are not there."""
 
 
 def load_cifar(

@@ -47,15 +47,13 @@ class DatasetEntry:
 
     Attributes
     ----------
-    name, summary : str
-        The name by which it is loaded, and one line about it.
-    task : {"classification", "binary", "regression"}
-        The kind of task.
+    summary : str
+        One line about it.
     licence, source : str
         Its licence, and where its files come from.
     module, options, loader : str
-        The module, and the names of its subclass of `DatasetOptions` and of its `Loader` there;
-        imported when they are needed.
+        The module, imported when it is needed, and the names in it of the subclass of
+        `DatasetOptions` and of the `Loader`.
     """
 
     name: str
@@ -152,13 +150,7 @@ DATASETS: dict[str, DatasetEntry] = {
 
 
 def available() -> tuple[DatasetEntry, ...]:
-    """Return the data sets that can be loaded by name.
-
-    Examples
-    --------
-    >>> [entry.name for entry in available()][:3]
-    ['synthetic-weak', 'synthetic-strong', 'cifar10']
-    """
+    """Return the data sets that can be loaded by name."""
     return tuple(DATASETS.values())
 
 
@@ -183,7 +175,7 @@ def load(
     SettingsError
         If the name, an option or its value is not known.
     DataError
-        If the files are missing, with what to put where, or are damaged.
+        If files are missing or damaged.
 
     Examples
     --------

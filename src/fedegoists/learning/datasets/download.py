@@ -20,13 +20,7 @@ LARGEST = 1 << 30
 
 
 def download(url: str, sha256: str, path: Path) -> None:
-    """Download a file to `path` once its SHA-256 sum has been checked.
-
-    Raises
-    ------
-    DataError
-        If the address cannot be reached, the connection breaks off, or the sum differs.
-    """
+    """Download a file to `path`; nothing is written unless it has this SHA-256 sum."""
     try:
         content = _fetched(url, path.name)
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError

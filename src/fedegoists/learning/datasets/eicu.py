@@ -75,22 +75,14 @@ TARGETS: dict[TargetName, _Outcome] = {
 class EicuOptions(DatasetOptions):
     """Options of the eICU demo."""
 
-    target: TargetName = Field(
-        default="aki",
-        description="'aki' (acute kidney injury) or 'mortality24' (death in the unit)",
-    )
-    groups: Groups = Field(
-        default="region-size",
-        description="'region-size' (8 silos) or 'region' (5 silos, more outcomes)",
-    )
-    hours: int | None = Field(
-        default=None,
-        ge=1,
-        description="how many hours to predict from; 12 for aki, 25 for mortality24",
-    )
-    standardise: bool = Field(
-        default=True, description="whether to scale values by each silo's training stays"
-    )
+    target: TargetName = "aki"
+    """Acute kidney injury, or death in the unit."""
+    groups: Groups = "region-size"
+    """Eight silos, or five with more outcomes each."""
+    hours: int | None = Field(default=None, ge=1)
+    """How many hours to predict from; 12 for aki, 25 for mortality24."""
+    standardise: bool = True
+    """Whether to scale values by each silo's training stays."""
 
     @model_validator(mode="after")
     def _hours_of_the_target(self) -> "EicuOptions":

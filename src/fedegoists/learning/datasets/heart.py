@@ -11,12 +11,11 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from fedegoists.learning.data import DataError, Samples, SiloedData
+from fedegoists.learning.datasets.data_tables import read_csv
 from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptions
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
-from fedegoists.learning.datasets.table_files import read_csv
 from fedegoists.learning.partitioners import seeded, split_silos
 from fedegoists.learning.scaling import prepared
 
@@ -30,11 +29,9 @@ Impute = Literal["mean", "none"]
 class HeartOptions(DatasetOptions):
     """Options of the heart data."""
 
-    impute: Impute = Field(
-        default="mean",
-        description="'mean': what is missing becomes the hospital's mean, and one more column for "
-        "each feature says so; 'none': it stays NaN",
-    )
+    impute: Impute = "mean"
+    """Mean: a missing value becomes the hospital's mean, and one more column for each feature says
+    so; none: it stays NaN."""
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,9 @@ DATA_VARIABLE = "FEDEGOISTS_DATA"
 
 
 def dataset_folder(dataset: str, data_dir: str | os.PathLike[str] | None, needs: str) -> Path:
-    """Return the folder of a data set inside the folder of all of them.
+    """Return a data set's folder inside `data_dir`, or inside that of the environment variable.
 
-    Parameters
-    ----------
-    dataset : str
-        The folder's name, such as ``cifar10``.
-    data_dir : path, optional
-        The folder of all data sets; by default that of the environment variable.
-    needs : str
-        The files to put there, for the error.
-
-    Raises
-    ------
-    DataError
-        If no folder was given, or it does not exist.
+    If there is none, the error says which files to put where: those that it `needs`.
     """
     given = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE, "")
     put = f"put into its sub-folder '{dataset}' {needs}"

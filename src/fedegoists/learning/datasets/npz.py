@@ -26,19 +26,7 @@ _DAMAGES = (
 def opened_npz(path: Path, where: str) -> Iterator[NpzFile]:
     """Context manager with an NPZ file; arrays are read on demand, and pickles in it are refused.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    where : str
-        The beginning of errors.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be opened.
-    DataError
-        If it is damaged; also raised while arrays are read from it.
+    Errors begin with `where`; a `DataError` for damage may also come while arrays are read.
     """
     try:
         file = path.open("rb")

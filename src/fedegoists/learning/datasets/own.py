@@ -10,8 +10,8 @@ import numpy.typing as npt
 from fedegoists.errors import FileError
 from fedegoists.graphs.participants import natural_order, shown, validated_names
 from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData
+from fedegoists.learning.datasets.data_tables import READERS, DataTable, read_table
 from fedegoists.learning.datasets.schema import Schema
-from fedegoists.learning.datasets.table_files import READERS, Table, read_table
 from fedegoists.learning.partitioners import seeded, split_silos
 from fedegoists.learning.scaling import prepared
 
@@ -172,7 +172,7 @@ def _schema(source: Source, schema: Schema | PathText | None) -> Schema:
     return Schema.from_toml(path)
 
 
-def _check_same_columns(tables: list[Table]) -> None:
+def _check_same_columns(tables: list[DataTable]) -> None:
     """Refuse columns that only some files have: a renamed feature would go unnoticed."""
     first = tables[0]
     for table in tables[1:]:
@@ -185,7 +185,7 @@ def _check_same_columns(tables: list[Table]) -> None:
                 )
 
 
-def _features(table: Table, schema: Schema) -> npt.NDArray[np.float64]:
+def _features(table: DataTable, schema: Schema) -> npt.NDArray[np.float64]:
     values = np.stack([table.numbers(column) for column in schema.features], axis=1)
     missing = np.isnan(values)
     empty = np.flatnonzero(missing.all(axis=1))
@@ -209,7 +209,7 @@ def _features(table: Table, schema: Schema) -> npt.NDArray[np.float64]:
     return values
 
 
-def _target(table: Table, schema: Schema) -> Array:
+def _target(table: DataTable, schema: Schema) -> Array:
     """Return the classes as positions in the schema's, or the numbers to predict."""
     if schema.classes is None:
         numbers = table.numbers(schema.target)
@@ -232,7 +232,7 @@ def _target(table: Table, schema: Schema) -> Array:
     return np.array(found, dtype=np.int64)
 
 
-def _without_target(table: Table, schema: Schema, row: int) -> DataError:
+def _without_target(table: DataTable, schema: Schema, row: int) -> DataError:
     return DataError(
         f"{table.place(row, schema.target)}: the value to predict is missing; remove the row"
     )
@@ -244,7 +244,7 @@ def _whole(text: str) -> str:
     return whole if rest and not rest.strip("0") else text
 
 
-def _labels(table: Table, schema: Schema, target: Array) -> Indices:
+def _labels(table: DataTable, schema: Schema, target: Array) -> Indices:
     """Return the classes by which rows are divided; one for all in a regression."""
     if len(table) < FEWEST_ROWS:
         raise DataError(

@@ -18,19 +18,9 @@ __all__ = ["read_batch"]
 
 
 def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
-    """Return the dictionary in a pickle of plain values and arrays of bytes.
+    """Return the dictionary in a pickle of plain values and arrays of ``uint8``.
 
-    Parameters
-    ----------
-    content : bytes
-        The file. Texts written by Python 2 become bytes.
-    where : str
-        The file's name, for errors.
-
-    Raises
-    ------
-    DataError
-        If the pickle is damaged or asks for anything but an array of ``uint8``.
+    Texts written by Python 2 become bytes. Any other content is refused with a `DataError`.
     """
     try:
         found = _BatchUnpickler(io.BytesIO(content), encoding="bytes").load()

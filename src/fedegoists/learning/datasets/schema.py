@@ -30,26 +30,19 @@ class Schema(TypedSettings):
     ('age', 'income', 'default')
     """
 
-    features: tuple[Name, ...] = Field(
-        min_length=1, description="columns with numbers to predict from, in the order of the model"
-    )
-    target: Name = Field(description="the column to predict")
-    task: TaskName = Field(description="one of several classes, one of two, or a number")
-    classes: tuple[ClassName, ...] | None = Field(
-        default=None,
-        description="values of the target as they are written in the files; in a binary task the "
-        "second one is positive",
-    )
-    missing: Literal["error", "mean"] = Field(
-        default="error",
-        description="refuse an empty cell of a feature, or fill in the mean over the "
-        "organisation's own training rows",
-    )
-    standardise: StrictBool = Field(
-        default=True,
-        description="scale every feature to mean 0 and deviation 1 by the organisation's own "
-        "training rows; models train badly on numbers like 50,000",
-    )
+    features: tuple[Name, ...] = Field(min_length=1)
+    """Columns with numbers to predict from, in the order of the model's inputs."""
+    target: Name
+    """The column to predict."""
+    task: TaskName
+    """One of several classes, one of two, or a number."""
+    classes: tuple[ClassName, ...] | None = None
+    """Values of the target as written in the files; in a binary task the second one is positive."""
+    missing: Literal["error", "mean"] = "error"
+    """Refuse an empty cell, or fill in the mean over the organisation's own training rows."""
+    standardise: StrictBool = True
+    """Scale every feature to mean 0 and deviation 1 by the organisation's own training rows; models
+    train badly on numbers like 50,000."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Schema":

@@ -40,9 +40,8 @@ PARTICIPANTS = tuple(f"v{i}" for i in range(1, 9))
 class SyntheticOptions(DatasetOptions):
     """Options of both synthetic data sets."""
 
-    rho: float = Field(
-        default=0.01, gt=0, description="standard deviation of the coefficients of participants"
-    )
+    rho: float = Field(default=0.01, gt=0)
+    """Standard deviation of the coefficients between participants."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedegoists.graphs.participants import shown
 from fedegoists.learning.data import Array, DataError
 from fedegoists.learning.datasets.npz import opened_npz
 
-__all__ = ["READERS", "Table", "read_csv", "read_table"]
+__all__ = ["READERS", "DataTable", "read_csv", "read_table"]
 
 MISSING_WORDS = frozenset({"", "na", "nan", "null"})
 """What pandas, R, NumPy and databases write for a missing number."""
@@ -31,7 +31,7 @@ Cells = Sequence[object] | Array
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """Some columns of one file.
 
     Attributes
@@ -70,13 +70,7 @@ class Table:
         return f"{self.where}, {self.line_of(row)}, column {column!r}"
 
     def numbers(self, column: str) -> npt.NDArray[np.float64]:
-        """Return a column of numbers, with NaN for missing ones.
-
-        Raises
-        ------
-        DataError
-            If a cell holds text, or a number that is infinite or too large to compute with.
-        """
+        """Return a column of finite numbers, with NaN for missing ones; text is refused."""
         cells = self.columns[column]
         if isinstance(cells, np.ndarray):
             values = cells.astype(np.float64)
@@ -136,26 +130,10 @@ def _text(cell: object) -> str:
     return str(cell).strip()
 
 
-def read_table(owner: str, path: str | os.PathLike[str], columns: Sequence[str]) -> Table:
-    """Read some columns of a file.
+def read_table(owner: str, path: str | os.PathLike[str], columns: Sequence[str]) -> DataTable:
+    """Read some columns of a file that ends in ``.csv``, ``.parquet`` or ``.npz``.
 
-    Parameters
-    ----------
-    owner : str
-        Whose file it is, as errors begin.
-    path : path
-        Ends in ``.csv``, ``.parquet`` or ``.npz``; an NPZ file has one array for each column.
-    columns : sequence of str
-        The columns to read.
-
-    Raises
-    ------
-    DataError
-        If the file is empty or damaged, or a column is missing or repeated.
-    FileError
-        If it cannot be read.
-    MissingDependencyError
-        If a Parquet file is given and pyarrow is not installed.
+    An NPZ file has one array for each column. Errors begin with the `owner` of the file.
     """
     path = Path(path)
     reader = READERS.get(path.suffix.casefold())
@@ -174,7 +152,7 @@ def read_csv(
     *,
     header: tuple[str, ...] | None = None,
     missing: Collection[str] = MISSING_WORDS,
-) -> Table:
+) -> DataTable:
     """Read some columns of a CSV file; its first line names them unless a header is given."""
     where = f"{owner}, {path}"
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
@@ -209,10 +187,10 @@ def read_csv(
     for name in wanted:
         k = names.index(name)
         columns[name] = [row[k] for row in rows]
-    return Table(owner, path, names, columns, lambda k: f"line {lines[k]}", missing)
+    return DataTable(owner, path, names, columns, lambda k: f"line {lines[k]}", missing)
 
 
-def _read_parquet(owner: str, path: Path, wanted: Sequence[str]) -> Table:
+def _read_parquet(owner: str, path: Path, wanted: Sequence[str]) -> DataTable:
     try:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -241,10 +219,10 @@ def _read_parquet(owner: str, path: Path, wanted: Sequence[str]) -> Table:
             columns[name] = column.cast(pa.float64(), safe=False).to_numpy()
         else:
             columns[name] = column.to_pylist()
-    return Table(owner, path, names, columns, lambda k: f"row {k + 1}")
+    return DataTable(owner, path, names, columns, lambda k: f"row {k + 1}")
 
 
-def _read_npz(owner: str, path: Path, wanted: Sequence[str]) -> Table:
+def _read_npz(owner: str, path: Path, wanted: Sequence[str]) -> DataTable:
     where = f"{owner}, {path}"
     columns: dict[str, Cells] = {}
     with opened_npz(path, where) as file:
@@ -257,7 +235,7 @@ def _read_npz(owner: str, path: Path, wanted: Sequence[str]) -> Table:
                     f"{where}, column {name!r}: {len(columns[name])} rows, but "
                     f"{len(columns[wanted[0]])} in column {wanted[0]!r}"
                 )
-    return Table(owner, path, names, columns, lambda k: f"row {k + 1}")
+    return DataTable(owner, path, names, columns, lambda k: f"row {k + 1}")
 
 
 def _column(array: Array, where: str) -> Cells:
@@ -289,7 +267,7 @@ def _check_names(names: Iterable[str], wanted: Sequence[str], where: str) -> Non
             raise DataError(f"{where}: column {name!r} is missing; it has {found}{hint}")
 
 
-READERS: dict[str, Callable[[str, Path, Sequence[str]], Table]] = {
+READERS: dict[str, Callable[[str, Path, Sequence[str]], DataTable]] = {
     ".csv": read_csv,
     ".parquet": _read_parquet,
     ".npz": _read_npz,
