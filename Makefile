@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-deploy test lint format bench reproduce docs clean
+.PHONY: help demo demo-deploy test test-python lint format bench reproduce docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -38,6 +38,19 @@ test: $(VENV)/stamp-dev ## Run all tests and doctests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/flare
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/flare
 
+# The rooms that need no PyTorch, and what only checks them.
+CORE := graphs coalitions commitments
+CORE_TESTS := $(CORE:%=tests/%) $(CORE:%=src/fedegoists/%)
+
+test-python: ## Run the quick core tests on another Python: make test-python PYTHON=python3.13
+	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') && own=.venv-$$version && \
+	{ test -x $$own/bin/python || $(PYTHON) -m venv $$own; } && \
+	if ! test -e $$own/stamp || test pyproject.toml -nt $$own/stamp || test constraints.txt -nt $$own/stamp; then \
+		echo "Installing fedegoists for Python $$version into $$own …"; \
+		$$own/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+			-e . hypothesis pytest pytest-xdist && touch $$own/stamp; fi && \
+	$$own/bin/python -m pytest -n 2 --dist loadfile -m 'not slow' $(CORE_TESTS)
+
 lint: $(VENV)/stamp-dev ## Check style, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -60,4 +73,4 @@ docs: $(VENV)/stamp-dev ## Build the documentation into site/
 	@echo "Open site/index.html"
 
 clean: ## Remove the virtual environment and everything built
-	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .venv-* site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """The laboratory: the paper's tables and figures, and studies that go beyond the paper.
 
-It stands beside the package, is not part of it, and needs a checkout of the repository:
+It is not part of the package, and needs a checkout of the repository:
 ``python -m reproduction --help``.
 """
 

@@ -198,9 +198,9 @@ def _sets(
     sets: dict[tuple[int, ...], None] = {(k,): None for k in range(n)}
     sets |= {tuple(sorted(pair)): None for pair in wanted}
     if settings.leave_one_out and not rivals.any():
-        everybody = tuple(range(n))
-        sets |= {tuple(k for k in everybody if k != left): None for left in everybody}
-        sets[everybody] = None
+        all_members = tuple(range(n))
+        sets |= {tuple(k for k in all_members if k != left): None for left in all_members}
+        sets[all_members] = None
     return list(sets), wanted
 
 
@@ -297,14 +297,14 @@ def _result(
         together = losses[:, i, place[min(i, j), max(i, j)]]
         gains[:, j, i] = 1 - together / alone[:, i]
     without = None
-    everybody = tuple(range(n))
-    if everybody in place and n > 2:
+    all_members = tuple(range(n))
+    if all_members in place and n > 2:
         without = np.zeros((len(losses), n, n))
         for j in range(n):
-            rest = place[tuple(k for k in everybody if k != j)]
-            for i in everybody:
+            rest = place[tuple(k for k in all_members if k != j)]
+            for i in all_members:
                 if i != j:
-                    without[:, j, i] = losses[:, i, rest] / losses[:, i, place[everybody]] - 1
+                    without[:, j, i] = losses[:, i, rest] / losses[:, i, place[all_members]] - 1
     lost = [s for s, members in enumerate(sets) if np.isnan(losses[:, list(members), s]).any()]
     failures += tuple(
         f"{', '.join(names[k] for k in sets[s])}: no result in every repeat" for s in lost
