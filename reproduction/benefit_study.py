@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from fedegoists.benefit import (
     measure_repetitions,
 )
 from fedegoists.benefit.estimate import quantile
-from fedegoists.benefit.learn_settings import EstimatorName
 from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation, TrainSettings
@@ -68,7 +67,7 @@ class BenefitStudy:
     """
 
     data: str
-    estimators: tuple[EstimatorName, ...] = ()
+    estimators: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     threshold: float | None = None
     confidence: float | None = None
@@ -133,7 +132,7 @@ def study(
     measured = {}
     if plan.measured:
         truth = _truth(next(iter(settings.values())), first)
-        wanted = replace(MeasureSettings(train=truth), **plan.measure_settings)
+        wanted = MeasureSettings(train=truth).changed(**plan.measure_settings)
         measured = {
             str(seed): one
             for seed, one in measure_repetitions(

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.learning.data import SiloedData
+from fedegoists.training.decisions import random_competition
 from reproduction.budgets import BUDGETS, BudgetName
 from reproduction.variants import (
     COMPANY,
@@ -68,9 +67,7 @@ def competition_of(scene: Scene, trial: int, data: SiloedData) -> CompetitionGra
     if not scene.competition:
         return CompetitionGraph([], names)
     if scene.competition != "published":
-        draws = np.random.default_rng([trial, 2]).random((len(names), len(names)))
-        rivals = np.triu(draws < float(scene.competition), 1)
-        return CompetitionGraph.from_numpy(rivals | rivals.T, names)
+        return random_competition(names, float(scene.competition), trial)
     if data.name == "eicu-demo":
         pairs = [(names[a], names[b]) for a, b in HOSPITAL_RIVALS if max(a, b) < len(names)]
         return CompetitionGraph(pairs, names)

@@ -17,7 +17,7 @@ import httpx2 as httpx
 import pytest
 from pydantic import ValidationError
 
-from fedegoists.benefit.learn_settings import ESTIMATORS, SHOWN_TO_ALL
+from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.consortium.consortium_settings import DataSection
 from fedegoists.coordinator import server
 from fedegoists.coordinator.coordinator_errors import ConflictError
@@ -446,8 +446,11 @@ def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
         beginning.check("simulation", task)
 
 
+MINGLING = [name for name, entry in ESTIMATOR_ENTRIES.items() if entry.mingles]
+
+
 @pytest.mark.parametrize("competing", [False, True])
-@pytest.mark.parametrize("estimator", ["auto", *ESTIMATORS])
+@pytest.mark.parametrize("estimator", ["auto", *ESTIMATOR_ENTRIES])
 def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
     sqlite_store, tmp_path, estimator, competing
 ):
@@ -459,7 +462,7 @@ def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
         consortium = consortia.consortium_with(session, consortium_id)
         consortia.close_reports(sqlite_store, session, "manager m", consortium)
         run = (sqlite_store, session, "manager m", consortium, "benefit", "simulation", plan)
-        if competing and estimator in SHOWN_TO_ALL:
+        if competing and estimator in MINGLING:
             with pytest.raises(ConflictError, match=f"{estimator}.* choose 'transfer', 'align"):
                 records.enqueue(*run)
         else:
@@ -478,7 +481,7 @@ def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_st
     for pairs in ([], [names[:2]]):
         settings = settings_of(task("auto", pairs), DataSection(source="members"))
         assert settings.benefit.estimator == "transfer"
-    for estimator in SHOWN_TO_ALL:
+    for estimator in MINGLING:
         wrong = task(estimator, [names[:2]])
         settings = settings_of(wrong, DataSection(source="members"))
         with pytest.raises(ConflictError, match="also to competitors"):

@@ -1,18 +1,29 @@
-"""Who benefits whom: learned over a federation, measured, compared and written down."""
+"""The benefit graph: learned over a federation, measured, compared and written down.
 
-from fedegoists.benefit.estimate import BenefitEstimate
-from fedegoists.benefit.learn import learn, learn_repetitions
-from fedegoists.benefit.learn_settings import ESTIMATORS, LearnSettings
-from fedegoists.benefit.measured_pairs import (
-    MeasuredBenefit,
-    MeasureSettings,
-    measure,
-    measure_repetitions,
-)
+`fedegoists.benefit.registry` lists the estimators without loading PyTorch; everything here is
+loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from fedegoists.benefit.registry import ESTIMATOR_ENTRIES, EstimatorEntry
+
+if TYPE_CHECKING:
+    from fedegoists.benefit.estimate import BenefitEstimate
+    from fedegoists.benefit.learn_settings import LearnSettings
+    from fedegoists.benefit.learning_benefit import learn, learn_repetitions
+    from fedegoists.benefit.measured_pairs import (
+        MeasuredBenefit,
+        MeasureSettings,
+        measure,
+        measure_repetitions,
+    )
 
 __all__ = [
-    "ESTIMATORS",
+    "ESTIMATOR_ENTRIES",
     "BenefitEstimate",
+    "EstimatorEntry",
     "LearnSettings",
     "MeasureSettings",
     "MeasuredBenefit",
@@ -21,3 +32,18 @@ __all__ = [
     "measure",
     "measure_repetitions",
 ]
+
+_MODULES = {
+    "BenefitEstimate": "estimate",
+    "LearnSettings": "learn_settings",
+    "learn": "learning_benefit",
+    "learn_repetitions": "learning_benefit",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs PyTorch only when it is used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'measured_pairs')}")
+    return getattr(module, name)

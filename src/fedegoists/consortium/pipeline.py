@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedegoists.benefit import BenefitEstimate, learn
+from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, learn
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_settings import (
     ConsortiumSettings,
@@ -170,7 +170,7 @@ class Consortium:
         estimator = automatic if section.estimator == "auto" else section.estimator
         settings = learn_settings(self.data, estimator, seed=section.seed, **chosen)
         # Competitors count where models are shown to others, and only there.
-        apart = self.competition.pairs if settings.estimator == "transfer" else ()
+        apart = self.competition.pairs if ESTIMATOR_ENTRIES[settings.estimator].hides else ()
         inputs = [*self._of_the_data(), defaults.model, settings.model_dump(), apart]
         key = self.store.key("benefit", inputs)
         known = self.store.read("benefit", key)

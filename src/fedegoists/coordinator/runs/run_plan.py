@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
@@ -12,9 +13,6 @@ from fedegoists.graphs import CompetitionGraph
 __all__ = ["RunPlan"]
 
 Estimator = Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"]
-
-SHOWN_TO_ALL: tuple[Estimator, ...] = ("hypernetwork", "pairs")
-"""As in `fedegoists.benefit.learn_settings`, which needs PyTorch."""
 
 
 class RunPlan(BaseModel):
@@ -68,7 +66,8 @@ class RunPlan(BaseModel):
         ConflictError
             If anybody competes and the estimator cannot keep them apart.
         """
-        if competition.pairs and self.estimator in SHOWN_TO_ALL:
+        entry = ESTIMATOR_ENTRIES.get(self.estimator)
+        if competition.pairs and entry is not None and entry.mingles:
             raise ConflictError(
                 f"the estimator {self.estimator!r} shows everybody models made from everybody's "
                 "data, also to competitors, and there are some: choose 'transfer', 'alignment' "
