@@ -15,8 +15,8 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from torch import Tensor
 
 from fedegoists.benefit.decoys import decoy
-from fedegoists.benefit.local_estimators import local_models
-from fedegoists.benefit.silo_queries import Asking
+from fedegoists.benefit.local_models import local_models
+from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.federation import Evaluate, Evaluated, SimulatedFederation
 from fedegoists.learning.datasets import load
 from fedegoists.learning.models import build_model
@@ -62,8 +62,8 @@ def main() -> None:
         network = build_model(defaults_for(data).model, 0, **model_options(data))
         federation = SimulatedFederation(data, network)
         settings = learn_settings(data, "transfer", repeats=1, seed=seed)
-        asking = Asking(federation, (federation.participants,))
-        trained, starts, _ = local_models(asking, settings, lambda *_: None)
+        queries = SiloQueries(federation, (federation.participants,))
+        trained, starts, _ = local_models(queries, settings, lambda *_: None)
         models, start = trained[0, 0], starts[0]
         for i, name in enumerate(federation.participants):
             others = rng.permutation([k for k in range(len(models)) if k != i]).tolist()

@@ -6,18 +6,20 @@ gradients at the models of all sets it belongs to.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
-from fedegoists.benefit.local_estimators import FARTHEST
-from fedegoists.benefit.silo_queries import Apart, Asking, Cost, Pairs, by_repetition
+from fedegoists.benefit.estimator import Progress
+from fedegoists.benefit.local_models import FARTHEST
+from fedegoists.benefit.silo_queries import Apart, Cost, Pairs, SiloQueries, by_repetition
 from fedegoists.errors import SettingsError
 from fedegoists.federation import (
     Evaluate,
@@ -29,15 +31,14 @@ from fedegoists.federation import (
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.replies import Split
 from fedegoists.federation.silo_operations import learning_rates
+from fedegoists.federation.validated import Validated
 
 __all__ = ["MeasureSettings", "MeasuredBenefit", "measure", "measure_repetitions"]
 
 Matrix = npt.NDArray[np.float64]
-Progress = Callable[[str, int, int, float], None]
 
 
-@dataclass(frozen=True)
-class MeasureSettings:
+class MeasureSettings(Validated):
     """How the truth is measured.
 
     Attributes
@@ -54,21 +55,18 @@ class MeasureSettings:
         Whether to train also all participants together and all but one.
     """
 
-    train: TrainSettings = field(
-        default_factory=lambda: TrainSettings(steps=600, learning_rate=0.02)
-    )
-    evaluations: int = 8
-    repeats: int = 3
+    train: TrainSettings = TrainSettings(steps=600, learning_rate=0.02)
+    evaluations: int = Field(default=8, ge=1)
+    repeats: int = Field(default=3, ge=1)
     split: Split = "test"
     leave_one_out: bool = True
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        if self.repeats < 1 or not 1 <= self.evaluations <= self.train.steps:
-            raise SettingsError(
-                f"{self.repeats} repeats with {self.evaluations} evaluations in "
-                f"{self.train.steps} steps; expected at least 1, and no more than one a step"
-            )
+    @model_validator(mode="after")
+    def _possible(self) -> "MeasureSettings":
+        if self.evaluations > self.train.steps:
+            raise ValueError(f"{self.evaluations} evaluations in {self.train.steps} steps")
+        return self
 
 
 @dataclass(frozen=True)
@@ -155,11 +153,11 @@ def measure_repetitions(
     settings = settings or MeasureSettings()
     groups = by_repetition(federation)
     names = tuple(groups.values())
-    asking = Asking(federation, names)
-    rivals = asking.among(apart or {}).any(0)
+    queries = SiloQueries(federation, names)
+    rivals = queries.among(apart or {}).any(0)
     sets, wanted = _sets([one.name for one in names[0]], pairs, rivals, settings)
     runs = [
-        _run(asking, sets, settings, repeat, progress or (lambda *_: None))
+        _run(queries, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
     ]
     losses = torch.stack(runs)  # repeats, repetitions, participants, sets; NaN where not measured
@@ -169,8 +167,8 @@ def measure_repetitions(
             losses[:, g].double().numpy(),
             sets,
             wanted,
-            asking.cost(g),
-            asking.failures_in(g),
+            queries.cost(g),
+            queries.failures_in(g),
         )
         for g, repetition in enumerate(groups)
     }
@@ -205,14 +203,14 @@ def _sets(
 
 
 def _run(
-    asking: Asking,
+    queries: SiloQueries,
     sets: Sequence[tuple[int, ...]],
     settings: MeasureSettings,
     repeat: int,
     progress: Progress,
 ) -> Tensor:
     """Train all models once; return (repetitions, participants, sets) losses of chosen steps."""
-    federation, (repetitions, n) = asking.federation, asking.shape
+    federation, (repetitions, n) = queries.federation, queries.shape
     train = settings.train
     rates = learning_rates(train.changed(total_steps=train.steps), 0)
     seed = stream_seed(settings.seed, repeat, "measure")
@@ -224,7 +222,7 @@ def _run(
     # All silos get equally many models: one with fewer sets repeats its first, with weight 0.
     asked = torch.tensor([own + own[:1] * (width - len(own)) for own in mine])
     counted = torch.tensor([[k < len(own) for k in range(width)] for own in mine])
-    samples = asking.samples()
+    samples = queries.samples()
     shares = _shares(samples, sets, asked, counted).to(models.device)
     members = torch.tensor([[k in members for k in range(n)] for members in sets])
     silent = samples == 0
@@ -235,7 +233,7 @@ def _run(
     best = torch.full((repetitions, n, width), torch.inf)
     chosen = torch.full((repetitions, n, width), torch.nan)
     for step, rate in enumerate(rates):
-        gradients, _, answered = asking.gradients(
+        gradients, _, answered = queries.gradients(
             models[:, asked],
             partial(
                 Gradient,
@@ -259,8 +257,8 @@ def _run(
         diverged |= beyond
         if step + 1 in marks:
             rows = models[:, asked]
-            validation = asking.losses(rows, partial(Evaluate, split="validation"))
-            judged = asking.losses(rows, partial(Evaluate, split=settings.split))
+            validation = queries.losses(rows, partial(Evaluate, split="validation"))
+            judged = queries.losses(rows, partial(Evaluate, split=settings.split))
             better = validation < best
             best = torch.where(better, validation, best)
             chosen = torch.where(better, judged, chosen)

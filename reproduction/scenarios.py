@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.learning.data import SiloedData
+from fedegoists.training.decisions import random_competition
 
 __all__ = ["Scenario", "competition_of"]
 
@@ -54,9 +53,7 @@ def competition_of(scenario: Scenario, repetition: int, data: SiloedData) -> Com
     if not scenario.competition:
         return CompetitionGraph([], names)
     if scenario.competition != "published":
-        draws = np.random.default_rng([repetition, 2]).random((len(names), len(names)))
-        rivals = np.triu(draws < float(scenario.competition), 1)
-        return CompetitionGraph.from_numpy(rivals | rivals.T, names)
+        return random_competition(names, float(scenario.competition), repetition)
     if data.name == "eicu-demo":
         pairs = [(names[a], names[b]) for a, b in HOSPITAL_RIVALS if max(a, b) < len(names)]
         return CompetitionGraph(pairs, names)

@@ -20,7 +20,7 @@ from reproduction.measured_pairs import MeasureSettings, measure
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 
 TRAIN = TrainSettings(steps=100, learning_rate=0.05, batch_size=8)
-SETTINGS = MeasureSettings(TRAIN, evaluations=4, repeats=3)
+SETTINGS = MeasureSettings(train=TRAIN, evaluations=4, repeats=3)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_helpers_help_and_strangers_hurt(silos):
 def test_alone_is_plain_local_training(silos):
     """The model of a single participant is what the silo's own training would give."""
     settings = MeasureSettings(
-        TrainSettings(steps=5, learning_rate=0.05, batch_size=1000),
+        train=TrainSettings(steps=5, learning_rate=0.05, batch_size=1000),
         evaluations=1,
         repeats=1,
         leave_one_out=False,
@@ -81,7 +81,7 @@ def beyond(request, reply):
 def test_what_a_bad_silo_took_part_in_is_not_measured_and_all_else_is(behaviour):
     tasks = {"a1": TASK, "a2": TASK, "x": OTHER}
     data = regressions(tasks, train=8, seed=3)
-    short = MeasureSettings(TrainSettings(steps=30, batch_size=8), evaluations=2, repeats=2)
+    short = MeasureSettings(train=TrainSettings(steps=30, batch_size=8), evaluations=2, repeats=2)
     honest = measure(federation(data), short)
     truth = measure(federation(data, behaviours={"x": behaviour}), short)
     assert honest.failures == ()
@@ -102,7 +102,9 @@ def test_a_pair_by_hand():
     first = replace(data.silos[0], train=data.silos[0].train[:8])
     silos = federation(replace(data, silos=(first, data.silos[1])))
     train = TrainSettings(steps=1, learning_rate=0.1, batch_size=100)
-    truth = measure(silos, MeasureSettings(train, evaluations=1, repeats=1, leave_one_out=False))
+    truth = measure(
+        silos, MeasureSettings(train=train, evaluations=1, repeats=1, leave_one_out=False)
+    )
     w = silos.schema.drawn(stream_seed(0, 0, "measure")).double().numpy()
 
     def design(rows):
@@ -126,7 +128,7 @@ def test_a_pair_by_hand():
 def test_no_model_is_trained_on_the_data_of_two_competitors():
     """Change one's data: what the other is asked about stays the same."""
     seen: dict[bool, list[torch.Tensor]] = {True: [], False: []}
-    short = MeasureSettings(TrainSettings(steps=3, batch_size=8), evaluations=1, repeats=2)
+    short = MeasureSettings(train=TrainSettings(steps=3, batch_size=8), evaluations=1, repeats=2)
     for changed in (True, False):
         tasks = {"a1": OTHER if changed else TASK, "a2": TASK, "b": OTHER}
         inner = federation(regressions(tasks, train=8, seed=3))
@@ -152,8 +154,10 @@ def test_what_cannot_be_measured_is_named(silos):
     with pytest.raises(SettingsError, match="not a pair of two participants"):
         measure(silos, SETTINGS, pairs=[("a1", "a1")])
     with pytest.raises(SettingsError, match="evaluations"):
-        MeasureSettings(TRAIN, evaluations=1000)
-    one = measure(silos, MeasureSettings(TRAIN, evaluations=1, repeats=1, leave_one_out=False))
+        MeasureSettings(train=TRAIN, evaluations=1000)
+    one = measure(
+        silos, MeasureSettings(train=TRAIN, evaluations=1, repeats=1, leave_one_out=False)
+    )
     with pytest.raises(SettingsError, match="repeats of at least 2"):
         one.interval()
 

@@ -1,13 +1,16 @@
 """The edge rules and the standard error, by hand."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import t as student
 
 from fedegoists.benefit import BenefitEstimate
-from fedegoists.benefit.validation_halves import standard_error
+from fedegoists.benefit.validation_halves import confidence_above_zero, standard_error
 from fedegoists.errors import SettingsError
 
 NAMES = ("a", "b", "c")
@@ -42,7 +45,7 @@ def test_the_confident_rule_by_hand():
     gains = np.zeros((2, 2, 3, 3))
     gains[:, 0, 0, 1], gains[:, 1, 0, 1] = 1.4, 0.6
     found = estimate(WEIGHTS, gains)
-    assert found.lower_bounds(0.9)[0, 1] == pytest.approx(1 - 1.8856 * 0.4, abs=1e-3)
+    assert found.confidences()[0, 1] == pytest.approx(0.9352, abs=1e-4)  # t = 1/0.4
     assert list(found.graph(confidence=0.9).edges()) == [("a", "b", 0.1)]
     assert list(found.graph(confidence=0.95).edges()) == []
     # However sure, no edge where the estimate is that nothing is saved.
@@ -58,7 +61,7 @@ def test_runs_without_halves_have_one_degree_of_freedom_less():
     gains = np.zeros((2, 1, 3, 3))
     gains[:, 0, 0, 1] = 0.8, 1.2
     found = estimate(WEIGHTS, gains)
-    assert found.lower_bounds(0.95)[0, 1] == pytest.approx(1 - 6.3138 * 0.2, abs=1e-3)
+    assert found.confidences()[0, 1] == pytest.approx(0.5 + math.atan(5) / math.pi)
     assert list(found.graph().edges()) == []
 
 
@@ -72,8 +75,32 @@ def test_of_gains_of_nothing_one_in_twenty_seems_certain(halves, data, training)
     if halves == 2:
         apart = rng.normal(0, data, (3, 1, many))
         runs = np.concatenate([runs + apart, runs - apart], 1)
-    bounds = BenefitEstimate(NAMES, "by hand", runs, runs, runs.mean((0, 1))).lower_bounds(0.95)
-    assert (bounds > 0).mean() == pytest.approx(0.05, abs=0.006)
+    assert (confidence_above_zero(runs) > 0.95).mean() == pytest.approx(0.05, abs=0.006)
+
+
+@given(
+    arrays(float, (3, 2, 3, 3), elements=st.floats(-10, 10)),
+    arrays(float, (3, 3), elements=st.floats(-1, 1)),
+    st.floats(0.5, 0.999),
+)
+def test_confidences_are_those_of_the_graph(gains, savings, confidence):
+    """Both by the same rule, and this by its formula: mean − t(confidence) · error > 0.
+
+    The error is that of halves and of repeats together, with degrees of freedom by Welch and
+    Satterthwaite, three and two of their parts.
+    """
+    data = (((gains[:, 0] - gains[:, 1]) / 2) ** 2).mean(0)
+    training = gains.mean(1).var(0, ddof=1) / 3
+    both = data + training
+    whole = np.where(both > 0, both, 1.0)
+    inverse = np.where(both > 0, (data / whole) ** 2 / 3 + (training / whole) ** 2 / 2, 1 / 3)
+    bound = gains.mean((0, 1)) - student.ppf(confidence, 1 / inverse) * np.sqrt(both)
+    found = estimate(np.ones((3, 3)), gains, savings)
+    expected = (bound > 0) & (savings > 0) & ~np.eye(3, dtype=bool)
+    clear = np.abs(bound) > 1e-9 * (1 + np.abs(gains).max())  # of ties nothing is claimed
+    edges = found.graph(confidence=confidence).weights > 0
+    assert np.array_equal(edges[clear], expected[clear])
+    assert np.array_equal(edges, found.confidences() > confidence)
 
 
 def test_who_was_absent_has_no_edges():

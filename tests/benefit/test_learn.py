@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedegoists.benefit import ESTIMATORS, LearnSettings, learn, learn_repetitions
+from fedegoists.benefit import ESTIMATOR_ENTRIES, LearnSettings, learn, learn_repetitions
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from tests.benefit.consortia import OTHER, TASK, federation, regressions, synthetic
@@ -29,7 +29,7 @@ def two_tasks():
     return regressions({"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER}, train=120)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", ESTIMATOR_ENTRIES)
 def test_every_estimator_tells_helpers_from_strangers(estimator, two_tasks):
     estimate = learn(federation(two_tasks), quick(estimator))
     assert estimate.estimator == estimator

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedegoists.benefit import ESTIMATORS, BenefitEstimate
+from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate
 from fedegoists.benefit.silo_queries import Cost
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.consortium_settings import BenefitSection
@@ -43,7 +43,7 @@ def test_where_everybody_is_taken_to_benefit_everybody_only_competition_keeps_ap
     assert "Read from a file" not in page
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", ESTIMATOR_ENTRIES)
 @pytest.mark.parametrize("pairs", [[], [("Alder", "Cedar")]])
 def test_says_where_competitors_were_not_kept_apart(banks, tmp_path, estimator, pairs):
     runs = np.zeros((2, 1, 5, 5))

@@ -17,7 +17,7 @@ import httpx2 as httpx
 import pytest
 from pydantic import ValidationError
 
-from fedegoists.benefit.learn_settings import ESTIMATORS, SHOWN_TO_ALL
+from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.consortium.progress import SILENT
 from fedegoists.coordinator import server
 from fedegoists.coordinator.coordinator_errors import ConflictError
@@ -437,8 +437,11 @@ def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
         beginning.check(task)
 
 
+MINGLING = [name for name, entry in ESTIMATOR_ENTRIES.items() if entry.mingles]
+
+
 @pytest.mark.parametrize("competing", [False, True])
-@pytest.mark.parametrize("estimator", ["auto", *ESTIMATORS])
+@pytest.mark.parametrize("estimator", ["auto", *ESTIMATOR_ENTRIES])
 def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
     sqlite_store, tmp_path, estimator, competing
 ):
@@ -455,7 +458,7 @@ def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
             consortium,
             RunOrder(kind="benefit", engine="simulation", plan=plan),
         )
-        if competing and estimator in SHOWN_TO_ALL:
+        if competing and estimator in MINGLING:
             with pytest.raises(ConflictError, match=f"{estimator}.* choose 'transfer', 'align"):
                 run_records.enqueue(*run)
         else:
@@ -475,6 +478,6 @@ def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_st
     for pairs in ([], [names[:2]]):
         settings = decided_pipeline.settings_of(task("auto", pairs))
         assert settings.benefit.estimator == "transfer"
-    for estimator in SHOWN_TO_ALL:
+    for estimator in MINGLING:
         with pytest.raises(ConflictError, match="also to competitors"):
             decided_pipeline.learn(task(estimator, [names[:2]]), SILENT)

@@ -9,7 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.benefit.silo_queries import Cost
-from fedegoists.benefit.validation_halves import degrees_of_freedom, standard_error
+from fedegoists.benefit.validation_halves import (
+    check_confidence,
+    confidence_above_zero,
+    standard_error,
+)
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph
 from fedegoists.graphs.interchange import csv_bytes
@@ -109,38 +113,25 @@ class BenefitEstimate:
                 raise SettingsError(f"threshold is {threshold}; expected 0 or more")
             edges = self.weights > threshold
         else:
-            edges = self.lower_bounds(DEFAULT_CONFIDENCE if confidence is None else confidence) > 0
-            edges &= self.savings > 0
-        edges = edges & ~np.eye(len(self.participants), dtype=bool)
-        for k, name in enumerate(self.participants):
-            if name in self.absent:
-                edges[k] = edges[:, k] = False
+            confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
+            check_confidence(confidence)
+            edges = self.confidences() > confidence
+        edges = edges & self._possible
         # Where the evidence says that there is an edge, it must not vanish for a weight of zero.
         weights = np.where(edges, np.maximum(self.weights, 1e-6), 0.0)
         return BenefitGraph(weights, self.participants)
 
-    def lower_bounds(self, confidence: float) -> Matrix:
-        """Return what each gain exceeds with a confidence.
-
-        By Student's t, see `fedegoists.benefit.validation_halves`.
-        """
-        width = quantile(confidence, degrees_of_freedom(self.gains)) * standard_error(self.gains)
-        bounds: Matrix = self.gains.mean((0, 1)) - width
-        return bounds
-
     def confidences(self) -> Matrix:
-        """Return up to which confidence each edge counts, by the rule of `graph`; 0 for never."""
-        from scipy.stats import t
+        """Return the confidence up to which each edge counts in `graph`; 0 for never."""
+        counts = self._possible & (self.savings > 0)
+        found: Matrix = np.where(counts, confidence_above_zero(self.gains), 0.0)
+        return found
 
-        error = standard_error(self.gains)
-        mean = self.gains.mean((0, 1))
-        # Without any spread a gain is as sure as it can be.
-        ratio = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
-        found: Matrix = np.where(self.savings > 0, t.cdf(ratio, self.repeats), 0.0)
-        np.fill_diagonal(found, 0.0)
-        for k, name in enumerate(self.participants):
-            if name in self.absent:
-                found[k] = found[:, k] = 0.0
+    @property
+    def _possible(self) -> npt.NDArray[np.bool_]:
+        """Where an edge can be: between two participants that were not absent."""
+        here = np.array([name not in self.absent for name in self.participants])
+        found: npt.NDArray[np.bool_] = here[:, None] & here & ~np.eye(len(here), dtype=bool)
         return found
 
     def to_json(self) -> str:
@@ -196,6 +187,5 @@ def quantile(confidence: float, degrees: float | Matrix) -> Matrix:
     """
     from scipy.stats import t
 
-    if not 0.5 <= confidence < 1:
-        raise SettingsError(f"confidence is {confidence}; expected 0.5 to below 1")
+    check_confidence(confidence)
     return np.asarray(t.ppf(confidence, degrees), float)

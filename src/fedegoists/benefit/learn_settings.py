@@ -1,20 +1,14 @@
 """Everything that can be chosen when a benefit graph is learned, with its meaning and range."""
 
-from typing import Literal, get_args
-
 from pydantic import Field, field_validator, model_validator
 
+from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.federation.gradient_privacy import check_privacy
 from fedegoists.federation.validated import Validated
 
-__all__ = ["ESTIMATORS", "SHOWN_TO_ALL", "EstimatorName", "LearnSettings"]
-
-EstimatorName = Literal["hypernetwork", "pairs", "alignment", "transfer"]
-ESTIMATORS: tuple[EstimatorName, ...] = get_args(EstimatorName)
-SHOWN_TO_ALL: tuple[EstimatorName, ...] = ("hypernetwork", "pairs")
-"""Estimators that show everybody models made from everybody's data, competitors' included."""
+__all__ = ["LearnSettings"]
 
 
 class LearnSettings(Validated):
@@ -23,10 +17,7 @@ class LearnSettings(Validated):
     Attributes
     ----------
     estimator : str
-        ``hypernetwork``: the preference vectors of a Pareto hypernetwork, as in the paper.
-        ``pairs``: how much better the hypernetwork's model for i and j together is for i than its
-        model for i alone. ``alignment``: the cosine of local updates. ``transfer``: the loss of
-        j's local model on i's validation data.
+        A name of `fedegoists.benefit.registry.ESTIMATOR_ENTRIES`.
     start : tuple of float, optional
         The preference vector to start from; uniform if left out.
     local : TrainSettings
@@ -38,7 +29,7 @@ class LearnSettings(Validated):
         noise a silo also keeps its losses to itself.
     """
 
-    estimator: EstimatorName = "transfer"
+    estimator: str = "transfer"
     steps: int = Field(
         default=1500, ge=1, description="hypernetwork steps, one batch of every silo each"
     )
@@ -90,25 +81,27 @@ class LearnSettings(Validated):
     local: TrainSettings = TrainSettings(steps=300, learning_rate=0.02, total_steps=300)
     seed: int = Field(default=0, ge=0, description="the same seed gives the same estimate")
 
-    @field_validator("estimator", mode="before")
+    @field_validator("estimator")
     @classmethod
-    def _known(cls, name: object) -> object:
-        if name not in ESTIMATORS:
-            raise ValueError(f"unknown estimator {name!r}; estimators are {', '.join(ESTIMATORS)}")
+    def _known(cls, name: str) -> str:
+        if name not in ESTIMATOR_ENTRIES:
+            known = ", ".join(ESTIMATOR_ENTRIES)
+            raise ValueError(f"unknown estimator {name!r}; estimators are {known}")
         return name
 
     @model_validator(mode="after")
     def _possible(self) -> "LearnSettings":
         check_privacy(self.clip, self.noise)
-        if self.clip is not None and self.estimator in ("alignment", "transfer"):
+        entry = ESTIMATOR_ENTRIES[self.estimator]
+        if self.clip is not None and entry.sends == "models":
             raise SettingsError(
                 f"estimator {self.estimator!r} sends trained models, which clip and noise do not "
                 "protect; use 'hypernetwork'"
             )
-        if self.clip is not None and self.estimator == "pairs":
+        if self.clip is not None and entry.needs_losses:
             raise SettingsError(
-                "estimator 'pairs' needs losses, which a silo with clip and noise keeps to itself; "
-                "use 'hypernetwork'"
+                f"estimator {self.estimator!r} needs losses, which a silo with clip and noise "
+                "keeps to itself; use 'hypernetwork'"
             )
         return self
 
@@ -120,4 +113,5 @@ class LearnSettings(Validated):
     @property
     def certain(self) -> bool:
         """Whether there will be runs enough to know how sure the edges are."""
-        return self.repeats > 1 or (self.estimator != "alignment" and self.clip is None)
+        halves = ESTIMATOR_ENTRIES[self.estimator].from_halves and self.clip is None
+        return self.repeats > 1 or halves

@@ -6,7 +6,6 @@ gradient at HN(r), and the server descends Σ_j r_j ℓ_j(HN(r)). No data leaves
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,16 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedegoists.benefit.estimator import TINY, Progress
 from fedegoists.benefit.learn_settings import LearnSettings
-from fedegoists.benefit.silo_queries import RARELY, Asking
+from fedegoists.benefit.silo_queries import RARELY, SiloQueries
 from fedegoists.federation import Gradient
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.hypernetwork import Hypernetworks
 
-__all__ = ["ParetoFront", "Progress", "learn_front"]
-
-Progress = Callable[[str, int, int, float], None]
-"""Called with what is being done, how much is done, how much there is, and the mean loss."""
+__all__ = ["ParetoFront", "learn_front"]
 
 REPORTS = 100
 """How often progress is reported and kept in the history."""
@@ -60,9 +57,9 @@ class ParetoFront:
         return back.reshape(preferences.shape)
 
 
-def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> ParetoFront:
+def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progress) -> ParetoFront:
     """Train a hypernetwork for each trial and repeat, all at once."""
-    federation, (trials, n) = asking.federation, asking.shape
+    federation, (trials, n) = queries.federation, queries.shape
     repeats, device = settings.repeats, federation.device
     seeds = [stream_seed(settings.seed, repeat, "hypernetwork") for repeat in range(repeats)]
     starts = torch.stack([federation.schema.drawn(seed) for seed in seeds]).to(device)
@@ -87,7 +84,7 @@ def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> 
         mixture = (mixture / mixture.sum(-1, keepdim=True).clamp_min(TINY)).to(device)
         inputs = settings.scale * mixture.reshape(trials * repeats, 1, n)
         models = networks.generate(inputs).reshape(trials, 1, repeats, -1)
-        gradients, losses, answered = asking.gradients(
+        gradients, losses, answered = queries.gradients(
             models.expand(-1, n, -1, -1),
             partial(
                 Gradient,
@@ -117,9 +114,6 @@ def learn_front(asking: Asking, settings: LearnSettings, progress: Progress) -> 
         tensor.grad = None
     present = answers >= RARELY * settings.steps
     return ParetoFront(networks, present, torch.stack(reports), settings.scale)
-
-
-TINY = 1e-12
 
 
 def _bounded(gradients: Tensor, answered: Tensor, bound: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Asking silos in several trials at once, and writing down what it costs and who failed."""
+"""SiloQueries silos in several trials at once, and writing down what it costs and who failed."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from fedegoists.federation import (
 from fedegoists.federation.replies import ReplyT
 from fedegoists.federation.requests import OfModels
 
-__all__ = ["RARELY", "Apart", "Asking", "Cost", "Pairs", "by_repetition"]
+__all__ = ["RARELY", "Apart", "Cost", "Pairs", "SiloQueries", "by_repetition"]
 
 Pairs = Collection[tuple[str, str]]
 """Pairs of names, in either order."""
@@ -55,7 +55,7 @@ class Cost:
 
 
 @dataclass
-class Asking:
+class SiloQueries:
     """A federation's participants as a matrix: one row for each trial, all of one length."""
 
     federation: Federation

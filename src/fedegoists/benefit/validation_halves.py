@@ -15,7 +15,14 @@ from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate
 
-__all__ = ["HALVES", "degrees_of_freedom", "half_of", "standard_error"]
+__all__ = [
+    "HALVES",
+    "check_confidence",
+    "confidence_above_zero",
+    "degrees_of_freedom",
+    "half_of",
+    "standard_error",
+]
 
 HALVES = 2
 
@@ -67,6 +74,32 @@ def degrees_of_freedom(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
     inverse = parts[0] ** 2 / repeats + parts[1] ** 2 / max(repeats - 1, 1)
     degrees: npt.NDArray[np.float64] = 1 / np.where(both > 0, inverse, 1 / repeats)
     return degrees
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence by which what is rather no gain would count as one."""
+    if not 0.5 <= confidence < 1:
+        raise SettingsError(f"confidence is {confidence}; expected 0.5 to below 1")
+
+
+def confidence_above_zero(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the (one-sided) confidence with which the mean over (repeats, halves) is above zero.
+
+    By Student's t with `standard_error` and `degrees_of_freedom`. This is the one rule by which
+    benefits count.
+
+    Examples
+    --------
+    >>> confidence_above_zero(np.array([[[0.8]], [[1.2]]])).round(4)  # t = 5 with one degree
+    array([0.9372])
+    """
+    from scipy.stats import t
+
+    error, mean = standard_error(runs), runs.mean((0, 1))
+    # Without any spread a gain is as sure as it can be.
+    ratio = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
+    found: npt.NDArray[np.float64] = t.cdf(ratio, degrees_of_freedom(runs))
+    return found
 
 
 def _variances(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedegoists.benefit import BenefitEstimate, LearnSettings, learn
+from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit
 from fedegoists.consortium.consortium_settings import (
@@ -128,7 +128,7 @@ class Consortium:
             **{name: value for name, value in given.items() if value is not None},
         )
         # Competition matters only to the estimator that shows models to other silos.
-        apart = self.competition.pairs if settings.estimator == "transfer" else ()
+        apart = self.competition.pairs if ESTIMATOR_ENTRIES[settings.estimator].hides else ()
         key = self.store.key(
             "benefit", [*self._data_key(), self.model.name, settings.model_dump(), apart]
         )

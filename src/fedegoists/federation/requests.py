@@ -173,29 +173,24 @@ class Request(Validated, Generic[ReplyT]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the parameters; of one vector, or of several as rows."""
+        """The shape of the parameters: one vector, or several as rows."""
         return ()
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The slots of the silo's memory that are used."""
+        """The slots of the silo's memory that are used, the one that changes first."""
         return ()
-
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """What must be equal for two silos to be stacked: everything but the tensors."""
-        return (self.operation,)
 
 
 class OfModels(Request[ReplyT], Generic[ReplyT]):
-    """The base of requests about models."""
+    """The base of requests about one model, or about several as rows."""
 
     parameters: Matrix
     personal: Personal | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the parameters; of one vector, or of several as rows."""
+        """The shape of the parameters: one vector, or several as rows."""
         return tuple(self.parameters.shape)
 
     @property
@@ -213,9 +208,17 @@ class OfModels(Request[ReplyT], Generic[ReplyT]):
         """All tensors, by name."""
         return {"parameters": self.parameters}
 
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What must be equal for two silos to be stacked: everything but the tensors."""
+        return tuple({**vars(self), "parameters": None}.values())
+
     def mapped(self, change: Callable[[str, Tensor], Tensor]) -> "OfModels[ReplyT]":
         """Return the request with all tensors replaced by a function of name and tensor."""
-        return self.model_copy(update={"parameters": change("parameters", self.parameters)})
+        changed = change("parameters", self.parameters)
+        if changed is self.parameters:
+            return self
+        return self.model_copy(update={"parameters": changed})
 
 
 class Train(OfModels[Trained]):
@@ -242,22 +245,26 @@ class Train(OfModels[Trained]):
     first_step: Count = 0
 
     @property
-    def alike(self) -> tuple[object, ...]:
-        """What must be equal for two silos to be stacked."""
-        kind = None if self.terms is None else self.terms.kind
-        return (self.operation, self.settings, kind, self.seed, self.first_step, self.personal)
-
-    @property
     def tensors(self) -> dict[str, Tensor]:
         """All tensors, by name."""
-        return {"parameters": self.parameters, **(self.terms.tensors if self.terms else {})}
+        own = {"parameters": self.parameters}
+        return own if self.terms is None else own | self.terms.tensors
 
-    def mapped(self, change: Callable[[str, Tensor], Tensor]) -> "Train":
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What must be equal for two silos to be stacked: everything but the tensors."""
+        kind = None if self.terms is None else self.terms.kind
+        return tuple({**vars(self), "parameters": None, "terms": kind}.values())
+
+    def mapped(self, change: Callable[[str, Tensor], Tensor]) -> "OfModels[Trained]":
         """Return the request with all tensors replaced by a function of name and tensor."""
-        update: dict[str, object] = {"parameters": change("parameters", self.parameters)}
-        if self.terms is not None:
-            changed = {name: change(name, tensor) for name, tensor in self.terms.tensors.items()}
-            update["terms"] = self.terms.model_copy(update=changed)
+        if self.terms is None:
+            return super().mapped(change)
+        changed = {name: change(name, tensor) for name, tensor in self.terms.tensors.items()}
+        update = {
+            "parameters": change("parameters", self.parameters),
+            "terms": self.terms.model_copy(update=changed),
+        }
         return self.model_copy(update=update)
 
 
@@ -297,12 +304,6 @@ class Gradient(OfModels[Gradients]):
         check_privacy(self.clip, self.noise)
         return self
 
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """What must be equal for two silos to be stacked."""
-        batch = (self.split, self.batch_size, self.share, self.step, self.seed, self.augment)
-        return (self.operation, *batch, self.clip, self.noise, self.personal)
-
 
 class Evaluate(OfModels[Evaluated]):
     """Compute the mean loss and the metric of one or several models on a split.
@@ -319,11 +320,6 @@ class Evaluate(OfModels[Evaluated]):
     share: Share | None = None
     step: Count = 0
     seed: Seed = 0
-
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """What must be equal for two silos to be stacked."""
-        return (self.operation, self.split, self.share, self.step, self.seed, self.personal)
 
 
 class Describe(Request[Described]):

@@ -17,13 +17,13 @@ from fedegoists.federation.pool import checked_device, pooled_silos
 from fedegoists.federation.replies import Gradients, Kept, Reply, ReplyT
 from fedegoists.federation.requests import (
     Deliver,
-    Describe,
     Evaluate,
     Gradient,
     Keep,
     OfModels,
     Personal,
     Request,
+    Train,
     check_size,
     owner_of,
 )
@@ -137,8 +137,10 @@ class SimulatedFederation:
         """Send some participants a request each; see `Federation.call`."""
         check_known(requests, self._silos)
         replies: Replies = {}
-        # Only silos whose requests are alike can be stacked.
-        groups: dict[object, Requests] = {}
+        # Only silos whose requests are alike can be stacked. There are few kinds, whose parts are
+        # mostly the same objects: comparing them is quicker than hashing.
+        groups: list[Requests] = []
+        kinds: list[object] = []
         for participant, request in requests.items():
             asked = cast("Request[Reply]", request)
             try:
@@ -146,20 +148,23 @@ class SimulatedFederation:
             except SettingsError as error:
                 replies[participant] = Failure(participant, "error", str(error))
                 continue
-            kind = asked.alike if self._stacks_up(asked) else participant
-            groups.setdefault(kind, {})[participant] = prepared
-        for group in map(self._filled, groups.values()):
+            kind = asked.alike if isinstance(asked, OfModels) and self._stacked else None
+            if kind is None or kind not in kinds:
+                kinds.append(kind)
+                groups.append({})
+            groups[-1 if kind is None else kinds.index(kind)][participant] = prepared
+        for group in map(self._filled, groups):
             replies |= self._carried_out(group)
         given = cast("dict[Participant, ReplyT | Failure]", replies)
         given |= misbehaved(self._behaviours, requests, given, timeout)
-        for group in groups.values():
+        for group in groups:
             given |= self._withheld(group, given)
         return {name: given[name] for name in requests}
 
     def stream_name(self, participant: Participant) -> str:
         """Return the name by which random numbers are drawn for a participant."""
-        own = participant.repetition
-        return str(replace(participant, repetition=self._drawn_as.get(str(own), own)))
+        drawn_as = self._drawn_as.get(str(participant.repetition))
+        return str(participant if drawn_as is None else Participant(participant.name, drawn_as))
 
     def memory(self, owner: str) -> dict[MemoryKey, Tensor]:
         """Return the personal parameters of all silos in a method's slots."""
@@ -191,11 +196,9 @@ class SimulatedFederation:
         """Do nothing: the models of silos in this process are in the run's folder."""
         return {}
 
-    def _stacks_up(self, request: Request[Reply]) -> bool:
-        return self._stacked and not isinstance(request, Describe | Keep)
-
     def _seed(self, participant: Participant, request: Request[Reply]) -> int:
-        return stream_seed(getattr(request, "seed", 0), self.stream_name(participant))
+        seed = request.seed if isinstance(request, Train | Gradient | Evaluate) else 0
+        return stream_seed(seed, self.stream_name(participant))
 
     def _prepared(self, participant: Participant, request: Request[Reply]) -> Request[Reply]:
         """Return a request with its tensors on the device, and check what only the data tells."""
@@ -256,7 +259,7 @@ class SimulatedFederation:
     def _carried_out(self, group: Requests) -> Replies:
         """Carry out requests that are alike, and the steps of personal parameters."""
         first = next(iter(group.values()))
-        if self._stacks_up(first):
+        if self._stacked and isinstance(first, OfModels):
             # The networks stacked on a CPU are small: threads would only wait for one another.
             with _threads(1 if self._device.type == "cpu" else torch.get_num_threads()):
                 replies = self._of_leaders(group)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedegoists.benefit.silo_queries import Apart
     from fedegoists.training.comparison import Comparison
 
-__all__ = ["Decisions", "decide"]
+__all__ = ["Decisions", "decide", "random_competition"]
 
 LEARN = "learn"
 PUBLISHED = "published"
@@ -140,6 +140,11 @@ def _competition(text: str, trial: SiloedData, seed: int) -> CompetitionGraph:
         return CompetitionGraph.from_csv(text, names)
     if not 0 <= probability <= 1:
         raise SettingsError(f"the probability of competition is {text}; expected 0 to 1")
+    return random_competition(names, probability, seed)
+
+
+def random_competition(names: Sequence[str], probability: float, seed: int) -> CompetitionGraph:
+    """Draw whether any two compete; with one seed, competition grows with the probability."""
     draws = np.random.default_rng([seed, 2]).random((len(names), len(names)))
     rivals = np.triu(draws < probability, 1)
     return CompetitionGraph.from_numpy(rivals | rivals.T, names)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from fedegoists.benefit.learn_settings import SHOWN_TO_ALL
+from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.gain_chart import gains_chart
@@ -113,7 +113,8 @@ def shown_to_all(run: "ConsortiumRun") -> str:
     estimate = run.benefit.estimate
     if estimate is None or not run.formation.competition.pairs:
         return ""
-    return estimate.estimator if estimate.estimator in SHOWN_TO_ALL else ""
+    entry = ESTIMATOR_ENTRIES.get(estimate.estimator)
+    return estimate.estimator if entry is not None and entry.mingles else ""
 
 
 def headline(formation: Formation) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
 from fedegoists.consortium.consortium_settings import TrainingSection
 from fedegoists.consortium.engine import EngineKind
 from fedegoists.coordinator.coordinator_errors import ConflictError
@@ -15,9 +16,6 @@ __all__ = ["RunKind", "RunOrder", "RunPlan"]
 
 RunKind = Literal["benefit", "training"]
 Estimator = Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"]
-
-SHOWN_TO_ALL: tuple[Estimator, ...] = ("hypernetwork", "pairs")
-"""As in `fedegoists.benefit.learn_settings`, which needs PyTorch."""
 
 
 class RunPlan(TrainingSection):
@@ -56,7 +54,8 @@ class RunPlan(TrainingSection):
         ConflictError
             If there is competition and the estimator cannot respect it.
         """
-        if competition.pairs and self.estimator in SHOWN_TO_ALL:
+        entry = ESTIMATOR_ENTRIES.get(self.estimator)
+        if competition.pairs and entry is not None and entry.mingles:
             raise ConflictError(
                 f"the estimator {self.estimator!r} shows everybody models made from everybody's "
                 "data, also to competitors, and there are some: choose 'transfer', 'alignment' "

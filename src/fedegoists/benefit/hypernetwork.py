@@ -1,7 +1,7 @@
-"""What each participant prefers, learned on its own validation data with the front held fixed.
+"""The estimator ``hypernetwork``: preferences, learned on validation data with the front fixed.
 
 A preference vector descends its participant's own loss by exponentiated gradients, which stay on
-the simplex. Slopes count in parts of the loss, so that one rate suits every task. A pull towards
+the simplex. Slopes are fractions of the loss, so that one rate suits every task. A pull towards
 equal preferences decides where the loss does not, and makes the result independent of the start.
 """
 
@@ -11,20 +11,41 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from fedegoists.benefit.estimator import TINY, Learned, Progress
 from fedegoists.benefit.learn_settings import LearnSettings
-from fedegoists.benefit.pareto_hypernetwork import TINY, ParetoFront, Progress
-from fedegoists.benefit.silo_queries import Asking
-from fedegoists.benefit.validation_halves import HALVES, half_of
+from fedegoists.benefit.pairs import pair_gains
+from fedegoists.benefit.pareto_hypernetwork import ParetoFront, learn_front
+from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Gradient
 
-__all__ = ["learn_preferences", "pair_gains", "start_of"]
+__all__ = ["hypernetwork"]
 
 LEAST = 1e-3
 """The smallest entry of a preference vector, as published."""
 
 STEEPEST = 3.0
 """Slopes in parts of the loss count as no more than this."""
+
+
+def hypernetwork(
+    queries: SiloQueries,
+    settings: LearnSettings,
+    progress: Progress,
+    rivals: Tensor,  # noqa: ARG001 - its models are made from the data of all
+    secret: str,  # noqa: ARG001
+) -> Learned:
+    """Learn preference vectors; the evidence for an edge is what the front gains by the pair."""
+    start_of(settings, queries.shape[1])  # so that a wrong one is reported before anything trains
+    front = learn_front(queries, settings, progress)
+    queries.count_anew()
+    rows, losses = _preferences(queries, front, settings, progress)
+    weights = rows.cpu()[:, :, None]
+    # Where silos hide their losses, more than an equal share is the evidence left.
+    hidden = settings.clip is not None
+    gains = weights - 1 / queries.shape[1] if hidden else pair_gains(queries, front, settings)
+    history = {"training loss": front.losses, "validation loss": losses}
+    return Learned(weights, gains, front.present, history=history)
 
 
 def start_of(settings: LearnSettings, n: int) -> Tensor:
@@ -37,18 +58,18 @@ def start_of(settings: LearnSettings, n: int) -> Tensor:
     return (start / start.sum()).clamp_min(LEAST)
 
 
-def learn_preferences(
-    asking: Asking, front: ParetoFront, settings: LearnSettings, progress: Progress
+def _preferences(
+    queries: SiloQueries, front: ParetoFront, settings: LearnSettings, progress: Progress
 ) -> tuple[Tensor, Tensor]:
     """Return preferences (trials, repeats, targets, sources), and losses (steps, trials)."""
-    trials, n = asking.shape
-    device, repeats, steps = asking.federation.device, settings.repeats, settings.preference_steps
+    trials, n = queries.shape
+    device, repeats, steps = queries.federation.device, settings.repeats, settings.preference_steps
     used = front.present.to(device)[:, None, None]
     rows = start_of(settings, n).to(device).expand(trials, repeats, n, n) * used
     rows = rows / rows.sum(-1, keepdim=True).clamp_min(TINY)
     reports = []
     for step in range(steps):
-        gradients, losses, _ = asking.gradients(
+        gradients, losses, _ = queries.gradients(
             front.models(rows).transpose(1, 2),
             partial(
                 Gradient,
@@ -74,30 +95,3 @@ def learn_preferences(
         reports.append(losses.mean((1, 2)))
         progress("preferences", step + 1, steps, losses.mean().item())
     return rows, torch.stack(reports)
-
-
-def pair_gains(asking: Asking, front: ParetoFront, settings: LearnSettings) -> Tensor:
-    """Return by which part of its loss a participant is better off in a pair than alone.
-
-    Of shape (trials, repeats, halves, targets, sources): the front's models for i alone and for i
-    and j with equal weights, on i's validation data. Zeros where a silo failed.
-    """
-    trials, n = asking.shape
-    unit = torch.eye(n, device=asking.federation.device)
-    mixtures = 0.5 * (unit[:, None] + unit[None])
-    gains = torch.zeros(trials, settings.repeats, HALVES, n, n)
-    for sources in torch.split(torch.arange(n), TOGETHER):
-        asked = torch.cat([unit[:, None], mixtures[:, sources]], 1).flatten(0, 1)
-        models = front.models(asked.expand(trials, settings.repeats, -1, -1))
-        models = models.reshape(trials, settings.repeats, n, len(sources) + 1, -1)
-        for repeat in range(settings.repeats):
-            for half in range(HALVES):
-                seen = half_of(repeat, half, settings)
-                losses = asking.losses(models[:, repeat], seen)
-                parts = 1 - losses[..., 1:] / losses[..., :1].clamp_min(TINY)
-                gains[:, repeat, half, :, sources] = parts.nan_to_num(nan=0.0)
-    return gains
-
-
-TOGETHER = 32
-"""Sources whose pairs a silo is asked about in one call."""

@@ -1,0 +1,64 @@
+"""The protocol of estimators, and what one returns."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedegoists.benefit.learn_settings import LearnSettings
+    from fedegoists.benefit.silo_queries import SiloQueries
+
+__all__ = ["TINY", "Estimator", "Learned", "Progress"]
+
+Progress = Callable[[str, int, int, float], None]
+"""Called with the stage, how much of it is done, how much there is, and the mean loss."""
+
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an estimator has learned of the participants of all repetitions.
+
+    Attributes
+    ----------
+    weights, gains : Tensor
+        Of shape (repetitions, repeats, halves, targets, sources), with one half where the
+        validation data is not divided; see `BenefitEstimate`.
+    present : Tensor
+        Of shape (repetitions, participants): who answered often enough.
+    savings : Tensor, optional
+        Of shape (repetitions, targets, sources); the mean gains if left out.
+    history : mapping of str to Tensor
+        Of shape (reports, repetitions): means over participants along the way.
+    """
+
+    weights: Tensor
+    gains: Tensor
+    present: Tensor
+    savings: Tensor | None = None
+    history: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Estimator(Protocol):
+    """A way to learn who benefits whom."""
+
+    def __call__(
+        self,
+        queries: "SiloQueries",
+        settings: "LearnSettings",
+        progress: Progress,
+        rivals: Tensor,
+        secret: str,
+    ) -> Learned:
+        """Learn the benefits in all repetitions at once.
+
+        Parameters
+        ----------
+        rivals : Tensor
+            Of shape (repetitions, participants, participants): who competes with whom.
+        secret : str
+            Known to the server alone, see `fedegoists.benefit.decoys`.
+        """

@@ -1,0 +1,105 @@
+"""Learning who benefits whom: one function, several estimators, one kind of result."""
+
+import secrets
+
+from torch import Tensor
+
+from fedegoists.benefit.estimate import BenefitEstimate, Matrix
+from fedegoists.benefit.estimator import Learned, Progress
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
+from fedegoists.benefit.silo_queries import Apart, Pairs, SiloQueries, by_repetition
+from fedegoists.federation import Federation, Repetition
+
+__all__ = ["learn", "learn_repetitions"]
+
+
+def learn(
+    federation: Federation,
+    settings: LearnSettings | None = None,
+    *,
+    apart: Pairs = (),
+    secret: str | None = None,
+    progress: Progress | None = None,
+) -> BenefitEstimate:
+    """Learn the benefit graph of all participants of a federation.
+
+    Parameters
+    ----------
+    federation : Federation
+        The silos; they return losses and gradients (or, for two estimators, trained models).
+    settings : LearnSettings, optional
+        The estimator and how it learns.
+    apart : collection of pairs of names
+        Competitors: a model of one is never shown to the other, and no benefit between them is
+        learned, since they cannot be in one coalition. Concerns only estimators that show silos
+        models of others, see `fedegoists.benefit.registry`.
+    secret : str, optional
+        What silos must not know, or they could tell who competes with them: from it the server
+        draws what it shows them in place of competitors' models, see `fedegoists.benefit.decoys`.
+        Drawn anew if left out. Whoever learns several times from the same silos keeps one; for
+        simulated silos any will do. Estimates depend on it only by rounding.
+    progress : callable, optional
+        Called with what is being done, how much is done, how much there is, and the mean loss.
+    """
+    (estimate,) = learn_repetitions(
+        federation, settings, apart={None: apart}, secret=secret, progress=progress
+    ).values()
+    return estimate
+
+
+def learn_repetitions(
+    federation: Federation,
+    settings: LearnSettings | None = None,
+    *,
+    apart: Apart | None = None,
+    secret: str | None = None,
+    progress: Progress | None = None,
+) -> dict[Repetition | None, BenefitEstimate]:
+    """Learn the graphs of all repetitions at once, each with hypernetworks of its own.
+
+    Parameters
+    ----------
+    apart : mapping of repetitions to pairs of names
+        As for `learn`, for each repetition.
+    secret : str, optional
+        As for `learn`.
+    """
+    settings = settings or LearnSettings()
+    groups = by_repetition(federation)
+    queries = SiloQueries(federation, tuple(groups.values()))
+    rivals = queries.among(apart or {})  # so that a wrong name is reported before anything trains
+    hidden = secrets.token_hex() if secret is None else secret
+    estimator = ESTIMATOR_ENTRIES[settings.estimator].load()
+    learned = estimator(queries, settings, progress or (lambda *_: None), rivals, hidden)
+    # Of participants that are not heard about their own validation data, nothing is known.
+    present = learned.present & queries.answering()
+    return {
+        repetition: _estimate(queries, k, settings.estimator, learned, present[k])
+        for k, repetition in enumerate(groups)
+    }
+
+
+def _estimate(
+    queries: SiloQueries, trial: int, estimator: str, learned: Learned, present: Tensor
+) -> BenefitEstimate:
+    names = tuple(one.name for one in queries.names[trial])
+    savings = learned.gains.mean((1, 2)) if learned.savings is None else learned.savings
+
+    def matrix(rows: Tensor) -> Matrix:
+        """From rows of targets to ``[source, target]``, with zeros for who is not present."""
+        found: Matrix = (rows * present[:, None] * present).double().mT.contiguous().numpy()
+        found[..., range(len(names)), range(len(names))] = 0.0
+        return found
+
+    return BenefitEstimate(
+        names,
+        estimator,
+        matrix(learned.weights[trial]),
+        matrix(learned.gains[trial]),
+        matrix(savings[trial]),
+        {key: values[:, trial].tolist() for key, values in learned.history.items()},
+        queries.cost(trial),
+        queries.failures_in(trial),
+        tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
+    )

@@ -1,0 +1,56 @@
+"""Models that all silos train alone, from a common start."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from fedegoists.benefit.estimator import Progress
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.silo_queries import SiloQueries
+from fedegoists.federation import Train
+from fedegoists.federation.batches import stream_seed
+
+__all__ = ["FARTHEST", "local_models"]
+
+FARTHEST = 100.0
+"""How far a model may be from the start, in lengths of that one."""
+
+
+def local_models(
+    queries: SiloQueries, settings: LearnSettings, progress: Progress
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Train everybody alone from a common start, once for each repeat.
+
+    Returns
+    -------
+    models, starts, present
+        Of shapes (trials, repeats, participants, parameters), (repeats, parameters) and (trials,
+        participants).
+    """
+    trials, n = queries.shape
+    models, starts = [], []
+    present = torch.ones(trials, n, dtype=torch.bool)
+    for repeat in range(settings.repeats):
+        seed = stream_seed(settings.seed, repeat, "local")
+        start = queries.federation.schema.drawn(seed).to(queries.federation.device)
+        trained, answered = queries.trained(
+            start.expand(trials, n, -1), partial(Train, settings=settings.local, seed=seed)
+        )
+        models.append(_near(trained, start))
+        starts.append(start)
+        present &= answered
+        progress("local training", repeat + 1, settings.repeats, float("nan"))
+    return torch.stack(models, 1), torch.stack(starts), present
+
+
+def _near(models: Tensor, start: Tensor) -> Tensor:
+    """Return models, those brought nearer that are beyond all measure.
+
+    The loss of such a model would be no number, and a silo that is asked about several at once
+    could then say nothing of the others either.
+    """
+    limit = FARTHEST * start.norm().clamp_min(1.0)
+    changes = models - start
+    lengths = changes.norm(dim=-1, keepdim=True)
+    return torch.where(lengths > limit, start + changes * (limit / lengths), models)

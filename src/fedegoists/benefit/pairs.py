@@ -1,0 +1,53 @@
+"""The estimator ``pairs``: a hypernetwork's model for two participants against that for one."""
+
+import torch
+from torch import Tensor
+
+from fedegoists.benefit.estimator import TINY, Learned, Progress
+from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.pareto_hypernetwork import ParetoFront, learn_front
+from fedegoists.benefit.silo_queries import SiloQueries
+from fedegoists.benefit.validation_halves import HALVES, half_of
+
+__all__ = ["pair_gains", "pairs"]
+
+TOGETHER = 32
+"""Sources whose pairs a silo is asked about in one call."""
+
+
+def pairs(
+    queries: SiloQueries,
+    settings: LearnSettings,
+    progress: Progress,
+    rivals: Tensor,  # noqa: ARG001 - a hypernetwork's models are made from the data of all
+    secret: str,  # noqa: ARG001
+) -> Learned:
+    """Learn gains of pairs; a weight is the gain where it is positive."""
+    front = learn_front(queries, settings, progress)
+    queries.count_anew()
+    gains = pair_gains(queries, front, settings)
+    history = {"training loss": front.losses}
+    return Learned(gains.clamp_min(0.0), gains, front.present, history=history)
+
+
+def pair_gains(queries: SiloQueries, front: ParetoFront, settings: LearnSettings) -> Tensor:
+    """Return by which part of its loss a participant is better off in a pair than alone.
+
+    Of shape (trials, repeats, halves, targets, sources): the front's models for i alone and for i
+    and j with equal weights, on i's validation data. Zeros where a silo failed.
+    """
+    trials, n = queries.shape
+    unit = torch.eye(n, device=queries.federation.device)
+    mixtures = 0.5 * (unit[:, None] + unit[None])
+    gains = torch.zeros(trials, settings.repeats, HALVES, n, n)
+    for sources in torch.split(torch.arange(n), TOGETHER):
+        asked = torch.cat([unit[:, None], mixtures[:, sources]], 1).flatten(0, 1)
+        models = front.models(asked.expand(trials, settings.repeats, -1, -1))
+        models = models.reshape(trials, settings.repeats, n, len(sources) + 1, -1)
+        for repeat in range(settings.repeats):
+            for half in range(HALVES):
+                seen = half_of(repeat, half, settings)
+                losses = queries.losses(models[:, repeat], seen)
+                parts = 1 - losses[..., 1:] / losses[..., :1].clamp_min(TINY)
+                gains[:, repeat, half, :, sources] = parts.nan_to_num(nan=0.0)
+    return gains

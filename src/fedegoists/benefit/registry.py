@@ -1,0 +1,95 @@
+"""The registry of benefit estimators: the facts about each, without loading PyTorch.
+
+An estimator is one file with a function, see `fedegoists.benefit.estimator.Estimator`, and one
+entry here. Whether competitors are kept apart is decided by these facts alone.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from fedegoists.benefit.estimator import Estimator
+
+__all__ = ["ESTIMATOR_ENTRIES", "EstimatorEntry"]
+
+FRONT = ("steps", "batch_size", "rate", "concentration", "scale", "hidden", "layers", "bound")
+"""The settings of a Pareto hypernetwork."""
+
+
+@dataclass(frozen=True)
+class EstimatorEntry:
+    """What is known of an estimator without loading it.
+
+    Attributes
+    ----------
+    place : str
+        Module and function, such as ``fedegoists.benefit.transfer:transfer``.
+    summary : str
+        What its weights are, in one line.
+    shows : str
+        What it shows to whom.
+    settings : tuple of str
+        The fields of `LearnSettings` that it uses, besides ``repeats`` and ``seed``.
+    sends : {"models", "gradients"}
+        What silos send. Clipping and noise protect gradients, not trained models.
+    mingles : bool
+        Whether silos see models made from the data of all, their competitors' included.
+    hides : bool
+        Whether it has to know who competes, since it would show competitors' models otherwise.
+    needs_losses : bool
+        Whether it works only where silos tell their losses.
+    from_halves : bool
+        Whether a single repeat tells the standard error, from halves of the validation data.
+    """
+
+    place: str
+    summary: str
+    shows: str
+    settings: tuple[str, ...]
+    sends: Literal["models", "gradients"] = "gradients"
+    mingles: bool = False
+    hides: bool = False
+    needs_losses: bool = True
+    from_halves: bool = True
+
+    def load(self) -> "Estimator":
+        """Import the estimator; this loads PyTorch."""
+        module, name = self.place.split(":")
+        found: Estimator = getattr(import_module(module), name)
+        return found
+
+
+ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
+    "hypernetwork": EstimatorEntry(
+        "fedegoists.benefit.hypernetwork:hypernetwork",
+        "the preference vectors of a Pareto hypernetwork, as in the paper",
+        "all silos see models generated from the gradients of all",
+        (*FRONT, "preference_steps", "preference_rate", "prior", "start", "clip", "noise"),
+        mingles=True,
+        needs_losses=False,
+    ),
+    "pairs": EstimatorEntry(
+        "fedegoists.benefit.pairs:pairs",
+        "how much better the hypernetwork's model for i and j together is for i than for i alone",
+        "all silos see models generated from the gradients of all",
+        FRONT,
+        mingles=True,
+    ),
+    "alignment": EstimatorEntry(
+        "fedegoists.benefit.alignment:alignment",
+        "the cosine of local updates",
+        "no silo sees a model of another; the server sees all",
+        ("local",),
+        sends="models",
+        from_halves=False,
+    ),
+    "transfer": EstimatorEntry(
+        "fedegoists.benefit.transfer:transfer",
+        "the loss of j's local model, mixed with i's, on i's validation data",
+        "silos see mixtures with the models of others, and decoys in place of competitors'",
+        ("local", "softness"),
+        sends="models",
+        hides=True,
+    ),
+}
