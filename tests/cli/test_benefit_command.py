@@ -114,7 +114,7 @@ def test_a_seed_of_learning_can_be_given(run, tmp_path, own):
         (("--clip", "1"), "sends trained models"),
         (("--threshold", "0.1", "--confidence", "0.9"), "not both"),
         (("--confidence", "2"), "confidence is 2.0"),
-        (("--set", "rho=1"), "one's own silos have no options"),
+        (("--set", "rho=1"), "a folder of files has no options"),
         (("--learn", "steps=abc"), "steps is abc; expected a whole number"),
         (("--learn", "steps=1.5"), "steps is 1.5; expected a whole number"),
         (("--learn", "steps"), "--learn 'steps': expected KEY=VALUE"),

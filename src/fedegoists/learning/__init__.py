@@ -1,1 +1,1 @@
-"""Tasks, models and silo data: everything between private data and a trained model."""
+"""Data sets, their division among silos, tasks and models."""

@@ -1,15 +1,15 @@
-"""GPU kernels for many small convolutional networks, each with weights and images of its own.
+"""GPU kernels for many small convolutional networks, each with its own weights and images.
 
 Libraries are made for one network on many images; with a few channels and hundreds of networks they
 use a tenth of a GPU. Here a program works on one network's images with tensor cores. Images and
-activations lie pixel by pixel with the colours or channels of one pixel side by side, so that a row
-of a 5×5 patch is one contiguous piece.
+activations are stored pixel by pixel with the channels of one pixel next to each other, so that a
+row of a 5×5 patch is contiguous.
 
-Every kernel is plain Triton and runs in Triton's interpreter, too, which is how they are tested.
+Every kernel is plain Triton and also runs in Triton's interpreter, in which it is tested.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# ruff: noqa: N803 - what is known when a kernel is compiled is written in capitals
+# ruff: noqa: N803 - constants of a compiled kernel are written in capitals
 
 import triton
 import triton.language as tl
@@ -27,9 +27,9 @@ __all__ = [
 def pick_images(
     pool, positions, draws, images, SIDE: tl.constexpr, AUGMENT: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Copy images out of a pool of bytes as numbers around zero, flipped and shifted if asked.
+    """Copy images from a pool of bytes as numbers around zero, flipped and shifted to augment them.
 
-    Three colours become four, the last one zero, so that pixels can be read as a whole.
+    Three colours become four, the last one zero, so that a pixel can be read as a whole.
     """
     image = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -65,7 +65,7 @@ def pooled_convolution(
     RECTIFIED: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Convolve with 5×5, take the largest of each 2×2, add the bias; remember which was largest."""
+    """Convolve with 5×5, take the maximum of each 2×2, add the bias; store which one it was."""
     half: tl.constexpr = (SIDE - 4) // 2
     network = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -75,6 +75,7 @@ def pooled_convolution(
     corner = x + (row * SIDE + pixel % half * 2)[:, None] * INPUTS
     channel = tl.arange(0, OUTPUTS)
     own = weights + network * (5 * ROW * OUTPUTS)
+    # The four convolutions of a 2×2 pooling window are computed side by side.
     here = tl.zeros((TILE, OUTPUTS), tl.float32)
     right = tl.zeros((TILE, OUTPUTS), tl.float32)
     below = tl.zeros((TILE, OUTPUTS), tl.float32)
@@ -122,7 +123,7 @@ def unpool(
     RECTIFIED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Put every gradient where the largest of its 2×2 stood, and zeros beside it."""
+    """Put every gradient at the pixel that won its 2×2 pooling, and zeros at the others."""
     size: tl.constexpr = HALF * HALF * OUTPUTS
     image = tl.program_id(0).to(tl.int64)
     e = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -154,12 +155,12 @@ def convolution_weights(
     TILE: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Sum the gradients of the 5×5 weights and the bias over a share of the pixels."""
+    """Sum the gradients of the 5×5 weights and the bias over one share of the pixels."""
     side: tl.constexpr = SIDE - 4
     split = tl.program_id(0)
     network = tl.program_id(1).to(tl.int64)
     k, channel = tl.arange(0, WIDTH), tl.arange(0, OUTPUTS)
-    # Where a number of a patch is, from the patch's corner.
+    # The offset of each number of a patch from the patch's corner.
     place = k // (5 * INPUTS) * SIDE * INPUTS + k % (5 * INPUTS)
     total = tl.zeros((WIDTH, OUTPUTS), tl.float32)
     sums = tl.zeros((OUTPUTS,), tl.float32)
@@ -193,7 +194,7 @@ def convolution_inputs(
     ROW: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Return gradients with respect to what was convolved."""
+    """Compute the gradients of the convolution's inputs."""
     side: tl.constexpr = SIDE - 4
     network = tl.program_id(1).to(tl.int64)
     m = tl.program_id(0) * TILE + tl.arange(0, TILE)

@@ -1,8 +1,8 @@
-"""Networks that generate the parameters of others, many side by side.
+"""Hypernetworks: networks that generate the parameters of other networks, stacked.
 
-A stack of hypernetworks is a dictionary of tensors whose first axis counts the networks. Forward
-and backward are written out: the gradient of the last layer is as large as that layer, which for a
-convolutional target has millions of entries, and momentum takes it up without storing it.
+A stack is a dictionary of tensors whose first axis counts the networks. The forward and backward
+passes are written out, because the gradient of the last layer is as large as that layer, which for
+a convolutional target has millions of entries: it is added to the momentum without being stored.
 """
 
 import math
@@ -20,13 +20,13 @@ __all__ = ["Hypernetworks"]
 
 @dataclass(frozen=True)
 class Hypernetworks:
-    """Several perceptrons from few inputs to all parameters of a target network.
+    """Stacked perceptrons from a few inputs to all parameters of a target network.
 
     Attributes
     ----------
     tensors : dict of str to Tensor
-        ``weight0``, ``bias0``, … of the hidden layers and ``head``, ``start`` of the last one; the
-        first axis counts the networks, then come inputs and outputs of a layer.
+        ``weight0``, ``bias0``, … of the hidden layers, and ``head``, ``start`` (weight and bias) of
+        the last one; the axes are networks, inputs and outputs of a layer.
     """
 
     tensors: dict[str, Tensor]
@@ -41,10 +41,10 @@ class Hypernetworks:
         hidden: int,
         layers: int,
     ) -> "Hypernetworks":
-        """Return networks that generate `starts` (one row each) whatever their input.
+        """Return networks that generate `starts` (one row each) for every input.
 
-        Hidden layers start as PyTorch's linear layers do, each network from its own seed. A network
-        with fewer inputs than others has zeros behind its own.
+        Hidden layers are initialised like PyTorch's linear layers, each network from its own seed.
+        Networks with fewer inputs than others are padded with zeros.
         """
         width = max(inputs)
         tensors: dict[str, list[Tensor]] = {}
@@ -70,7 +70,7 @@ class Hypernetworks:
         return (len(self.tensors) - 2) // 2
 
     def copy(self) -> "Hypernetworks":
-        """Return networks that can be changed in place without changing these."""
+        """Return a deep copy, to be changed in place."""
         return Hypernetworks({name: value.clone() for name, value in self.tensors.items()})
 
     def generate(self, inputs: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class Hypernetworks:
     def _backwards(
         self, inputs: Tensor, gradients: Tensor
     ) -> tuple[dict[str, tuple[Tensor, Tensor]], Tensor]:
-        """Return what enters and what returns at each layer, and the gradient of the inputs."""
+        """Return each layer's input and output gradient, and the gradient of the inputs."""
         values = self._hidden(inputs)
         flows = {"head": (values[-1], gradients)}
         back = gradients @ self.tensors["head"].mT
@@ -99,11 +99,11 @@ class Hypernetworks:
         return flows, back
 
     def input_gradient(self, inputs: Tensor, gradients: Tensor) -> Tensor:
-        """Return the gradient of the inputs, given that of what was generated from them."""
+        """Return the gradient of the inputs from the gradient of the generated parameters."""
         return self._backwards(inputs, gradients)[1]
 
     def gradient(self, inputs: Tensor, gradients: Tensor) -> dict[str, Tensor]:
-        """Return the gradient of all tensors, given that of what was generated."""
+        """Return the gradient of all tensors from the gradient of the generated parameters."""
         flows, _ = self._backwards(inputs, gradients)
         result = {}
         for name, (value, back) in flows.items():
@@ -121,7 +121,7 @@ class Hypernetworks:
         momentum: float,
         clip: float = math.inf,
     ) -> Tensor:
-        """Take one step of descent in place; return the gradient of the inputs before it.
+        """Take one gradient step with momentum in place; return the gradient of the inputs.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class Hypernetworks:
         return back
 
     def gain(self, inputs: Tensor) -> Tensor:
-        """Return how much further than `rate` a step of the last layer moves what it generates."""
+        """Return how many times `rate` a step of the last layer moves the generated parameters."""
         return 1 + self._hidden(inputs)[-1].square().sum((1, 2))
 
     def at_rest(self) -> dict[str, Tensor]:
@@ -154,10 +154,10 @@ class Hypernetworks:
 
 
 def _clipping(flows: Mapping[str, tuple[Tensor, Tensor]], clip: float) -> Tensor:
-    """Return a factor for each network that shortens its gradient to a norm.
+    """Return the factor for each network that clips its gradient to a norm.
 
-    The gradient of a layer is a product valueᵀ · returned, whose norm follows from the products of
-    rows, so that it need not be computed.
+    The gradient of a layer is a product G = VᵀB of its inputs V and its output gradients B. So
+    ‖G‖² is the sum over the entries of (VVᵀ) ∘ (BBᵀ), and G itself need not be computed.
     """
     squares = sum(
         ((value @ value.mT) * (back @ back.mT)).sum((1, 2)) + back.sum(1).square().sum(1)

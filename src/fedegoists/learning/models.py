@@ -85,7 +85,7 @@ cifar100_cnn = partial(CifarCNN, 100, rectified=True)
 
 
 class IcuTransformer(nn.Module):
-    """A two-layer transformer encoder over hourly features, with static features as one more token.
+    """A transformer encoder over hourly features, with the static features as one more token.
 
     A missing value (NaN) counts as the mean, which is zero, and a second input per feature says
     whether it was measured. Attention runs over the hours of one stay.

@@ -1,4 +1,4 @@
-"""A model's parameters as one flat vector: what travels, is averaged and is stored."""
+"""A model's parameters as one flat vector, as they are sent, averaged and stored."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["ParameterSchema"]
 
 @dataclass(frozen=True)
 class ParameterSchema:
-    """Names and shapes of a model's parameters, in the order in which they stand in the vector.
+    """Names and shapes of a model's parameters, in their order in the vector.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class ParameterSchema:
         return torch.cat([parameters[name].detach().reshape(-1) for name in self.names])
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """Return views into a vector, or into each row of a matrix, by name."""
+        """Return the named parameters as views into a vector, or into each row of a matrix."""
         if vector.shape[-1] != self.size:
             raise SettingsError(f"{vector.shape[-1]} parameters where {self.size} are expected")
         views = {}
@@ -55,11 +55,11 @@ class ParameterSchema:
         return views
 
     def drawn(self, seed: int) -> Tensor:
-        """Return random parameters as PyTorch's layers start, from names and shapes alone.
+        """Return random initial parameters like PyTorch's, from names and shapes alone.
 
-        A server that does not hold the model can so choose where training starts. Matrices and
-        kernels, and biases beside them, are uniform within one over the root of their inputs;
-        lone vectors called ``weight`` scale a normalisation and are one.
+        With them a server without the model can choose where training starts. Matrices, kernels
+        and their biases are uniform within ±1/√inputs; vectors called ``weight`` scale a
+        normalisation and are one.
         """
         generator = torch.Generator().manual_seed(seed)
         shapes = dict(zip(self.names, self.shapes, strict=True))
@@ -80,7 +80,7 @@ class ParameterSchema:
         return torch.cat(parts)
 
     def mask(self, prefixes: Iterable[str]) -> Tensor:
-        """Return which entries of the vector belong to parameters with one of the prefixes."""
+        """Return a mask of the vector's entries whose parameter names start with a prefix."""
         prefixes = tuple(prefixes)
         for prefix in prefixes:
             if not any(name.startswith(prefix) for name in self.names):

@@ -1,4 +1,4 @@
-"""Pictures of silo data."""
+"""Pictures of the silos' data."""
 
 import os
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["draw_label_distribution"]
 
 MOST_NUMBERED = 20
-"""With more classes than this, cells are too narrow for their counts."""
+"""With more classes, cells are too narrow for their counts."""
 MOST_NAMED = 60
-"""With more silos than this, only some are named."""
+"""With more silos, only some are named."""
 DPI = 150
 BLUE = "#2B5C8A"
 
@@ -30,27 +30,24 @@ def draw_label_distribution(
     split: Split = "train",
     title: str | None = None,
 ) -> "Figure":
-    """Draw which classes each silo has, and how many samples in all.
+    """Draw the number of samples of each class in each silo of a classification.
 
-    A row is a silo and a column a class; the darker a cell, the more samples. Cells without any are
-    white. Up to 20 classes, the counts stand in the cells. The bars at the right are the sizes of
-    the silos.
+    A row is a silo and a column a class; the darker a cell, the more samples, and white for none.
+    Up to 20 classes, the cells show the counts. The bars at the right are the sizes of the silos.
 
     Parameters
     ----------
-    data : SiloedData
-        Of a classification.
     path : path, optional
         Where to write the picture: ends in ``.png``, ``.svg`` or ``.pdf``.
     split : {"train", "validation", "test"}
-        Which samples to count.
+        The samples to count.
     title : str, optional
         The heading; by default the data set's name and its number of silos.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A figure that pyplot does not know of; it needs no display.
+        A figure outside pyplot; it needs no display.
 
     Raises
     ------
@@ -110,7 +107,7 @@ def _draw_cells(figure: "Figure", axes: "Axes", counts: Indices) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     silos, classes = counts.shape
-    # The root keeps small counts visible beside large ones; white is for none at all.
+    # The square root keeps small counts visible beside large ones; white is for zero.
     colors = LinearSegmentedColormap.from_list("blues", ["#E3EDF6", BLUE, "#10263C"])
     norm = PowerNorm(0.5, vmin=0, vmax=max(int(counts.max()), 1))
     image = axes.pcolormesh(

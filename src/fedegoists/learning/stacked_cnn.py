@@ -1,7 +1,6 @@
-"""Many small convolutional networks at once on a GPU, each with weights and images of its own."""
+"""Many small convolutional networks at once on a GPU, each with its own weights and images."""
 
 import importlib.util
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +12,12 @@ __all__ = ["StackedCNN"]
 
 SIDE = 32
 BLOCK = 1024
-"""Numbers that a program copies."""
+"""Numbers that one program of a kernel copies."""
 PROGRAMS = 1000
-"""So many programs keep a GPU busy."""
+"""Enough programs to keep a GPU busy."""
 
 Tuning = tuple[int, dict[str, int]]
-"""Pixels that a program works on at once, and how it is compiled."""
+"""Pixels that a program computes at once, and options of its compilation."""
 FORWARD: dict[tuple[torch.dtype, int], Tuning] = {
     (torch.bfloat16, 4): (128, {"num_warps": 2}),
     (torch.bfloat16, 16): (64, {"num_warps": 4}),
@@ -35,20 +34,20 @@ INPUTS: dict[torch.dtype, Tuning] = {
     torch.bfloat16: (256, {"num_warps": 4}),
     torch.float32: (128, {"num_warps": 4}),
 }
-"""The fastest on an H200 of those that were tried, by numbers in a pixel."""
+"""The fastest of those tried on an H200, by numbers in a pixel."""
 
 
 class StackedCNN:
-    """Outputs and gradients of many networks of the shape of `CifarCNN`.
+    """Outputs and gradients of many networks with the architecture of `CifarCNN`.
 
-    What `torch.func.vmap` computes with grouped convolutions, with kernels made for it: forwards,
-    convolution, bias, rectifier and pooling are one; gradients are written out by hand.
+    It replaces `torch.func.vmap` with grouped convolutions by kernels made for this network: the
+    forward pass fuses convolution, bias, rectifier and pooling; gradients are written out by hand.
 
     Parameters
     ----------
     bf16 : bool
-        Whether images, activations and weights of convolutions have 16 bits instead of 32. With 32,
-        products are rounded as tensor cores do, as in PyTorch's own convolutions on a GPU.
+        Whether images, activations and convolution weights have 16 bits instead of 32. With 32,
+        products are rounded by tensor cores, as in PyTorch's own convolutions on a GPU.
     """
 
     def __init__(self, model: CifarCNN, schema: ParameterSchema, *, bf16: bool = False) -> None:
@@ -58,13 +57,13 @@ class StackedCNN:
 
     @staticmethod
     def suits(pool: Tensor) -> bool:
-        """Return whether this can stand for `vmap` where samples are in such a pool."""
+        """Return whether these kernels can be used for a pool of samples."""
         there = importlib.util.find_spec("triton") is not None
         images = pool.dtype == torch.uint8 and pool.shape[1:] == (SIDE, SIDE, 3)
         return there and pool.device.type == "cuda" and images and pool.is_contiguous()
 
     def images(self, pool: Tensor, positions: Tensor, draws: Tensor | None = None) -> Tensor:
-        """Return images of a pool of bytes as (network, image, row, column, one of four colours).
+        """Return images of a pool of bytes as (network, image, row, column, four colours).
 
         Parameters
         ----------
@@ -85,7 +84,7 @@ class StackedCNN:
         return images
 
     def outputs(self, parameters: Tensor, images: Tensor) -> Tensor:
-        """Return (network, image, class) for one row of parameters and some images each."""
+        """Return (network, image, class) for each network's parameters (a row) and images."""
         parts = self._schema.unflatten(parameters)
         first = _Convolution(parts, "conv1", SIDE, self._rectified, self._number)
         second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
@@ -98,7 +97,7 @@ class StackedCNN:
     def gradients(
         self, parameters: Tensor, images: Tensor, targets: Tensor, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return gradients and losses: cross-entropy, a mean, or a sum with weights of images."""
+        """Return gradients and losses: mean cross-entropy, or a sum with weights of images."""
         parts = self._schema.unflatten(parameters)
         first = _Convolution(parts, "conv1", SIDE, self._rectified, self._number)
         second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
@@ -111,8 +110,10 @@ class StackedCNN:
             weights = logs.new_full(targets.shape, 1 / targets.shape[1])
         wanted = targets[..., None]
         losses = -(logs.gather(-1, wanted)[..., 0] * weights).sum(1)
+        # The gradient of the cross-entropy with respect to the logits is softmax − one-hot.
         slope = logs.exp_().mul_(weights[..., None])
         slope.scatter_add_(-1, wanted, -weights[..., None])
+        # Backwards through the linear layers: ∂W = slopeᵀ · inputs, ∂inputs = slope · W.
         found: dict[str, Tensor] = {}
         for name, inputs in (("output", two), ("fc2", one), ("fc1", flat)):
             found[f"{name}.weight"] = slope.mT @ inputs
@@ -120,6 +121,7 @@ class StackedCNN:
             slope = slope @ parts[f"{name}.weight"]
             if inputs is not flat:
                 slope = slope * torch.where(inputs > 0, 1.0, 0.0 if self._rectified else SLOPE)
+        # Backwards through pooling and convolution, the second layer first.
         full = second.unpooled(slope, winner2, flat, flat=True)
         found["conv2.weight"], found["conv2.bias"] = second.backward(pooled, full)
         full = first.unpooled(second.back_to_inputs(full), winner1, pooled)
@@ -135,18 +137,18 @@ def _linear(parts: dict[str, Tensor], name: str, inputs: Tensor) -> Tensor:
 
 
 class _Convolution:
-    """One convolution of all networks with 5×5 weights, and pooling."""
+    """One layer of all networks: a 5×5 convolution, a rectifier and 2×2 pooling."""
 
     def __init__(
         self, parts: dict[str, Tensor], name: str, side: int, rectified: bool, number: torch.dtype
     ) -> None:
         weight = parts[f"{name}.weight"]
         self.count, self.outputs, self.colours = weight.shape[:3]
-        # Pixels have a power of two of numbers, so that they can be read as a whole.
+        # A pixel is padded to a power of two of numbers, so that it can be read as a whole.
         self.inputs = _power(self.colours)
         self.side, self.half, self.rectified, self.number = side, side // 2 - 2, rectified, number
         self.bias = parts[f"{name}.bias"].contiguous()
-        # Each of the five rows of a patch is padded to whole pieces for tensor cores.
+        # Each of the five rows of a patch is padded to whole chunks for tensor cores.
         self.chunk = 32 if 5 * self.inputs < 32 else 16
         self.row = -(-5 * self.inputs // self.chunk) * self.chunk
         pixels = nn.functional.pad(
@@ -156,14 +158,14 @@ class _Convolution:
         padding = (0, 0, 0, self.row - 5 * self.inputs)
         self.weight = nn.functional.pad(rows, padding).to(number).contiguous()
 
-    def _strides(self, flat: bool) -> dict[str, Any]:
-        """Return how results lie: as pixels of channels, or as PyTorch flattens them."""
+    def _strides(self, flat: bool) -> dict[str, int]:
+        """Return the memory order of results: pixels of channels, or PyTorch's flat order."""
         pixels = self.half**2
         pixel, channel = (1, pixels) if flat else (self.outputs, 1)
         return {"PIXEL_STRIDE": pixel, "CHANNEL_STRIDE": channel, "RECTIFIED": self.rectified}
 
     def forward(self, x: Tensor, *, flat: bool = False) -> tuple[Tensor, Tensor]:
-        """Return pooled results, flat with 32 bits or as pixels; and which pixels they are from."""
+        """Return pooled results, flat with 32 bits or as pixels, and the winning pixels."""
         from fedegoists.learning.cnn_kernels import pooled_convolution
 
         batch, size = x.shape[1], self.half**2 * self.outputs
@@ -198,7 +200,7 @@ class _Convolution:
         return full
 
     def backward(self, x: Tensor, full: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients of weights, as PyTorch lays them out, and biases."""
+        """Return the gradients of the weights, in PyTorch's order, and of the biases."""
         from fedegoists.learning.cnn_kernels import convolution_weights
 
         batch = x.shape[1]
@@ -214,12 +216,13 @@ class _Convolution:
             SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs,
             WIDTH=width, TILE=tile, TILES=tiles, **tuning,
         )  # fmt: skip
+        # The programs' partial sums are added, and the padding is cut off.
         rows = weights.sum(1)[:, : 25 * self.inputs]
         rows = rows.reshape(self.count, 5, 5, self.inputs, self.outputs)[:, :, :, : self.colours]
         return rows.permute(0, 4, 3, 1, 2), bias.sum(1)
 
     def back_to_inputs(self, full: Tensor) -> Tensor:
-        """Return the gradient with respect to what was convolved."""
+        """Return the gradient of the convolution's inputs."""
         from fedegoists.learning.cnn_kernels import convolution_inputs
 
         batch = full.shape[1]
@@ -235,5 +238,5 @@ class _Convolution:
 
 
 def _power(number: int) -> int:
-    """Return the least power of two that is no smaller."""
+    """Return the smallest power of two that is at least as large."""
     return 1 << (number - 1).bit_length()

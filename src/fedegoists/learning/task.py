@@ -1,4 +1,4 @@
-"""What a model is trained for: loss and metric, as pure functions of outputs and targets."""
+"""Tasks: the loss and the metric, as pure functions of outputs and targets."""
 
 from dataclasses import dataclass
 
@@ -41,12 +41,12 @@ class Task:
         return (outputs.squeeze(-1) - targets) ** 2
 
     def loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean loss, or the sum weighted by `weights` where some samples are padding."""
+        """Return the mean loss, or the sum with `weights`, which are 0 for padding."""
         losses = self.losses(outputs, targets)
         return losses.mean() if weights is None else (losses * weights).sum()
 
     def score(self, outputs: Tensor, targets: Tensor) -> float:
-        """Return the metric over all samples; not a number where it is not defined."""
+        """Return the metric over all samples; NaN where it is not defined."""
         if self.name == "classification":
             return (outputs.argmax(-1) == targets).double().mean().item()
         if self.name == "binary":
@@ -64,7 +64,7 @@ TASKS: dict[TaskName, Task] = {
 def area_under_curve(scores: Tensor, targets: Tensor) -> float:
     """Return the probability that a positive scores above a negative, ties counting half.
 
-    Not a number if there are only positives or only negatives.
+    NaN if there are only positives or only negatives.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def area_under_curve(scores: Tensor, targets: Tensor) -> float:
     pairs = positive.sum().item() * (~positive).sum().item()
     if pairs == 0:
         return float("nan")
-    # The rank of a group of equal scores is the mean of the places it takes.
+    # The rank of equal scores is the mean of their places. AUC = (Σ ranks⁺ − n⁺(n⁺+1)/2) / (n⁺n⁻).
     _, group, sizes = torch.unique(scores, return_inverse=True, return_counts=True)
     last = sizes.cumsum(0).double()
     ranks = (last - (sizes.double() - 1) / 2)[group]

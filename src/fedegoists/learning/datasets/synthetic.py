@@ -7,12 +7,12 @@ Eight participants learn the third-degree polynomial of 20 inputs
 with elementwise powers and participant i's own coefficients u_{i,k} = v + r_{i,k}, v ~ U[0, 1]^20,
 r_{i,k} ~ N(0, ρ²)^20.
 
-The paper does not say how often v is drawn. It writes v without the indices i and k that u and r
-have, and says that ρ² measures how much participants differ and that all learn the same task; were
-v drawn for each participant, neither would be true. So there is one v, for all participants and
+The paper does not say how often v is drawn. It writes v without the indices i and k of u and r, and
+says that ρ² measures the differences between participants and that all learn the same task. Neither
+would be true if v were drawn for each participant, so there is one v for all participants and
 powers.
 
-The noise is drawn after the sign is chosen, so no model has a lower squared error than 0.25.
+The noise is drawn after the sign is chosen, so no model has an expected squared error below 0.25.
 """
 
 from dataclasses import dataclass
