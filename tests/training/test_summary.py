@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import torch
 
+from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
-from fedegoists.methods.run import Row
+from fedegoists.methods.method_run import Row
 from fedegoists.training.summary import COSTS, EVERYBODY, Summary, SummaryRow
 
-NAMES = ("0/North", "0/South", "1/North", "1/South")
+NAMES = tuple(Participant(name, k) for k in (0, 1) for name in ("North", "South"))
 FEDERATION = SimpleNamespace(participants=NAMES, task=SimpleNamespace(metric="auc"))
 
 
