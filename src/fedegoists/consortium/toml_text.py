@@ -5,7 +5,7 @@ from typing import Any
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 
-__all__ = ["config_toml"]
+__all__ = ["config_toml", "toml_value"]
 
 
 def config_toml(settings: ConsortiumSettings) -> str:
@@ -32,7 +32,7 @@ def _table(lines: list[str], path: tuple[str, ...], content: dict[str, Any]) -> 
         if value is None:
             lines.append(f"# {key} is not set")
         else:
-            lines.append(f"{_key(key)} = {_value(value)}")
+            lines.append(f"{_key(key)} = {toml_value(value)}")
     for key, value in tables.items():
         _table(lines, (*path, key), value)
 
@@ -42,11 +42,12 @@ def _key(key: str) -> str:
     return key if plain else _text(key)
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 
