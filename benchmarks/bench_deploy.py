@@ -32,7 +32,7 @@ from benchmarks.measure import report
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.engine import SiloAccess
 from fedegoists.deploy.flare_engine import FlareEngine
-from fedegoists.deploy.local_kits import LocalDeployment, free_port
+from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 from fedegoists.federation import Failure, Train, TrainSettings
 
 FEATURES = 1200

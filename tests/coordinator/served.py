@@ -34,7 +34,7 @@ def inside(
     store: CoordinatorStore, data: Path, limits: Limits = MANY
 ) -> Iterator[tuple[TestClient, str]]:
     """The application over a store, without its run queue; yields a client, the manager's token."""
-    app = create_app(Service.over(store, data, limits))
+    app = create_app(Service(store, data, limits))
     client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
     invitation = first_manager(store)
     assert invitation is not None

@@ -13,8 +13,7 @@ from fedegoists.coordinator.domain import accounts, coalition_decisions
 from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.domain.consortia import close_reports, consortium_with, reopen_reports
 from fedegoists.coordinator.runs import run_records
-from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
-from fedegoists.coordinator.runs.run_task import FILES
+from fedegoists.coordinator.runs.run_orders import FILES, RunOrder, RunPlan
 from fedegoists.coordinator.service.request_identity import COOKIE, TLS_EXTENSION
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import check_log

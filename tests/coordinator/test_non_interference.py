@@ -32,7 +32,7 @@ from fedegoists.coordinator.domain.consortia import (
 )
 from fedegoists.coordinator.domain.member_view import member_decision
 from fedegoists.coordinator.runs import run_records
-from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
+from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan
 from fedegoists.coordinator.service import login_pages, manager_pages, member_pages
 from fedegoists.coordinator.service.coordinator_service import Service
 from fedegoists.coordinator.service.web_app import create_app
@@ -112,7 +112,7 @@ class OneApplication:
     def __init__(self, folder):
         self.empty = folder / "empty.db"
         store = CoordinatorStore(f"sqlite:///{self.empty}", clock=still_clock)
-        self.app = create_app(Service.over(store, folder, MANY))
+        self.app = create_app(Service(store, folder, MANY))
         self.interface = [
             path for path, item in self.app.openapi()["paths"].items() if "get" in item
         ]
@@ -123,7 +123,7 @@ class OneApplication:
         """Serve a new, empty store."""
         shutil.copyfile(self.empty, folder / "coordinator.db")
         store = CoordinatorStore(f"sqlite:///{folder / 'coordinator.db'}", clock=still_clock)
-        self.app.state.service = Service.over(store, folder, MANY)
+        self.app.state.service = Service(store, folder, MANY)
         client = TestClient(self.app, raise_server_exceptions=False, follow_redirects=False)
         try:
             with start_blocking_portal() as client.portal:
@@ -157,7 +157,7 @@ def world(application, names, weights, reports, member, patch, order=STABLE):
         with_runs(store, consortium_id, reports)
         with store.read() as session:
             consortium = consortium_with(session, consortium_id)
-            own = member_decision(session, member_named(session, consortium, member).id)
+            own = member_decision(session, member_named(session, consortium, member))
         paths = addresses(application.interface, consortium_id, names)
         answers = fetched(client, paths, tokens[member], record.commitment)
     return own, answers

@@ -25,13 +25,12 @@ from fedegoists.coordinator.domain import coalition_decisions, consortia
 from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.domain.worker_process import WorkerProcess
 from fedegoists.coordinator.runs import decided_pipeline, run_records
-from fedegoists.coordinator.runs.preflight import Preflight
-from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
-from fedegoists.coordinator.runs.run_task import Reach, RunTask
+from fedegoists.coordinator.runs.run_orders import Reach, RunOrder, RunPlan, RunTask
+from fedegoists.coordinator.runs.run_queue import RunQueue
 from fedegoists.coordinator.runs.run_worker import work_on
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import check_log
-from fedegoists.coordinator.store.database_tables import RunRow
+from fedegoists.coordinator.store.database_tables import BenefitRow, RunRow
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
 from tests.coordinator.consortia import found, report
@@ -338,7 +337,7 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     assert learned.state == "finished", learned.error
     with sqlite_store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        estimate = coalition_decisions.latest_benefit(session, consortium)
+        estimate = session.latest(BenefitRow, consortium)
         assert estimate.source == "learned by run 1"
         assert coalition_decisions.graph_of(estimate).participants == ("Alder", "Birch")
     failed = after(queued(source="nowhere"))
@@ -408,7 +407,7 @@ def test_methods_are_checked_over_flare_too(tmp_path):
         competition = CompetitionGraph([], names)
         plan = RunPlan(methods=(method,))
         folders = (tmp_path, "run-1", tmp_path / "silos")
-        return RunTask(plan, "flare", names, competition, None, *folders)
+        return RunTask(plan, "flare", competition, None, *folders)
 
     decided_pipeline.check(task("fedavg"))
     with pytest.raises(SettingsError, match="unknown method 'foo'"):
@@ -421,20 +420,20 @@ def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
     process.close()
 
 
-def test_what_nobody_expected_of_a_plan_is_said_and_logged(tmp_path, caplog):
+def test_what_nobody_expected_of_a_plan_is_said_and_logged(sqlite_store, tmp_path, caplog):
     names = tuple(BANKS[:2])
     competition = CompetitionGraph([], names)
     folders = (tmp_path, "run-1", tmp_path / "silos")
-    task = RunTask(None, "simulation", names, competition, None, *folders)
-    beginning = Preflight()
+    task = RunTask(None, "simulation", competition, None, *folders)
+    queue = RunQueue(sqlite_store, tmp_path)
     with pytest.raises(ConflictError, match="unexpected: AttributeError; see the log"):
-        beginning.check(task)
+        queue._check(task)
     assert "a run could not begin" in caplog.text
-    with beginning._lock, pytest.raises(ConflictError, match="another run is being tried out"):
-        beginning.check(task)
-    beginning.close()
+    with queue._one_preflight, pytest.raises(ConflictError, match="another run is being tried out"):
+        queue._check(task)
+    queue.stop()
     with pytest.raises(ConflictError, match="the coordinator stops"):
-        beginning.check(task)
+        queue._check(task)
 
 
 MINGLING = [name for name, entry in ESTIMATOR_ENTRIES.items() if entry.mingles]
@@ -473,7 +472,7 @@ def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_st
         plan = RunPlan(source="banks", estimator=estimator)
         competition = CompetitionGraph(pairs, names)
         folders = (tmp_path, "run-1", tmp_path / "silos")
-        return RunTask(plan, "flare", names, competition, None, *folders)
+        return RunTask(plan, "flare", competition, None, *folders)
 
     for pairs in ([], [names[:2]]):
         settings = decided_pipeline.settings_of(task("auto", pairs))

@@ -16,9 +16,8 @@ from sqlalchemy import text
 from fedegoists.commitments import MemberCertificate, Opening
 from fedegoists.coordinator.coordinator_errors import FullStoreError
 from fedegoists.coordinator.runs import run_records, run_worker
-from fedegoists.coordinator.runs.preflight import Preflight
+from fedegoists.coordinator.runs.run_orders import Reach
 from fedegoists.coordinator.runs.run_queue import RunQueue
-from fedegoists.coordinator.runs.run_task import Reach
 from fedegoists.coordinator.service.coordinator_service import Limits, Service
 from fedegoists.coordinator.service.request_identity import COOKIE
 from fedegoists.coordinator.service.web_app import create_app
@@ -42,7 +41,7 @@ def served(sqlite_store, tmp_path):
 @pytest.fixture
 def any_plan(monkeypatch):
     """Plans are queued whether there is such data or not."""
-    monkeypatch.setattr(Preflight, "check", lambda *_: None)
+    monkeypatch.setattr(RunQueue, "_check", lambda *_: None)
 
 
 def founded(client, manager, name="Banks"):
@@ -435,7 +434,7 @@ def test_nobody_can_register_the_client_certificate_of_another(sqlite_store, tmp
 
 @contextmanager
 def inside_again(store, data, limits):
-    client = TestClient(create_app(Service.over(store, data, limits)))
+    client = TestClient(create_app(Service(store, data, limits)))
     yield client
     client.close()
 
@@ -618,7 +617,7 @@ def test_a_run_over_flare_needs_a_deployment(served):
 
 @pytest.mark.usefixtures("any_plan")
 def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
-    app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
+    app = create_app(Service(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
     with inside(sqlite_store, tmp_path) as (client, manager):
         consortium, _ = founded(client, manager)
         decided(client, manager, consortium)
@@ -633,7 +632,7 @@ def test_a_deployment_is_offered_where_there_is_one(sqlite_store, tmp_path):
 
 @pytest.mark.usefixtures("any_plan")
 def test_training_needs_only_the_kits_of_those_who_were_decided_about(sqlite_store, tmp_path):
-    app = create_app(Service.over(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
+    app = create_app(Service(sqlite_store, tmp_path, MANY, Reach(tmp_path, NAMES)))
     with inside(sqlite_store, tmp_path) as (client, manager):
         consortium, _ = founded(client, manager)
         decided(client, manager, consortium)

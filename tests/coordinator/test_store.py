@@ -35,7 +35,7 @@ from fedegoists.coordinator.domain import (
 )
 from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.runs import run_records, run_worker
-from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
+from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import check_log, reports_digest
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
@@ -377,7 +377,7 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
         consortium = consortia.consortium_with(session, consortium_id)
         with pytest.raises(ConflictError, match="run 1 relies on the reports"):
             consortia.reopen_reports(session, "manager m", consortium)
-        run = run_records.run_numbered(session, consortium, 1)
+        run = session.numbered(RunRow, consortium, 1)
         run_records.cancel(session, "manager m", run)
         consortia.reopen_reports(session, "manager m", consortium)
     report(sqlite_store, consortium_id, "South", "East")
@@ -391,7 +391,7 @@ def test_nothing_is_trained_by_a_decision_that_later_reports_contradict(sqlite_s
     with pytest.raises(ConflictError, match="'North' was expelled"):
         train()
     with sqlite_store.read() as session:
-        run = run_records.run_numbered(session, consortium, 2)
+        run = session.numbered(RunRow, consortium, 2)
     assert (run.state, run.error) == ("cancelled", "'North' was expelled")
     assert checked(sqlite_store).ok
 

@@ -10,7 +10,7 @@ from fedegoists.consortium.engine import SiloAccess
 from fedegoists.consortium.pipeline import Consortium
 from fedegoists.consortium.progress import SILENT
 from fedegoists.deploy.flare_engine import over_silos
-from fedegoists.deploy.local_kits import LocalDeployment, free_port
+from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 
 SCHEMA = """\
 features = ["age", "income", "debt"]

@@ -14,7 +14,7 @@ import httpx2 as httpx
 
 from fedegoists.coordinator.domain import consortia
 from fedegoists.coordinator.runs import run_records
-from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
+from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan
 from fedegoists.coordinator.runs.run_worker import work_on
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database_tables import RunRow

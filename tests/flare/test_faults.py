@@ -21,7 +21,7 @@ from fedegoists.consortium import Consortium
 from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import SiloAccess
 from fedegoists.deploy.flare_engine import FlareEngine
-from fedegoists.deploy.processes import KitProcess
+from fedegoists.deploy.kit_process import KitProcess
 from fedegoists.federation import Evaluate, Failure, Participant
 from fedegoists.federation.flare.job_operator import Operator
 from fedegoists.federation.flare.messages import Answers

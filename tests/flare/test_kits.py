@@ -124,7 +124,7 @@ def test_names_of_all_kinds_make_kits(tmp_path):
 
 
 def test_what_is_no_kit_is_said(consortium, tmp_path):
-    from fedegoists.deploy.processes import KitProcess
+    from fedegoists.deploy.kit_process import KitProcess
 
     folder, _ = consortium
     with pytest.raises(FileError, match="not the kit of a silo"):
@@ -138,7 +138,7 @@ def test_what_is_no_kit_is_said(consortium, tmp_path):
 
 
 def test_a_kit_that_was_stopped_does_not_start_again(consortium):
-    from fedegoists.deploy.processes import KitProcess
+    from fedegoists.deploy.kit_process import KitProcess
 
     folder, _ = consortium
     process = KitProcess("coordinator", folder / "coordinator")

@@ -1,15 +1,15 @@
 """The commands of the coordinator: serve, backup, restore, audit-log, manager-login."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from fedegoists.cli.output import errors, line, print_json
-from fedegoists.errors import FileError, MissingDependencyError
+from fedegoists.cli.output import errors, line, needs_extra, print_json
+from fedegoists.errors import FileError
 
 if TYPE_CHECKING:
     from fedegoists.coordinator.store import CoordinatorStore
@@ -71,11 +71,10 @@ def serve_command(
     ] = None,
 ) -> None:
     """Run the coordinator: a trusted third party with web pages and an API."""
-    try:
+    with needs_extra("the coordinator", "coordinator"):
         from fedegoists.coordinator.server import ServerSettings, serve
         from fedegoists.coordinator.service.coordinator_service import Limits
-    except ImportError as error:
-        raise _missing(error) from None
+
     settings = ServerSettings(
         data=data,
         host=host,
@@ -188,20 +187,10 @@ def _tell(problems: tuple[str, ...]) -> None:
 @contextmanager
 def _opened(data: Path, database: str | None, *, new: bool = False) -> "Iterator[CoordinatorStore]":
     """Context manager for the store of a folder or database."""
-    try:
+    with needs_extra("the coordinator", "coordinator"):
         from fedegoists.coordinator.server import DATABASE, open_store
-    except ImportError as error:
-        raise _missing(error) from None
+
     if not new and database is None and not (data / DATABASE).exists():
         raise FileError(f"{data}: no coordinator keeps its data here; give its folder with --data")
-    store = open_store(data, database)
-    try:
+    with closing(open_store(data, database)) as store:
         yield store
-    finally:
-        store.close()
-
-
-def _missing(error: ImportError) -> MissingDependencyError:
-    return MissingDependencyError(
-        f"the coordinator needs {error.name}: pip install 'fedegoists[coordinator]'"
-    )

@@ -1,6 +1,7 @@
-"""The commands about deployment: deploy init, start, status, model, expel, renew, demo."""
+"""The commands of a deployment: deploy init, start, status, model, expel, renew, demo."""
 
 import time
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedegoists.cli.output import line, screen, show_formation
-from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.cli.output import line, needs_extra, screen, show_formation
+from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
     from fedegoists.federation.flare.job_operator import Operator
@@ -35,22 +36,19 @@ def register(app: typer.Typer) -> None:
     app.add_typer(deploy)
 
 
-def _needs_training(error: ImportError) -> MissingDependencyError:
-    return MissingDependencyError(
-        f"deployment needs {error.name}: pip install 'fedegoists[train,flare]'"
-    )
+def _deployment() -> AbstractContextManager[None]:
+    return needs_extra("deployment", "train,flare")
 
 
 def _whole(text: str) -> None:
-    """Print one line that is not broken: a command or a path to copy, or a line of a log."""
+    """Print a line without wrapping: a command or a path to copy, or a line of a log."""
     line(text, whole=True)
 
 
 def _operator(kit: Path) -> "Operator":
-    try:
+    with _deployment():
         from fedegoists.federation.flare.job_operator import Operator
-    except ImportError as error:
-        raise _needs_training(error) from None
+
     return Operator(kit)
 
 
@@ -58,12 +56,11 @@ def init_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A consortium.toml.")],
     out: Annotated[Path, typer.Option(help="Where to write the kits.")] = FOLDER,
 ) -> None:
-    """Make certificates and a kit for the coordinator and for every silo."""
-    try:
+    """Write certificates and kits for the coordinator and every silo."""
+    with _deployment():
         from fedegoists.consortium.consortium_settings import read_settings
-        from fedegoists.deploy.new_kits import make_deployment
-    except ImportError as error:
-        raise _needs_training(error) from None
+        from fedegoists.deploy.consortium_kits import make_deployment
+
     settings = read_settings(file)
     deployment = make_deployment(settings, out)
     _whole(f"Written: {out}/coordinator, the coordinator's kit")
@@ -84,10 +81,9 @@ def start_command(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit's folder.")],
 ) -> None:
     """Start a kit in the foreground; Ctrl-C ends it."""
-    try:
-        from fedegoists.deploy.processes import KitProcess
-    except ImportError as error:
-        raise _needs_training(error) from None
+    with _deployment():
+        from fedegoists.deploy.kit_process import KitProcess
+
     if role not in ("coordinator", "silo"):
         raise SettingsError(f"{role!r} is neither coordinator nor silo")
     process = KitProcess(role, kit, tell=_whole)  # type: ignore[arg-type]
@@ -99,17 +95,14 @@ def start_command(
 def status_command(
     kit: Annotated[Path, typer.Option(help="The coordinator's kit.")] = COORDINATOR_KIT,
 ) -> None:
-    """Show which silos are connected and which jobs really run."""
-    operator = _operator(kit)
-    try:
+    """Show the connected silos and the running jobs."""
+    with closing(_operator(kit)) as operator:
         status = operator.status()
-    finally:
-        operator.close()
     sites = operator.deployment.sites
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
     line(f"Server {operator.deployment.host}:{operator.deployment.port}, up since {since}")
     table = Table(title="Silos", title_justify="left", title_style="bold")
-    for column in ("participant", "certificate", "state", "last heard of"):
+    for column in ("participant", "certificate", "state", "last contact"):
         table.add_column(column)
     for participant, site in sites.items():
         heard = status.silos.get(site)
@@ -123,51 +116,45 @@ def status_command(
 
 def model_command(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="The silo's kit.")],
-    run: Annotated[str | None, typer.Option(help="Which run's; the last one's by default.")] = None,
+    run: Annotated[str | None, typer.Option(help="The run; the last one by default.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where to write; by default KIT/export/RUN."),
+        Path | None, typer.Option(metavar="DIR", help="Where to write; by default KIT/export/RUN.")
     ] = None,
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Also write ONNX (needs the extra onnx).")
     ] = False,
 ) -> None:
-    """Write a silo's whole model for use elsewhere, with the layers that never left."""
-    try:
+    """Export a silo's whole model, with the personal parameters that never left it."""
+    with _deployment():
         from fedegoists.deploy.delivered_models import export_silo_model
-    except ImportError as error:
-        raise _needs_training(error) from None
+
     for path in export_silo_model(kit, run, out, onnx=onnx):
         _whole(f"Written: {path}")
 
 
 def expel_command(
-    participant: Annotated[str, typer.Argument(help="Who is turned away from now on.")],
+    participant: Annotated[str, typer.Argument(help="The participant to expel.")],
     kit: Annotated[Path, typer.Option(help="The coordinator's kit.")] = COORDINATOR_KIT,
 ) -> None:
-    """Have the server turn a member's certificate away."""
-    operator = _operator(kit)
-    try:
+    """Expel a participant: the server refuses its certificate from now on."""
+    with closing(_operator(kit)) as operator:
         sites = operator.deployment.sites
         if participant not in sites:
             raise SettingsError(
                 f"{participant!r} is not in this consortium; {', '.join(sites)} are"
             )
         operator.remove(sites[participant])
-    finally:
-        operator.close()
-    line(f"{participant} is turned away. Take it out of consortium.toml as well.")
+    line(f"{participant} is expelled. Remove it from consortium.toml as well.")
 
 
 def renew_command(
-    participant: Annotated[str, typer.Argument(help="Who gets a new key and certificate.")],
-    out: Annotated[Path, typer.Option(help="Where `deploy init` wrote the kits.")] = FOLDER,
+    participant: Annotated[str, typer.Argument(help="The participant.")],
+    out: Annotated[Path, typer.Option(help="The folder that `deploy init` wrote.")] = FOLDER,
 ) -> None:
-    """Make a new key and certificate for a member."""
-    try:
+    """Write a new key and certificate for a participant."""
+    with _deployment():
         from fedegoists.federation.flare.kits import renew_kit
-    except ImportError as error:
-        raise _needs_training(error) from None
+
     kit = renew_kit(out, participant)
     _whole(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
 
@@ -177,11 +164,10 @@ def demo_command(
         Path | None, typer.Option("--out", help="Where to write; a new folder if left out.")
     ] = None,
 ) -> None:
-    """Deploy three example banks on this machine, run, and end everything again."""
-    try:
+    """Deploy three example banks on this machine, run, and end all processes."""
+    with _deployment():
         from fedegoists.deploy.demo_banks import demo
-    except ImportError as error:
-        raise _needs_training(error) from None
+
     run = demo(folder, _whole)
     show_formation(run.formation)
     _whole(f"Report: {run.folder / 'report.html'}")

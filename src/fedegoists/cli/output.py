@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +24,7 @@ from fedegoists.errors import MissingDependencyError
 __all__ = [
     "errors",
     "formation_as_dict",
+    "needs_extra",
     "print_json",
     "screen",
     "show_certificate_check",
@@ -104,14 +105,19 @@ def line(text: str, style: str = "", *, whole: bool = False) -> None:
 
 
 @contextmanager
-def training_extra(what: str) -> Iterator[None]:
-    """Context manager that names the missing extra where an import fails."""
+def needs_extra(what: str, extras: str) -> Iterator[None]:
+    """Context manager for imports that names the missing extras if one fails."""
     try:
         yield
     except ImportError as error:
         raise MissingDependencyError(
-            f"{what} needs {error.name}: pip install 'fedegoists[train]'"
+            f"{what} needs {error.name}: pip install 'fedegoists[{extras}]'"
         ) from None
+
+
+def training_extra(what: str) -> AbstractContextManager[None]:
+    """Context manager for imports that need the extra ``train``."""
+    return needs_extra(what, "train")
 
 
 def formation_as_dict(formation: Formation) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.learning.typed_settings import TypedSettings
 
-__all__ = ["commented_toml", "config_toml"]
+__all__ = ["commented_toml", "config_toml", "toml_value"]
 
 
 def config_toml(settings: ConsortiumSettings) -> str:
@@ -28,7 +28,9 @@ def _table(path: tuple[str, ...], content: Mapping[str, object]) -> list[str]:
     plain = {key: value for key, value in content.items() if not isinstance(value, dict)}
     lines = ["", f"[{'.'.join(map(_key, path))}]"] if path and plain else []
     for key, value in plain.items():
-        lines.append(f"# {key} is not set" if value is None else f"{_key(key)} = {_value(value)}")
+        lines.append(
+            f"# {key} is not set" if value is None else f"{_key(key)} = {toml_value(value)}"
+        )
     for key, value in content.items():
         if isinstance(value, dict):
             lines += _table((*path, key), value)
@@ -45,7 +47,7 @@ def commented_toml(given: Mapping[str, object], notes: Mapping[str, str]) -> str
     notes : mapping of str to str
         Comments above some settings, by their whole names, such as ``benefit.threshold``.
     """
-    lines = [f"name = {_value(given['name'])} # results go to runs/{given['name']}"]
+    lines = [f"name = {toml_value(given['name'])} # results go to runs/{given['name']}"]
     for name, field in ConsortiumSettings.model_fields.items():
         section = field.annotation
         if isinstance(section, type) and issubclass(section, TypedSettings):
@@ -66,12 +68,12 @@ def _setting(key: str, field: FieldInfo, given: Mapping[str, object]) -> str:
     if get_origin(field.annotation) is Literal:
         comment += f" One of {', '.join(get_args(field.annotation))}."
     if key in given:
-        return f"{key} = {_value(given[key])} # {comment}"
+        return f"{key} = {toml_value(given[key])} # {comment}"
     value = field.default
     if field.examples:
         value = field.examples[0]
         comment += " Not set by default."
-    return f"# {key} = {_value(value)} # {comment}"
+    return f"# {key} = {toml_value(value)} # {comment}"
 
 
 def _key(key: str) -> str:
@@ -79,13 +81,14 @@ def _key(key: str) -> str:
     return key if plain else _text(key)
 
 
-def _value(value: object) -> str:
+def toml_value(value: object) -> str:
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{_key(k)} = {_value(v)}' for k, v in value.items())} }}"
+        return f"{{ {', '.join(f'{_key(k)} = {toml_value(v)}' for k, v in value.items())} }}"
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 

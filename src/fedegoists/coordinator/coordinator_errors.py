@@ -2,16 +2,6 @@
 
 from fedegoists.errors import FedEgoistsError
 
-__all__ = [
-    "ConflictError",
-    "DamagedStoreError",
-    "FullStoreError",
-    "NotAllowedError",
-    "NotFoundError",
-    "StoreError",
-    "UnavailableStoreError",
-]
-
 
 class StoreError(FedEgoistsError):
     """A problem with the database."""

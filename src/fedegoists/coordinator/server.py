@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedegoists.coordinator.domain.accounts import first_manager
-from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
+from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach
 from fedegoists.coordinator.service.coordinator_service import Limits, Service
 from fedegoists.coordinator.service.request_identity import TLS_EXTENSION
 from fedegoists.coordinator.service.web_app import create_app
@@ -30,8 +30,6 @@ from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database import sqlite_url
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import read_text
-
-__all__ = ["DATABASE", "ServerSettings", "open_store", "serve"]
 
 DATABASE = "coordinator.db"
 KIT_FILE = "deploy.json"
@@ -182,7 +180,7 @@ def serve(
         invitation = first_manager(store)
         if invitation is not None:
             say(f"The manager's one-time login, at {address}/login: {invitation}")
-        service = Service.over(store, settings.data.resolve(), settings.limits, reach)
+        service = Service(store, settings.data.resolve(), settings.limits, reach)
         _Server(_config(settings, service), service).run(sockets)
 
 

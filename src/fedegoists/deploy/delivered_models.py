@@ -1,4 +1,4 @@
-"""A silo's whole models: what runs delivered, completed with the layers that never left."""
+"""Export of a silo's whole models, with the personal parameters that never left it."""
 
 from pathlib import Path
 
@@ -13,21 +13,21 @@ __all__ = ["export_silo_model"]
 def export_silo_model(
     kit: Path, run: str | None = None, out: Path | None = None, *, onnx: bool = False
 ) -> list[Path]:
-    """Write a silo's model for use elsewhere, as `fedegoists.consortium.export.export` does.
+    """Export a silo's model, as `fedegoists.consortium.export.export` does.
 
     Parameters
     ----------
     kit : Path
         The silo's kit.
     run : str, optional
-        Which run gave it; the last one by default.
+        The run that delivered it; the last one by default.
     out : Path, optional
-        Where to write; by default the folder ``export`` of the kit, with one for the run.
+        Where to write; by default ``export/RUN`` in the kit.
 
     Raises
     ------
     FileError
-        If it is not a silo's kit, or no such run has delivered a model.
+        If it is not a silo's kit, or no such run delivered a model.
     """
     if not (kit / SILO_FILE).is_file():
         raise FileError(f"{kit}: not the kit of a silo, which has a {SILO_FILE}")
@@ -36,13 +36,10 @@ def export_silo_model(
         models.glob("*.safetensors"), key=lambda file: (file.stat().st_mtime_ns, file.name)
     )
     if not known:
-        raise FileError(
-            f"{models}: no run has delivered a model yet; it does so when it is finished"
-        )
+        raise FileError(f"{models}: no run has delivered a model yet; each does at its end")
     chosen = [file for file in known if run in (None, file.stem)]
     if not chosen:
         names = ", ".join(file.stem for file in known)
         raise FileError(f"{models}: no model of the run {run!r}; there are {names}")
     source = chosen[-1]
-    folder = kit / "export" / source.stem if out is None else out
-    return export_file(source, source.stem, folder, onnx=onnx)
+    return export_file(source, source.stem, out or kit / "export" / source.stem, onnx=onnx)

@@ -1,4 +1,4 @@
-"""A deployment to look at: three banks on this machine, one of which is killed on the way."""
+"""A demo of a deployment: three banks on this machine, one of which is killed on the way."""
 
 import shutil
 import tempfile
@@ -11,8 +11,8 @@ import numpy as np
 from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess
 from fedegoists.consortium.pipeline import Consortium, ConsortiumRun
-from fedegoists.deploy.local_kits import LocalDeployment, free_port
-from fedegoists.deploy.processes import end_children
+from fedegoists.deploy.kit_process import end_children
+from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 from fedegoists.files import write_all
 
 __all__ = ["demo"]
@@ -47,18 +47,18 @@ port = {port}
 """
 
 
+SWITCHED_OFF_AFTER = 5
+"""Rounds of FedAvg after which a silo is killed."""
+
+
 def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
-    """Deploy three banks here, run, kill a silo in the middle, and end everything."""
+    """Deploy three banks here, run, kill a silo in the middle, and end all processes."""
     place = Path(tempfile.mkdtemp(prefix="fedegoists-demo-")) if folder is None else folder
     if (place / "deploy").exists():
         shutil.rmtree(place / "deploy")  # kits of an earlier demo have another port
-    write_all(
-        [
-            (place / "consortium.toml", CONSORTIUM.format(port=free_port()).encode()),
-            (place / "data" / "schema.toml", SCHEMA.encode()),
-            *((place / "data" / f"{bank}.csv", _table(k)) for k, bank in enumerate(BANKS)),
-        ]
-    )
+    tables = [(place / "data" / f"{bank}.csv", _table(k)) for k, bank in enumerate(BANKS)]
+    settings_file = (place / "consortium.toml", CONSORTIUM.format(port=free_port()).encode())
+    write_all([settings_file, (place / "data" / "schema.toml", SCHEMA.encode()), *tables])
     settings = read_settings(place / "consortium.toml")
     began = time.monotonic()
 
@@ -85,10 +85,6 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
     return run
 
 
-SWITCHED_OFF_AFTER = 5
-"""Rounds of FedAvg."""
-
-
 class _KillASilo:
     """Tells the progress, and kills one of the silos on the way."""
 
@@ -100,11 +96,10 @@ class _KillASilo:
         if total and done == total:
             self._tell(f"{stage}: {what} done {remark}")
         self._averaged += what == "fedavg"
-        if what == "fedavg" and self._averaged == SWITCHED_OFF_AFTER:
+        pid = self._deployment.processes["Meadow"].pid
+        if what == "fedavg" and self._averaged == SWITCHED_OFF_AFTER and pid is not None:
             self._tell("Meadow's machine is switched off and on again: the others go on")
-            pid = self._deployment.processes["Meadow"].pid
-            if pid is not None:
-                end_children(pid, itself=True)
+            end_children(pid, itself=True)
 
     def message(self, text: str, *, waiting: bool = False) -> None:  # noqa: ARG002
         self._tell(text)

@@ -1,7 +1,6 @@
 """The engine ``flare``: silos at their organisations, reached over NVIDIA FLARE."""
 
 import hashlib
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,11 +71,8 @@ class FlareEngine:
         )
         try:
             self.link.open()
-            answered = {
-                **_remembered(access.memory),
-                **(known or {}),
-                **ask_about(self.link, sites),
-            }
+            earlier = {**_remembered(access.memory), **(known or {})}
+            answered = {**earlier, **ask_about(self.link, sites)}
             self.about = {name: answered[name] for name in sites if name in answered}
             self.sites = {name: sites[name] for name in self.about}
             self.absent = tuple(name for name in sites if name not in self.about)
@@ -90,11 +86,7 @@ class FlareEngine:
             self.close()
             raise
         if access.memory is not None:
-            content = json.dumps(
-                {name: one.model_dump(mode="json") for name, one in self.about.items()},
-                ensure_ascii=False,
-            )
-            write_bytes(access.memory, content.encode(), private=True)
+            write_bytes(access.memory, ABOUT_ALL.dump_json(self.about), private=True)
 
     def federation(self, model: str, trials: int | None = None) -> FlareFederation:
         """Return the silos with a network."""
@@ -126,12 +118,13 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
     first_name, first = next(iter(about.items()))
     for name, one in about.items():
         for what in ("task", "classes", "shapes", "kinds"):
-            if getattr(one, what) != getattr(first, what):
+            here, there = getattr(one, what), getattr(first, what)
+            if here != there:
                 raise SettingsError(
-                    f"{name} and {first_name} differ in {what}: {getattr(one, what)} and "
-                    f"{getattr(first, what)}; all silos need the same schema"
+                    f"{name} and {first_name} differ in {what}: {here} and {there}; all silos "
+                    "need the same schema"
                 )
-    parts = "\n".join(f"{name}\0{one.digest}" for name, one in about.items())
+    digests = "\n".join(f"{name}\0{one.digest}" for name, one in about.items())
     return DataDescription(
         name=Path(source).name,
         task=first.task,
@@ -139,7 +132,7 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
         sizes={name: SplitSizes(*one.sizes) for name, one in about.items()},
         shapes=tuple(tuple(shape) for shape in first.shapes),
         kinds=tuple(first.kinds),
-        digest=hashlib.sha256(parts.encode()).hexdigest(),
+        digest=hashlib.sha256(digests.encode()).hexdigest(),
         description="Samples are at their organisations.",
     )
 
@@ -147,9 +140,9 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
 def _sites(known: Mapping[str, str], participants: tuple[str, ...] | None) -> Mapping[str, str]:
     if participants is None:
         return known
-    missing = [name for name in participants if name not in known]
-    if missing:
-        raise SettingsError(f"{missing[0]!r} has no kit; those of {', '.join(known)} were made")
+    for name in participants:
+        if name not in known:
+            raise SettingsError(f"{name!r} has no kit; those of {', '.join(known)} were made")
     return {name: known[name] for name in participants}
 
 
@@ -177,8 +170,8 @@ def over_silos(
 
     Parameters
     ----------
-    record : callable, optional
-        Called with every message that is sent or received.
+    record
+        See `FlareEngine`.
     patience : float
         Seconds to wait for a lost server.
     """
@@ -192,11 +185,9 @@ def over_silos(
             lost, known = 0.0, engine.about
             return work(engine, resume)
         except UnreachableError as error:
-            now = time.monotonic()
-            if engine is None and not resume:
-                raise  # it never began
-            lost = lost or now
-            if now - lost > patience:
+            lost = lost or time.monotonic()
+            began = engine is not None or resume
+            if not began or time.monotonic() - lost > patience:
                 raise
             access.progress.message(
                 f"{error}; waiting for the server, then going on from the last checkpoint",

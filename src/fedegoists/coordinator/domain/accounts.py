@@ -6,7 +6,7 @@ Of all secrets only hashes are kept.
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from sqlalchemy import select, update
 
@@ -15,25 +15,6 @@ from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.database_tables import AccountRow, CredentialRow, MemberRow
 from fedegoists.coordinator.store.moments import shifted
-
-__all__ = [
-    "AccountRole",
-    "CredentialKind",
-    "Principal",
-    "accept_invitation",
-    "add_certificate",
-    "authenticate",
-    "authenticate_certificate",
-    "close_session",
-    "csrf_token",
-    "end_account",
-    "end_others_named",
-    "first_manager",
-    "invite_account",
-    "new_invitation",
-    "open_session",
-    "secret_digest",
-]
 
 AccountRole = Literal["manager", "member", "monitor"]
 CredentialKind = Literal["invitation", "token", "session", "certificate"]
@@ -50,7 +31,6 @@ class Principal:
     role: AccountRole
     label: str
     member_id: int | None
-    consortium_id: int | None
     kind: CredentialKind
 
     @property
@@ -146,14 +126,8 @@ def _principal(
     if found.expires is not None and found.expires <= session.now():
         return None
     account = found.account
-    return Principal(
-        account.id,
-        account.role,  # type: ignore[arg-type]
-        account.label,
-        account.member_id,
-        account.member.consortium_id if account.member else None,
-        found.kind,
-    )
+    role = cast("AccountRole", account.role)
+    return Principal(account.id, role, account.label, account.member_id, found.kind)
 
 
 def accept_invitation(session: Transaction, invitation: str) -> tuple[Principal, str]:
@@ -176,20 +150,11 @@ def accept_invitation(session: Transaction, invitation: str) -> tuple[Principal,
     if member is not None and member.state == "invited":
         member.state = "joined"
         append(
-            session,
-            principal.actor,
-            Action.MEMBER_JOINED,
-            consortium=member.consortium.name,
-            member=member.name,
+            session, principal.actor, Action.MEMBER_JOINED, member.consortium, member=member.name
         )
     else:
-        append(
-            session,
-            principal.actor,
-            Action.ACCOUNT_JOINED,
-            role=principal.role,
-            label=principal.label,
-        )
+        role, label = principal.role, principal.label
+        append(session, principal.actor, Action.ACCOUNT_JOINED, role=role, label=label)
     return principal, token
 
 

@@ -9,7 +9,7 @@ from threading import Lock
 
 import networkx as nx  # noqa: F401, loaded now, so that the first what-if does not wait for it
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from fedegoists.coalitions import (
     Certificate,
@@ -22,7 +22,7 @@ from fedegoists.coalitions import (
 )
 from fedegoists.commitments import Commitment
 from fedegoists.commitments.commitment import new_secret
-from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
+from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.domain.competitor_reports import active_reports, competition_of
 from fedegoists.coordinator.domain.consortia import (
     close_reports,
@@ -41,21 +41,6 @@ from fedegoists.coordinator.store.database_tables import (
     FormationRow,
 )
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
-
-__all__ = [
-    "Decider",
-    "FormationOrder",
-    "commitment_for",
-    "formation_of",
-    "formation_record",
-    "graph_of",
-    "is_current",
-    "latest_benefit",
-    "latest_formation",
-    "quick_what_if",
-    "record_benefit",
-    "trial_of",
-]
 
 KEPT = 16
 """Decisions whose validity and what-ifs are cached."""
@@ -79,11 +64,7 @@ class FormationOrder(BaseModel):
 
 
 def record_benefit(
-    session: Transaction,
-    by: str,
-    consortium: ConsortiumRow,
-    graph: BenefitGraph,
-    source: str,
+    session: Transaction, by: str, consortium: ConsortiumRow, graph: BenefitGraph, source: str
 ) -> BenefitRow:
     """Store a benefit graph; the latest one counts."""
     text = graph.to_json()
@@ -100,7 +81,7 @@ def record_benefit(
         session,
         by,
         Action.BENEFIT_RECORDED,
-        consortium=consortium.name,
+        consortium,
         number=found.id,
         sha256=found.digest,
         source=found.source,
@@ -108,36 +89,9 @@ def record_benefit(
     return found
 
 
-def latest_benefit(session: Transaction, consortium: ConsortiumRow) -> BenefitRow | None:
-    """Return the latest benefit graph, if there is one."""
-    return session.scalar(
-        select(BenefitRow)
-        .where(BenefitRow.consortium_id == consortium.id)
-        .order_by(BenefitRow.id.desc())
-        .limit(1)
-    )
-
-
 def graph_of(estimate: BenefitRow) -> BenefitGraph:
     """Return the graph that was recorded."""
     return _graph(estimate.digest, estimate.graph)
-
-
-def benefit_among(estimate: BenefitRow, participants: Sequence[str]) -> BenefitGraph:
-    """Return the graph restricted to some participants, in their order.
-
-    Raises
-    ------
-    ConflictError
-        If the graph does not know one of them.
-    """
-    graph = graph_of(estimate)
-    missing = [name for name in participants if name not in graph.participants]
-    if missing:
-        raise ConflictError(
-            f"the benefit graph does not know {missing[0]!r}; record one with all participants"
-        )
-    return graph.restricted_to(participants)
 
 
 @lru_cache(maxsize=16)
@@ -191,14 +145,7 @@ class Decider:
             ):
                 raise ConflictError("members, benefits or reports changed meanwhile; form again")
             close_reports(session, "coordinator", consortium)
-            number = 1 + (
-                session.scalar(
-                    select(func.max(FormationRow.number)).where(
-                        FormationRow.consortium_id == consortium_id
-                    )
-                )
-                or 0
-            )
+            number = session.next_number(FormationRow, consortium)
             secret, salt = new_secret(), _new_salt()
             commitment = Commitment(_context(consortium, number), certificate, secret)
             record = FormationRow(
@@ -218,7 +165,7 @@ class Decider:
                 session,
                 by,
                 Action.COALITIONS_FORMED,
-                consortium=consortium.name,
+                consortium,
                 number=number,
                 commitment=record.commitment,
                 certificate=record.certificate_digest,
@@ -239,12 +186,18 @@ class Decider:
         participants = participants_of(session, consortium)
         if not participants:
             raise ConflictError("nobody has joined yet")
-        estimate = latest_benefit(session, consortium)
+        estimate = session.latest(BenefitRow, consortium)
         if estimate is None:
             raise ConflictError("who benefits whom is not known yet; record or learn it first")
+        graph = graph_of(estimate)
+        missing = [name for name in participants if name not in graph.participants]
+        if missing:
+            raise ConflictError(
+                f"the benefit graph does not know {missing[0]!r}; record one with all participants"
+            )
         return _Inputs(
             estimate.id,
-            benefit_among(estimate, participants),
+            graph.restricted_to(participants),
             competition_of(session, consortium),
             json.dumps(active_reports(session, consortium), ensure_ascii=False, sort_keys=True),
         )
@@ -265,28 +218,6 @@ def _context(consortium: ConsortiumRow, number: int) -> str:
 
 
 # Formations ----------------------------------------------------------------------------------
-
-
-def formation_record(session: Transaction, consortium: ConsortiumRow, number: int) -> FormationRow:
-    """Return a decision by its number."""
-    found = session.scalar(
-        select(FormationRow).where(
-            FormationRow.consortium_id == consortium.id, FormationRow.number == number
-        )
-    )
-    if found is None:
-        raise NotFoundError("there is no such formation")
-    return found
-
-
-def latest_formation(session: Transaction, consortium: ConsortiumRow) -> FormationRow | None:
-    """Return the latest decision, if there is one."""
-    return session.scalar(
-        select(FormationRow)
-        .where(FormationRow.consortium_id == consortium.id)
-        .order_by(FormationRow.number.desc())
-        .limit(1)
-    )
 
 
 def formation_of(record: FormationRow) -> Formation:
@@ -324,34 +255,24 @@ def is_current(
     """
     head = session.scalar(select(AuditEntry.digest).order_by(AuditEntry.id.desc()).limit(1))
     key = str(head), consortium.id, number
-    found = _CURRENT.get(key)
-    if found is None:
+    if key not in _CURRENT:
         if len(_CURRENT) >= KEPT:
             _CURRENT.clear()
-        found = _CURRENT[key] = _is_current(session, consortium, number, formation)
-    return found
+        # Without the certificate, whose text may be megabytes.
+        columns = select(FormationRow.number, FormationRow.benefit_id)
+        own = columns.where(FormationRow.consortium_id == consortium.id)
+        latest = session.execute(own.order_by(FormationRow.number.desc()).limit(1)).one()
+        estimate = session.latest(BenefitRow, consortium)
+        now = competition_of(session, consortium)
+        _CURRENT[key] = (
+            tuple(latest) == (number, estimate and estimate.id)
+            and now.participants == formation.participants
+            and set(now.pairs) == set(formation.competition.pairs)
+        )
+    return _CURRENT[key]
 
 
 _CURRENT: dict[tuple[str, int, int], bool] = {}
-
-
-def _is_current(
-    session: Transaction, consortium: ConsortiumRow, number: int, formation: Formation
-) -> bool:
-    of_it = BenefitRow.consortium_id == consortium.id
-    latest = session.execute(
-        select(FormationRow.number, FormationRow.benefit_id)
-        .where(FormationRow.consortium_id == consortium.id)
-        .order_by(FormationRow.number.desc())
-        .limit(1)
-    ).one()
-    benefit_id = session.scalar(select(func.max(BenefitRow.id)).where(of_it))
-    now = competition_of(session, consortium)
-    return (
-        tuple(latest) == (number, benefit_id)
-        and now.participants == formation.participants
-        and set(now.pairs) == set(formation.competition.pairs)
-    )
 
 
 # What-ifs -------------------------------------------------------------------------------------
@@ -367,7 +288,7 @@ def trial_of(session: Transaction, consortium: ConsortiumRow, number: int) -> Fo
     found = None if digest is None else _TRIALS.get(digest)
     if found is not None:
         return found
-    record = formation_record(session, consortium, number)
+    record = session.numbered(FormationRow, consortium, number)
     with _ONE_BY_ONE:  # whoever else asked for it meanwhile finds it there
         found = _TRIALS.get(record.certificate_digest)
         if found is None:

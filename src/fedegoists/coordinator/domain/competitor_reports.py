@@ -17,8 +17,6 @@ from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.database_tables import ConsortiumRow, MemberRow, ReportRow
 from fedegoists.graphs import CompetitionGraph
 
-__all__ = ["active_reports", "competition_of", "report", "reported_by", "withdraw"]
-
 
 def report(session: Transaction, reporter: MemberRow, name: str) -> None:
     """Report a member as a competitor; a second report changes nothing."""
@@ -79,16 +77,9 @@ def _log(
     session: Transaction, action: Action, reporter: MemberRow, competitor: MemberRow, salt: str
 ) -> None:
     """Log a report, but not the competitor: the log is shown to others."""
-    consortium = reporter.consortium.name
-    digest = report_digest(salt, consortium, reporter.name, competitor.name)
-    append(
-        session,
-        f"member {reporter.name}"[:200],
-        action,
-        consortium=consortium,
-        member=reporter.name,
-        report=digest,
-    )
+    consortium, name = reporter.consortium, reporter.name
+    digest = report_digest(salt, consortium.name, name, competitor.name)
+    append(session, f"member {name}"[:200], action, consortium, member=name, report=digest)
 
 
 def reported_by(session: Transaction, member: MemberRow) -> tuple[str, ...]:

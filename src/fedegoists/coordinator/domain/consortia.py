@@ -12,24 +12,6 @@ from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.database_tables import AccountRow, ConsortiumRow, MemberRow
 from fedegoists.graphs.participants import MAX_PARTICIPANTS, validated_name
 
-__all__ = [
-    "close_due",
-    "close_reports",
-    "consortium_with",
-    "create",
-    "expel",
-    "invite",
-    "invite_again",
-    "is_closed",
-    "member_named",
-    "member_names",
-    "member_with",
-    "members_of",
-    "participants_of",
-    "reopen_reports",
-    "set_deadline",
-]
-
 
 def create(session: Transaction, by: str, name: str, deadline: str | None = None) -> ConsortiumRow:
     """Found a consortium, whose members may report competitors until the deadline."""
@@ -39,7 +21,7 @@ def create(session: Transaction, by: str, name: str, deadline: str | None = None
     found = ConsortiumRow(name=name, created=session.now())
     session.add(found)
     session.flush()
-    append(session, by, Action.CONSORTIUM_CREATED, consortium=name)
+    append(session, by, Action.CONSORTIUM_CREATED, found)
     if deadline is not None:
         set_deadline(session, by, found, deadline)
     return found
@@ -110,7 +92,7 @@ def invite(
     account = AccountRow(role="member", label=name, member_id=member.id, created=session.now())
     session.add(account)
     session.flush()
-    append(session, by, Action.MEMBER_INVITED, consortium=consortium.name, member=name)
+    append(session, by, Action.MEMBER_INVITED, consortium, member=name)
     return member, accounts.new_invitation(session, account)
 
 
@@ -137,7 +119,7 @@ def expel(session: Transaction, by: str, consortium: ConsortiumRow, name: str) -
             end_run(session, run, "cancelled", f"{name!r} was expelled")
     member.state = "expelled"
     accounts.end_account(session, _account(session, member))
-    append(session, by, Action.MEMBER_EXPELLED, consortium=consortium.name, member=member.name)
+    append(session, by, Action.MEMBER_EXPELLED, consortium, member=member.name)
 
 
 def _account(session: Transaction, member: MemberRow) -> AccountRow:
@@ -164,14 +146,14 @@ def set_deadline(
     if deadline is not None and deadline <= session.now():
         raise ConflictError("the deadline is in the past; close the reports instead")
     consortium.deadline = deadline
-    append(session, by, Action.DEADLINE_SET, consortium=consortium.name, deadline=deadline)
+    append(session, by, Action.DEADLINE_SET, consortium, deadline=deadline)
 
 
 def close_reports(session: Transaction, by: str, consortium: ConsortiumRow) -> None:
     """Close the reports, as a decision needs it."""
     if consortium.state != "closed":
         consortium.state = "closed"
-        append(session, by, Action.REPORTS_CLOSED, consortium=consortium.name)
+        append(session, by, Action.REPORTS_CLOSED, consortium)
 
 
 def reopen_reports(session: Transaction, by: str, consortium: ConsortiumRow) -> None:
@@ -184,7 +166,7 @@ def reopen_reports(session: Transaction, by: str, consortium: ConsortiumRow) -> 
             f"run {unfinished[0].number} relies on the reports there are; cancel it, or wait for it"
         )
     consortium.state, consortium.deadline = "collecting", None
-    append(session, by, Action.REPORTS_REOPENED, consortium=consortium.name)
+    append(session, by, Action.REPORTS_REOPENED, consortium)
 
 
 def close_due(store: CoordinatorStore) -> None:

@@ -5,15 +5,10 @@ from dataclasses import dataclass
 
 from fedegoists.coalitions import usage_graph
 from fedegoists.commitments import MemberCertificate
-from fedegoists.coordinator.domain.coalition_decisions import (
-    commitment_for,
-    formation_of,
-    latest_formation,
-)
-from fedegoists.coordinator.domain.consortia import member_with, participants_of
+from fedegoists.coordinator.domain.coalition_decisions import commitment_for, formation_of
+from fedegoists.coordinator.domain.consortia import participants_of
 from fedegoists.coordinator.store import Transaction
-
-__all__ = ["MemberDecision", "member_certificate", "member_decision"]
+from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow
 
 
 @dataclass(frozen=True)
@@ -43,11 +38,10 @@ class MemberDecision:
     gain: float
 
 
-def member_decision(session: Transaction, member_id: int) -> MemberDecision | None:
+def member_decision(session: Transaction, member: MemberRow) -> MemberDecision | None:
     """Return the latest decision as a member sees it; None if it was not part of it."""
-    member = member_with(session, member_id)
     consortium = member.consortium
-    record = latest_formation(session, consortium)
+    record = session.latest(FormationRow, consortium)
     if record is None:
         return None
     formation = formation_of(record)
@@ -69,10 +63,9 @@ def member_decision(session: Transaction, member_id: int) -> MemberDecision | No
     )
 
 
-def member_certificate(session: Transaction, member_id: int) -> MemberCertificate | None:
+def member_certificate(session: Transaction, member: MemberRow) -> MemberCertificate | None:
     """Return a member's certificate of the latest decision."""
-    member = member_with(session, member_id)
-    record = latest_formation(session, member.consortium)
+    record = session.latest(FormationRow, member.consortium)
     if record is None or member.name not in formation_of(record).participants:
         return None
     reports: dict[str, list[str]] = json.loads(record.reports)  # at the time of the decision

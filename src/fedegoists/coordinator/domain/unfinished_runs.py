@@ -8,8 +8,6 @@ from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.database_tables import ConsortiumRow, RunRow
 from fedegoists.coordinator.store.moments import seconds_between
 
-__all__ = ["end_run", "unfinished_in"]
-
 
 def unfinished_in(session: Transaction, consortium: ConsortiumRow) -> list[RunRow]:
     """Return the unfinished runs of a consortium, oldest first."""
@@ -26,13 +24,6 @@ def end_run(session: Transaction, run: RunRow, state: str, error: str) -> None:
     run.state, run.error, run.ended = state, error[:2000], session.now()
     if run.started:
         run.seconds = seconds_between(run.started, run.ended)
-    consortium = session.get(ConsortiumRow, run.consortium_id)
-    assert consortium is not None
-    append(
-        session,
-        "coordinator",
-        Action.RUN_ENDED,
-        consortium=consortium.name,
-        number=run.number,
-        state=state,
-    )
+    consortium = session.get_one(ConsortiumRow, run.consortium_id)
+    number = run.number
+    append(session, "coordinator", Action.RUN_ENDED, consortium, number=number, state=state)

@@ -11,8 +11,6 @@ from typing import ParamSpec, TypeVar
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
 
-__all__ = ["WorkerProcess"]
-
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 

@@ -14,15 +14,13 @@ from fedegoists.consortium.consortium_settings import (
 from fedegoists.consortium.engine import Engine, SiloAccess, engine_named
 from fedegoists.consortium.file_names import file_names
 from fedegoists.consortium.progress import SILENT, Progress
-from fedegoists.coordinator.runs.run_task import FILES, RunTask
+from fedegoists.coordinator.runs.run_orders import FILES, RunTask
 from fedegoists.errors import SettingsError
 from fedegoists.files import write_bytes
 from fedegoists.graphs import BenefitGraph
 
 if TYPE_CHECKING:
     from fedegoists.consortium import Consortium
-
-__all__ = ["check", "learn", "settings_of", "train"]
 
 SILOS = "silos.json"
 """File in the folder of a run: the silos' descriptions, to resume it while a silo is away."""
@@ -57,7 +55,7 @@ def train(task: RunTask, progress: Progress) -> None:
         pipeline.run(task.name, resume=True, progress=progress)
 
     _over_silos(task, work, progress)
-    names = json.dumps(file_names(task.participants), ensure_ascii=False)
+    names = json.dumps(file_names(task.competition.participants), ensure_ascii=False)
     write_bytes(task.folder / task.name / FILES, names.encode(), private=True)
 
 
@@ -74,7 +72,7 @@ def _over_silos(
         # Runs of two consortia may have the same name, and a silo may be in both.
         run=f"{task.folder.name}-{task.name}",
         kit=task.kit,
-        participants=task.participants,
+        participants=task.competition.participants,
         required=True,
         memory=task.folder / task.name / SILOS,
         progress=progress,

@@ -6,19 +6,18 @@ import logging
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
-from fedegoists.coordinator.coordinator_errors import StoreError
+from fedegoists.coordinator.coordinator_errors import ConflictError, StoreError
 from fedegoists.coordinator.domain.consortia import close_due, consortium_with
-from fedegoists.coordinator.runs import run_records
-from fedegoists.coordinator.runs.preflight import Preflight
-from fedegoists.coordinator.runs.run_plan import RunOrder
-from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
+from fedegoists.coordinator.domain.worker_process import WorkerProcess
+from fedegoists.coordinator.runs import decided_pipeline, run_records
+from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach, RunOrder, RunTask
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import ENDED
 from fedegoists.coordinator.store.database_tables import RunRow
-
-__all__ = ["RunQueue"]
+from fedegoists.errors import FedEgoistsError
 
 log = logging.getLogger("fedegoists.coordinator")
 
@@ -36,7 +35,8 @@ class RunQueue:
 
     def __init__(self, store: CoordinatorStore, data: Path, reach: Reach = LOCAL_ONLY) -> None:
         self.store, self.data, self.reach = store, data, reach
-        self._preflight = Preflight()
+        self._preflight = WorkerProcess()
+        self._one_preflight = threading.Lock()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runs", daemon=True)
@@ -59,12 +59,33 @@ class RunQueue:
             found = consortium_with(session, consortium_id)
             run = run_records.ordered_run(session, found, order, self.reach)
             task = run_records.task_for(session, run, self.data, self.reach.kit)
-        self._preflight.check(task)  # takes seconds, in which others may write
+        self._check(task)  # takes seconds, in which others may write
         with self.store.write() as session:
             found = consortium_with(session, consortium_id)
             run = run_records.enqueue(session, by, found, order, self.reach)
         self._wake.set()
         return run
+
+    def _check(self, task: RunTask) -> None:
+        """Refuse a run that would fail at its beginning, before members see it fail.
+
+        A worker process begins the run as its own worker would, and ends afterwards: what training
+        needs takes more memory than the whole service.
+        """
+        # To wait here would keep a thread from answering members.
+        if not self._one_preflight.acquire(blocking=False):
+            raise ConflictError("another run is being tried out; ask again in a few seconds")
+        try:
+            # The decision does not matter, and one whose certificate is cached cannot be sent.
+            self._preflight.call(decided_pipeline.check, replace(task, formation=None))
+        except FedEgoistsError as error:
+            raise ConflictError(str(error)) from None
+        except Exception as error:
+            log.exception("a run could not begin")
+            raise ConflictError(f"unexpected: {type(error).__name__}; see the log") from None
+        finally:
+            self._preflight.rest()
+            self._one_preflight.release()
 
     def stop(self) -> None:
         """Stop the thread and interrupt its run, which the next start resumes."""

@@ -2,38 +2,19 @@
 
 from pathlib import Path
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
-from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
-from fedegoists.coordinator.domain.coalition_decisions import (
-    formation_of,
-    latest_formation,
-    record_benefit,
-)
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain.coalition_decisions import formation_of, record_benefit
 from fedegoists.coordinator.domain.competitor_reports import competition_of
 from fedegoists.coordinator.domain.consortia import consortium_with, is_closed, participants_of
 from fedegoists.coordinator.domain.unfinished_runs import end_run
-from fedegoists.coordinator.runs.run_plan import RunOrder, RunPlan
-from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach, RunTask
+from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach, RunOrder, RunPlan, RunTask
 from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.audit_check import ENDED, text_digest
 from fedegoists.coordinator.store.audit_log import Action, append
 from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow, RunRow
 from fedegoists.graphs import BenefitGraph
-
-__all__ = [
-    "cancel",
-    "check_may_go_on",
-    "enqueue",
-    "finish",
-    "next_run",
-    "note_progress",
-    "ordered_run",
-    "run_folder",
-    "run_numbered",
-    "runs_of",
-    "task_for",
-]
 
 
 def enqueue(
@@ -52,7 +33,7 @@ def enqueue(
         session,
         by,
         Action.RUN_QUEUED,
-        consortium=consortium.name,
+        consortium,
         number=run.number,
         kind=run.kind,
         engine=run.engine,
@@ -73,7 +54,7 @@ def ordered_run(
         If it lacks a decision, participants, closed reports, silos or data, or would show
         competitors models of one another's data.
     """
-    formation = latest_formation(session, consortium) if order.kind == "training" else None
+    formation = session.latest(FormationRow, consortium) if order.kind == "training" else None
     if order.kind == "training" and formation is None:
         raise ConflictError("nothing has been decided yet; form coalitions first")
     joined = participants_of(session, consortium)
@@ -81,13 +62,9 @@ def ordered_run(
         raise ConflictError("nobody has joined yet")
     # Members that joined after the decision do not take part in training by it.
     reach.check(order, formation_of(formation).participants if formation else joined)
-    _check_may_begin(session, consortium, formation)
-    if order.kind == "benefit":
-        order.plan.check_among(competition_of(session, consortium))
-    last = select(func.max(RunRow.number)).where(RunRow.consortium_id == consortium.id)
-    return RunRow(
+    run = RunRow(
         consortium_id=consortium.id,
-        number=1 + (session.scalar(last) or 0),
+        number=session.next_number(RunRow, consortium),
         formation_id=formation.id if formation else None,
         kind=order.kind,
         engine=order.engine,
@@ -95,40 +72,29 @@ def ordered_run(
         state="queued",
         created=session.now(),
     )
+    check_may_begin(session, run)
+    if order.kind == "benefit":
+        order.plan.check_among(competition_of(session, consortium))
+    return run
 
 
-def check_may_go_on(session: Transaction, run: RunRow) -> None:
-    """Refuse to begin or resume a run that could no longer be ordered.
+def check_may_begin(session: Transaction, run: RunRow) -> None:
+    """Refuse to begin or resume a run that could not be ordered now.
 
     Raises
     ------
     ConflictError
-        If members or reports changed since it was ordered.
+        If reports are open, or members or reports changed since the decision that it follows.
     """
     consortium = consortium_with(session, run.consortium_id)
-    _check_may_begin(session, consortium, _formation_of_run(session, run))
-
-
-def _check_may_begin(
-    session: Transaction, consortium: ConsortiumRow, formation: FormationRow | None
-) -> None:
-    if formation is not None:
-        _check_still_fits(session, consortium, formation)
-    elif not is_closed(session, consortium):
-        raise ConflictError(
-            "benefits are learned by showing models to others, but not to competitors: "
-            "close the reports first, or wait for the deadline"
-        )
-
-
-def _formation_of_run(session: Transaction, run: RunRow) -> FormationRow | None:
-    return None if run.formation_id is None else session.get_one(FormationRow, run.formation_id)
-
-
-def _check_still_fits(
-    session: Transaction, consortium: ConsortiumRow, record: FormationRow
-) -> None:
-    """Refuse a decision whose members left, or of which two compete by later reports."""
+    record = _formation_of_run(session, run)
+    if record is None:
+        if not is_closed(session, consortium):
+            raise ConflictError(
+                "benefits are learned by showing models to others, but not to competitors: "
+                "close the reports first, or wait for the deadline"
+            )
+        return
     formation = formation_of(record)
     gone = set(formation.participants).difference(participants_of(session, consortium))
     if gone:
@@ -141,22 +107,16 @@ def _check_still_fits(
             )
 
 
+def _formation_of_run(session: Transaction, run: RunRow) -> FormationRow | None:
+    return None if run.formation_id is None else session.get_one(FormationRow, run.formation_id)
+
+
 def runs_of(session: Transaction, consortium: ConsortiumRow) -> list[RunRow]:
     """Return all runs, the latest first."""
     found = session.scalars(
         select(RunRow).where(RunRow.consortium_id == consortium.id).order_by(RunRow.number.desc())
     )
     return list(found)
-
-
-def run_numbered(session: Transaction, consortium: ConsortiumRow, number: int) -> RunRow:
-    """Return a run by its number."""
-    found = session.scalar(
-        select(RunRow).where(RunRow.consortium_id == consortium.id, RunRow.number == number)
-    )
-    if found is None:
-        raise NotFoundError("there is no such run")
-    return found
 
 
 def next_run(session: Transaction) -> RunRow | None:
@@ -184,7 +144,6 @@ def task_for(session: Transaction, run: RunRow, data: Path, kit: Path | None = N
     return RunTask(
         plan=RunPlan.model_validate_json(run.plan),
         engine=run.engine,
-        participants=competition.participants,
         competition=competition,
         formation=formation,
         folder=folder,

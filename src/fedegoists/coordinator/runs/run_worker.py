@@ -19,8 +19,6 @@ from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.errors import FedEgoistsError
 
-__all__ = ["RunProgress", "main", "work_on"]
-
 SECONDS_BETWEEN_NOTES = 0.3
 
 
@@ -73,7 +71,7 @@ def work_on(store: CoordinatorStore, run_id: int, data: Path, kit: Path | None =
     try:
         with store.read() as session:
             run = session.get_one(RunRow, run_id)
-            run_records.check_may_go_on(session, run)
+            run_records.check_may_begin(session, run)
             task = run_records.task_for(session, run, data, kit)
             kind = run.kind
         progress = RunProgress(store, run_id)

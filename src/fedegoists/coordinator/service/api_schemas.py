@@ -20,45 +20,7 @@ from fedegoists.coordinator.domain.consortia import is_closed, members_of
 from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow
 from fedegoists.coordinator.store.moments import as_moment
-from fedegoists.errors import GraphError
 from fedegoists.graphs.participants import MAX_NAME_LENGTH, MAX_PARTICIPANTS, validated_name
-
-__all__ = [
-    "AccountBody",
-    "BenefitBody",
-    "BenefitView",
-    "CertificateBody",
-    "ConsortiumBody",
-    "ConsortiumView",
-    "DeadlineBody",
-    "ErrorView",
-    "FormationView",
-    "GraphsView",
-    "HealthView",
-    "InvitationBody",
-    "InvitationView",
-    "LogCheckView",
-    "LogEntryView",
-    "MeView",
-    "MemberBody",
-    "MemberRunView",
-    "MemberView",
-    "Name",
-    "Number",
-    "ReportsBody",
-    "ReportsView",
-    "RunView",
-    "TokenView",
-    "WhatIfBody",
-    "WhatIfView",
-]
-
-
-def _name(text: str) -> str:
-    try:
-        return validated_name(text, "name")
-    except GraphError as error:
-        raise ValueError(str(error)) from None
 
 
 def _moment(given: object) -> str:
@@ -72,33 +34,37 @@ def _moment(given: object) -> str:
 TIME = TypeAdapter(datetime.datetime)
 TIME_SCHEMA = {"type": "string", "format": "date-time"}
 Moment = Annotated[str, BeforeValidator(_moment), WithJsonSchema(TIME_SCHEMA)]
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_name)]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME_LENGTH),
+    AfterValidator(lambda text: validated_name(text, "name")),
+]
 Pair = tuple[Name, Name]
 Number = Annotated[int, Field(ge=1, lt=2**31)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Body(BaseModel):
+class _ApiBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _View(BaseModel):
+class _ApiView(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class ErrorView(_View):
+class ErrorView(_ApiView):
     """An error, and what to do about it."""
 
     detail: str
 
 
-class InvitationBody(_Body):
+class InvitationBody(_ApiBody):
     """An invitation to accept."""
 
     invitation: str = Field(min_length=1, max_length=200)
 
 
-class TokenView(_View):
+class TokenView(_ApiView):
     """A token. It is shown once: keep it."""
 
     role: AccountRole
@@ -106,21 +72,21 @@ class TokenView(_View):
     token: str
 
 
-class InvitationView(_View):
+class InvitationView(_ApiView):
     """An invitation. It is shown once: hand it to the one it is for."""
 
     label: str
     invitation: str
 
 
-class AccountBody(_Body):
+class AccountBody(_ApiBody):
     """Another manager, or a monitor, which may read the metrics and nothing else."""
 
     role: Literal["manager", "monitor"]
     label: Name
 
 
-class DeadlineBody(_Body):
+class DeadlineBody(_ApiBody):
     """End of the period in which members may report; null for none."""
 
     deadline: Moment | None
@@ -133,20 +99,20 @@ class ConsortiumBody(DeadlineBody):
     deadline: Moment | None = None
 
 
-class MemberBody(_Body):
+class MemberBody(_ApiBody):
     """An organisation to invite."""
 
     name: Name
 
 
-class MemberView(_View):
+class MemberView(_ApiView):
     """A member, as the manager sees it."""
 
     name: str
     state: Literal["invited", "joined", "expelled"]
 
 
-class ConsortiumView(_View):
+class ConsortiumView(_ApiView):
     """A consortium, as the manager sees it."""
 
     id: int
@@ -169,13 +135,13 @@ class ConsortiumView(_View):
         )
 
 
-class BenefitBody(_Body):
+class BenefitBody(_ApiBody):
     """A benefit graph: source, target and weight of each edge."""
 
     edges: list[tuple[Name, Name, Weight]] = Field(max_length=250_000)
 
 
-class BenefitView(_View):
+class BenefitView(_ApiView):
     """A benefit graph that was recorded."""
 
     number: int
@@ -184,7 +150,7 @@ class BenefitView(_View):
     edges: int
 
 
-class GraphsView(_View):
+class GraphsView(_ApiView):
     """The current benefit and competition graphs. Pairs do not tell which side reported."""
 
     participants: list[str]
@@ -192,7 +158,7 @@ class GraphsView(_View):
     competition: list[tuple[str, str]]
 
 
-class FormationView(_View):
+class FormationView(_ApiView):
     """A decision, as the manager sees it.
 
     It is not current if it is not the latest one, or members, benefits or competitors changed.
@@ -233,7 +199,7 @@ class FormationView(_View):
         )
 
 
-class WhatIfBody(_Body):
+class WhatIfBody(_ApiBody):
     """A hypothetical change."""
 
     add: list[Pair] = Field(default=[], max_length=1000)
@@ -241,7 +207,7 @@ class WhatIfBody(_Body):
     leaves: list[Name] = Field(default=[], max_length=1000)
 
 
-class WhatIfView(_View):
+class WhatIfView(_ApiView):
     """The effect of a hypothetical change on a decision, and whether that is current."""
 
     current: bool
@@ -252,7 +218,7 @@ class WhatIfView(_View):
     changes: dict[str, float]
 
 
-class MemberRunView(_View):
+class MemberRunView(_ApiView):
     """A run, as a member sees it."""
 
     number: int
@@ -274,7 +240,7 @@ class RunView(MemberRunView):
     seconds: float
 
 
-class LogEntryView(_View):
+class LogEntryView(_ApiView):
     """An entry of the audit log."""
 
     id: int
@@ -286,7 +252,7 @@ class LogEntryView(_View):
     digest: str
 
 
-class LogCheckView(_View):
+class LogCheckView(_ApiView):
     """Result of a check of the audit log; its head is to be kept elsewhere."""
 
     ok: bool
@@ -295,7 +261,7 @@ class LogCheckView(_View):
     problems: list[str]
 
 
-class MeView(_View):
+class MeView(_ApiView):
     """A member and its consortium, as the member sees them."""
 
     member: str
@@ -305,25 +271,25 @@ class MeView(_View):
     deadline: str | None
 
 
-class ReportsBody(_Body):
+class ReportsBody(_ApiBody):
     """All competitors that a member reports."""
 
     competitors: list[Name] = Field(max_length=MAX_PARTICIPANTS)
 
 
-class ReportsView(_View):
+class ReportsView(_ApiView):
     """The competitors that a member has reported."""
 
     competitors: list[str]
 
 
-class CertificateBody(_Body):
+class CertificateBody(_ApiBody):
     """The SHA-256 of a client certificate in DER form, in hexadecimal."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class HealthView(_View):
+class HealthView(_ApiView):
     """State of the service."""
 
     status: str

@@ -1,24 +1,22 @@
 """The parts of a running coordinator, which all requests share."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from fastapi import Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from fedegoists.coordinator.domain.coalition_decisions import Decider
 from fedegoists.coordinator.domain.consortia import consortium_with
+from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach
 from fedegoists.coordinator.runs.run_queue import RunQueue
-from fedegoists.coordinator.runs.run_task import LOCAL_ONLY, Reach
-from fedegoists.coordinator.service.service_metrics import Metrics
 from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.database_tables import ConsortiumRow
-
-__all__ = ["Limits", "Service", "service_of"]
 
 
 class Limits(BaseModel):
@@ -44,31 +42,61 @@ class Limits(BaseModel):
     streams: PositiveInt = 100
 
 
-@dataclass
+class Metrics:
+    """Metrics for Prometheus. They count requests and runs, never reports of competitors."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "fedegoists_requests", "Requests", ["method", "route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "fedegoists_request_seconds",
+            "Time to answer",
+            ["route"],
+            registry=self.registry,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0),
+        )
+        self.refused = Counter(
+            "fedegoists_refused", "Requests refused by a limit", ["why"], registry=self.registry
+        )
+        self.runs = Gauge("fedegoists_runs", "Runs by state", ["state"], registry=self.registry)
+        self.streams = Gauge("fedegoists_streams", "Open event streams", registry=self.registry)
+        self.clock_behind = Gauge(
+            "fedegoists_clock_behind_seconds",
+            "By how much the clock is behind the audit log",
+            registry=self.registry,
+        )
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
 class Service:
-    """The parts of a running coordinator."""
+    """The parts of a running coordinator; nothing runs yet.
 
-    store: CoordinatorStore
-    data: Path
-    decider: Decider
-    queue: RunQueue
-    limits: Limits
-    reach: Reach = LOCAL_ONLY
-    metrics: Metrics = field(default_factory=Metrics)
-    stopping: threading.Event = field(default_factory=threading.Event)
-    streams: int = 0
+    Parameters
+    ----------
+    clock : callable
+        Returns the time in seconds, for the limits of requests.
+    """
 
-    @classmethod
-    def over(
-        cls,
+    def __init__(
+        self,
         store: CoordinatorStore,
         data: Path,
         limits: Limits | None = None,
         reach: Reach = LOCAL_ONLY,
-    ) -> "Service":
-        """Return the parts over a store and a folder; nothing runs yet."""
-        queue = RunQueue(store, data, reach)
-        return cls(store, data, Decider(store), queue, limits or Limits(), reach)
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store, self.data, self.reach, self.clock = store, data, reach, clock
+        self.limits = limits or Limits()
+        self.decider = Decider(store)
+        self.queue = RunQueue(store, data, reach)
+        self.metrics = Metrics()
+        self.stopping = threading.Event()
+        self.streams = 0
 
     @contextmanager
     def reading(self, consortium_id: int) -> Iterator[tuple[Transaction, ConsortiumRow]]:

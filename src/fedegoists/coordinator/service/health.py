@@ -10,8 +10,6 @@ from fedegoists.coordinator.service.request_identity import AMonitor, TheService
 from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.coordinator.store.moments import BACK_SECONDS
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["operations"])
 
 

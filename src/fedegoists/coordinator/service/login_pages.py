@@ -21,8 +21,6 @@ from fedegoists.coordinator.service.request_identity import (
     check_origin,
 )
 
-__all__ = ["add_pages", "error_page"]
-
 router = APIRouter(include_in_schema=False)
 
 Field = Annotated[str, Form(max_length=300), StringConstraints(strip_whitespace=True)]

@@ -1,6 +1,7 @@
 """The manager's API: consortia, members, graphs, decisions and the audit log."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -11,10 +12,8 @@ from fedegoists.coordinator.domain import accounts, consortia
 from fedegoists.coordinator.domain.coalition_decisions import (
     FormationOrder,
     commitment_for,
-    formation_record,
     graph_of,
     is_current,
-    latest_benefit,
     quick_what_if,
     record_benefit,
     trial_of,
@@ -42,15 +41,8 @@ from fedegoists.coordinator.service.rendering import attachment
 from fedegoists.coordinator.service.request_identity import AManager, Caller
 from fedegoists.coordinator.store.audit_check import check_log
 from fedegoists.coordinator.store.audit_log import Action, append, entries, entry_line
-from fedegoists.coordinator.store.database_tables import (
-    AuditEntry,
-    BenefitRow,
-    ConsortiumRow,
-    FormationRow,
-)
+from fedegoists.coordinator.store.database_tables import BenefitRow, ConsortiumRow, FormationRow
 from fedegoists.graphs import BenefitGraph
-
-__all__ = ["ENTRIES_PER_PAGE", "MOST", "router"]
 
 router = APIRouter(prefix="/api", tags=["manager"])
 
@@ -159,7 +151,7 @@ def graphs(consortium_id: Number, caller: AManager) -> GraphsView:
     """Show the benefit and competition graphs among the members that have joined."""
     with caller.service.reading(consortium_id) as (session, found):
         names = consortia.participants_of(session, found)
-        estimate = latest_benefit(session, found)
+        estimate = session.latest(BenefitRow, found)
         competition = competition_of(session, found)
         edges: list[tuple[str, str, float]] = []
         if estimate is not None:
@@ -193,14 +185,14 @@ def list_formations(consortium_id: Number, caller: AManager) -> list[FormationVi
 def get_formation(consortium_id: Number, number: Number, caller: AManager) -> FormationView:
     """Show a decision."""
     with caller.service.reading(consortium_id) as (session, found):
-        return FormationView.of(session, found, formation_record(session, found, number))
+        return FormationView.of(session, found, session.numbered(FormationRow, found, number))
 
 
 @router.get("/consortia/{consortium_id}/formations/{number}/certificate", response_class=Response)
 def get_certificate(consortium_id: Number, number: Number, caller: AManager) -> Response:
     """Return the whole certificate. It names competitors: not for members."""
     with caller.service.reading(consortium_id) as (session, found):
-        record = formation_record(session, found, number)
+        record = session.numbered(FormationRow, found, number)
     return attachment(record.certificate, "certificate.json")
 
 
@@ -208,12 +200,10 @@ def get_certificate(consortium_id: Number, number: Number, caller: AManager) -> 
 def open_to_auditor(consortium_id: Number, number: Number, caller: AManager) -> Response:
     """Open the whole commitment for an auditor, which is logged."""
     with caller.service.reading(consortium_id) as (session, found):
-        record = formation_record(session, found, number)
+        record = session.numbered(FormationRow, found, number)
     opening = commitment_for(found, record).opening()
     with caller.service.store.write() as session:
-        append(
-            session, caller.actor, Action.OPENED_TO_AUDITOR, consortium=found.name, number=number
-        )
+        append(session, caller.actor, Action.OPENED_TO_AUDITOR, found, number=number)
     return attachment(opening.to_json(), "opening.json")
 
 
@@ -243,13 +233,8 @@ def what_if(
 def audit_log(caller: AManager, after: int = 0) -> list[LogEntryView]:
     """Show the audit log, some entries at a time."""
     with caller.service.store.read() as session:
-        found = session.scalars(
-            select(AuditEntry)
-            .where(AuditEntry.id > min(max(after, 0), MOST))
-            .order_by(AuditEntry.id)
-            .limit(ENTRIES_PER_PAGE)
-        ).all()
-    return [LogEntryView.model_validate(entry) for entry in found]
+        found = islice(entries(session, min(max(after, 0), MOST)), ENTRIES_PER_PAGE)
+        return [LogEntryView.model_validate(entry) for entry in found]
 
 
 @router.get("/audit-log/check")

@@ -18,10 +18,8 @@ from fedegoists.coordinator.domain.coalition_decisions import (
     formation_of,
     graph_of,
     is_current,
-    latest_benefit,
-    latest_formation,
 )
-from fedegoists.coordinator.runs.run_plan import RunOrder
+from fedegoists.coordinator.runs.run_orders import RunOrder
 from fedegoists.coordinator.runs.run_records import runs_of
 from fedegoists.coordinator.service import manager_api, runs_api
 from fedegoists.coordinator.service.api_schemas import (
@@ -36,11 +34,9 @@ from fedegoists.coordinator.service.api_schemas import (
 )
 from fedegoists.coordinator.service.rendering import page, see_other
 from fedegoists.coordinator.service.request_identity import Caller, ManagerForm, ManagerPage
-from fedegoists.coordinator.store.database_tables import AuditEntry
+from fedegoists.coordinator.store.database_tables import AuditEntry, BenefitRow, FormationRow
 from fedegoists.errors import FedEgoistsError, GraphError
 from fedegoists.graphs import BenefitGraph
-
-__all__ = ["router"]
 
 router = APIRouter(include_in_schema=False)
 
@@ -69,8 +65,8 @@ def _consortium_page(
     request: Request, consortium_id: int, caller: Caller, invited: InvitationView | None = None
 ) -> Response:
     with caller.service.reading(consortium_id) as (session, found):
-        formation = latest_formation(session, found)
-        estimate = latest_benefit(session, found)
+        formation = session.latest(FormationRow, found)
+        estimate = session.latest(BenefitRow, found)
         return page(
             request,
             "consortium.html.j2",
@@ -96,7 +92,7 @@ def _sources(silos: Path) -> list[str]:
 def picture(consortium_id: Number, caller: ManagerPage) -> Response:
     """Return the data of the picture: the latest decision, or the graphs before there is one."""
     with caller.service.reading(consortium_id) as (session, found):
-        record = latest_formation(session, found)
+        record = session.latest(FormationRow, found)
         if record is not None:
             formation = formation_of(record)
             current = is_current(session, found, record.number, formation)

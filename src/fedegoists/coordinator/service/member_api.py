@@ -16,8 +16,8 @@ from fedegoists.coordinator.domain.member_view import (
     member_certificate,
     member_decision,
 )
+from fedegoists.coordinator.runs.run_orders import FILES
 from fedegoists.coordinator.runs.run_records import run_folder, runs_of
-from fedegoists.coordinator.runs.run_task import FILES
 from fedegoists.coordinator.service.api_schemas import (
     CertificateBody,
     MemberRunView,
@@ -32,20 +32,14 @@ from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow, RunRow
 from fedegoists.files import read_text
 
-__all__ = ["change_reports", "router"]
-
 router = APIRouter(prefix="/api/me", tags=["member"])
 
 Found = TypeVar("Found")
 
 
-def _id(caller: Caller) -> int:
-    assert caller.principal.member_id is not None  # of every account with this role
-    return caller.principal.member_id
-
-
 def _member(session: Transaction, caller: Caller) -> MemberRow:
-    return consortia.member_with(session, _id(caller))
+    assert caller.principal.member_id is not None  # of every account with this role
+    return consortia.member_with(session, caller.principal.member_id)
 
 
 @router.get("")
@@ -102,14 +96,14 @@ def change_reports(
 def decision(caller: AMember) -> MemberDecision:
     """Show my coalition, and the benefits that I receive and give in it."""
     with caller.service.store.read() as session:
-        return _decided(member_decision(session, _id(caller)))
+        return _decided(member_decision(session, _member(session, caller)))
 
 
 @router.get("/certificate", response_class=Response)
 def certificate(caller: AMember) -> Response:
     """Return the proof that the principles hold for me; `fedegoists verify` checks it."""
     with caller.service.store.read() as session:
-        found = _decided(member_certificate(session, _id(caller)))
+        found = _decided(member_certificate(session, _member(session, caller)))
     return attachment(found.to_json(), "certificate.json")
 
 

@@ -7,8 +7,6 @@ from fedegoists.coordinator.service import member_api
 from fedegoists.coordinator.service.rendering import page, see_other
 from fedegoists.coordinator.service.request_identity import MemberForm, MemberPage
 
-__all__ = ["router"]
-
 router = APIRouter(include_in_schema=False)
 
 

@@ -13,12 +13,10 @@ from fedegoists.coordinator.store.moments import from_moment
 from fedegoists.files import read_text
 from fedegoists.version import __version__
 
-__all__ = ["REPORT_HEADERS", "attachment", "base_style", "moment_words", "page", "see_other"]
-
 REPORT_HEADERS = {
     # A report carries its own style and needs nothing else; scripts in it do not run.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 }
 
 

@@ -20,27 +20,6 @@ from fedegoists.coordinator.domain.accounts import (
 )
 from fedegoists.coordinator.service.coordinator_service import Service, service_of
 
-__all__ = [
-    "COOKIE",
-    "KNOWN",
-    "TLS_EXTENSION",
-    "WRONG",
-    "AManager",
-    "AMember",
-    "AMonitor",
-    "Caller",
-    "ManagerForm",
-    "ManagerPage",
-    "MemberForm",
-    "MemberPage",
-    "SubmittedForm",
-    "TheService",
-    "bearer_token",
-    "caller_of",
-    "check_origin",
-    "shown_certificate",
-]
-
 COOKIE = "fedegoists_session"
 TLS_EXTENSION = "fedegoists.client_certificate"
 """Key of the ASGI extension with the SHA-256 of the connection's client certificate."""

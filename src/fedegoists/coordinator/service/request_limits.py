@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fedegoists.coordinator.service.coordinator_service import Service
 from fedegoists.coordinator.service.request_identity import COOKIE, KNOWN, WRONG, bearer_token
 
-__all__ = ["RequestLimits", "TokenBuckets"]
-
 log = logging.getLogger("fedegoists.coordinator")
 
 HEADERS = {
@@ -65,6 +63,9 @@ class TokenBuckets:
         self.clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
     def left(self, key: str) -> float:
         """Return what is left in a bucket."""
         amount, at = self._left.get(key, (self.most, 0.0))
@@ -73,30 +74,31 @@ class TokenBuckets:
     def take(self, key: str) -> bool:
         """Take one from a bucket; return False if there is none left."""
         left = self.left(key)
-        allowed = left >= 1
-        self._left[key] = (left - 1 if allowed else left, self.clock())
+        self.keep(key, left - 1 if left >= 1 else left)
+        return left >= 1
+
+    def keep(self, key: str, amount: float) -> None:
+        """Set what is left in a bucket; those not used for longest are dropped."""
+        self._left[key] = (amount, self.clock())
         self._left.move_to_end(key)
         while len(self._left) > MAX_BUCKETS:
             self._left.popitem(last=False)
-        return allowed
+
+    def remove(self, key: str) -> None:
+        """Remove a bucket, if it exists."""
+        self._left.pop(key, None)
 
 
 class RequestLimits:
     """ASGI middleware that refuses requests beyond the limits, and counts all others."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        service: Service,
-        unexpected: Callable[[Request, Exception], Response],
-        clock: Callable[[], float] = time.monotonic,
+        self, app: ASGIApp, service: Service, unexpected: Callable[[Request, Exception], Response]
     ) -> None:
-        self.app = app
-        self.service = service
-        self.unexpected = unexpected
-        self.recognised: OrderedDict[str, None] = OrderedDict()
-        limits = service.limits
+        self.app, self.service, self.unexpected = app, service, unexpected
+        limits, clock = service.limits, service.clock
         per_minute, failures = limits.requests_per_minute, limits.failures_per_minute
+        # Only valid tokens and sessions have a bucket of their own.
         self.known = TokenBuckets(per_minute, clock=clock)
         self.unknown = TokenBuckets(per_minute / 5, clock=clock)
         self.addresses = TokenBuckets(per_minute * 20, clock=clock)  # however many tokens it tries
@@ -122,10 +124,10 @@ class RequestLimits:
                 status = message["status"]
                 if status == 401 or scope.get(WRONG):  # pages redirect instead of 401
                     self.failures.take(address)
-                if scope.get(WRONG) and secret is not None:
-                    self.recognised.pop(secret, None)  # it has ended since
-                if scope.get(KNOWN) and secret is not None:
-                    self._recognise(secret)
+                if secret is not None and scope.get(WRONG):
+                    self.known.remove(secret)  # it has ended since
+                if secret is not None and scope.get(KNOWN):
+                    self.known.keep(secret, self.known.left(secret))
                 route = getattr(scope.get("route"), "path", "other")
                 # Any text can be sent as a method, and each would be kept for ever.
                 method = scope["method"] if scope["method"] in METHODS else "other"
@@ -141,26 +143,29 @@ class RequestLimits:
             metrics.refused.labels(str(refusal.status_code)).inc()
             await refusal(scope, receive, answer)
             return
-        body = _Body(receive, self.service.limits.body_bytes)
+        left = self.service.limits.body_bytes
+
+        async def counted() -> Message:
+            """Count the bytes of the body, whatever the header said."""
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
         try:
-            await self.app(scope, body.receive, answer)
+            await self.app(scope, counted, answer)
         except Exception as error:
             response = self.unexpected(Request(scope), error)
             if started:
                 raise  # too late for another answer; the server closes the connection
             await response(scope, receive, answer)
 
-    def _recognise(self, secret: str) -> None:
-        """Remember a valid token or session: from now on it has a limit of its own."""
-        self.recognised[secret] = None
-        self.recognised.move_to_end(secret)
-        while len(self.recognised) > MAX_BUCKETS:
-            self.recognised.popitem(last=False)
-
     def _refusal(
         self, path: str, headers: Headers, address: str, secret: str | None
     ) -> JSONResponse | None:
-        known = secret is not None and secret in self.recognised
+        known = secret is not None and secret in self.known
         # Invented tokens share the limit of their address, and do not lock out valid ones from
         # the same address, such as behind one proxy.
         if self.failures.left(address) < 1 and (not known or path in SECRETS_IN_BODY):
@@ -180,21 +185,6 @@ class RequestLimits:
             headers.setdefault(name, value)
         if scope.get("scheme") == "https":
             headers.setdefault("Strict-Transport-Security", f"max-age={TWO_YEARS}")
-
-
-class _Body:
-    """Counts the bytes of a request, whatever its header said."""
-
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive, self._left = receive, most
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise HTTPException(413, TOO_LARGE)
-        return message
 
 
 def _secret(headers: Headers) -> str | None:

@@ -11,15 +11,13 @@ from starlette.types import Receive, Scope, Send
 
 from fedegoists.coordinator.coordinator_errors import NotFoundError
 from fedegoists.coordinator.runs import run_records
-from fedegoists.coordinator.runs.run_plan import RunOrder
+from fedegoists.coordinator.runs.run_orders import RunOrder
 from fedegoists.coordinator.service.api_schemas import Number, RunView
 from fedegoists.coordinator.service.coordinator_service import Service
 from fedegoists.coordinator.service.rendering import REPORT_HEADERS
 from fedegoists.coordinator.service.request_identity import AManager
 from fedegoists.coordinator.store.audit_check import ENDED
 from fedegoists.coordinator.store.database_tables import RunRow
-
-__all__ = ["router"]
 
 router = APIRouter(prefix="/api/consortia/{consortium_id}/runs", tags=["runs"])
 
@@ -43,7 +41,7 @@ def list_runs(consortium_id: Number, caller: AManager) -> list[RunView]:
 
 def _run(service: Service, consortium_id: int, number: int) -> RunRow:
     with service.reading(consortium_id) as (session, found):
-        return run_records.run_numbered(session, found, number)
+        return session.numbered(RunRow, found, number)
 
 
 @router.get("/{number}")
@@ -56,7 +54,7 @@ def get_run(consortium_id: Number, number: Number, caller: AManager) -> RunView:
 def cancel_run(consortium_id: Number, number: Number, caller: AManager) -> RunView:
     """Cancel a run."""
     with caller.service.writing(consortium_id) as (session, found):
-        run = run_records.run_numbered(session, found, number)
+        run = session.numbered(RunRow, found, number)
         run_records.cancel(session, caller.actor, run)
     return RunView.model_validate(run)
 

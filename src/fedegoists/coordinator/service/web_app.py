@@ -25,8 +25,6 @@ from fedegoists.coordinator.service.request_limits import RequestLimits
 from fedegoists.errors import FedEgoistsError, FileError
 from fedegoists.version import __version__
 
-__all__ = ["create_app"]
-
 log = logging.getLogger("fedegoists.coordinator")
 
 STATUS: tuple[tuple[type[FedEgoistsError], int], ...] = (

@@ -21,8 +21,6 @@ from fedegoists.coordinator.store.database_tables import (
     RunRow,
 )
 
-__all__ = ["ENDED", "check_log", "report_digest", "reports_digest", "text_digest"]
-
 ENDED = ("finished", "failed", "cancelled")
 """The states in which a run has ended."""
 
@@ -190,20 +188,18 @@ def _kept_digest(digest: str, text: str) -> str:
 
 
 def _differences(kind: str, told: Facts, kept: Facts) -> list[str]:
-    def named(key: Key) -> str:
-        return f"{key[:16]}…" if isinstance(key, str) else ", ".join(map(str, key))
-
-    problems = [
-        f"{kind} {named(key)}: in the log, but not in the tables" for key in told.keys() - kept
-    ]
-    problems += [
-        f"{kind} {named(key)}: in the tables, but not in the log" for key in kept.keys() - told
-    ]
-    problems += [
-        f"{kind} {named(key)}: the tables say something else than the log"
-        for key in told.keys() & kept.keys()
-        if not _agree(kind, told[key], kept[key])
-    ]
+    problems = []
+    for key in told.keys() | kept.keys():
+        if key not in kept:
+            what = "in the log, but not in the tables"
+        elif key not in told:
+            what = "in the tables, but not in the log"
+        elif not _agree(kind, told[key], kept[key]):
+            what = "the tables say something else than the log"
+        else:
+            continue
+        named = f"{key[:16]}…" if isinstance(key, str) else ", ".join(map(str, key))
+        problems.append(f"{kind} {named}: {what}")
     return sorted(problems)
 
 

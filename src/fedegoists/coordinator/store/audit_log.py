@@ -11,19 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.store.database import Transaction, earliest_after
-from fedegoists.coordinator.store.database_tables import AuditEntry
+from fedegoists.coordinator.store.database_tables import AuditEntry, ConsortiumRow
 from fedegoists.coordinator.store.moments import CLOCK_WENT_BACK
-
-__all__ = [
-    "BEGINNING",
-    "Action",
-    "LogCheck",
-    "append",
-    "check_chain",
-    "digest_of",
-    "entries",
-    "entry_line",
-]
 
 BEGINNING = "0" * 64
 """The previous hash of the first entry."""
@@ -56,8 +45,16 @@ class Action(enum.StrEnum):
     CLOCK_WENT_BACK = CLOCK_WENT_BACK
 
 
-def append(session: Transaction, actor: str, action: Action, **details: object) -> AuditEntry:
+def append(
+    session: Transaction,
+    actor: str,
+    action: Action,
+    consortium: ConsortiumRow | None = None,
+    **details: object,
+) -> AuditEntry:
     """Add an entry in a transaction that writes; both are kept, or neither."""
+    if consortium is not None:
+        details["consortium"] = consortium.name
     last = session.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
     now = session.now()
     if last is not None and now < earliest_after(last):

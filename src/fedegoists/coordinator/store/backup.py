@@ -22,8 +22,6 @@ from fedegoists.coordinator.store.migrate import latest, revision_of
 from fedegoists.errors import FileError
 from fedegoists.files import write_bytes
 
-__all__ = ["back_up", "restore"]
-
 FORMAT = "fedegoists backup"
 VERSION = 1
 MANIFEST = "manifest.json"

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, select, text
 from sqlalchemy.orm import Session
@@ -13,10 +14,17 @@ from sqlalchemy.orm import Session
 from fedegoists.coordinator.coordinator_errors import (
     DamagedStoreError,
     FullStoreError,
+    NotFoundError,
     StoreError,
     UnavailableStoreError,
 )
-from fedegoists.coordinator.store.database_tables import AuditEntry
+from fedegoists.coordinator.store.database_tables import (
+    AuditEntry,
+    BenefitRow,
+    ConsortiumRow,
+    FormationRow,
+    RunRow,
+)
 from fedegoists.coordinator.store.migrate import upgrade
 from fedegoists.coordinator.store.moments import (
     BACK_SECONDS,
@@ -27,8 +35,6 @@ from fedegoists.coordinator.store.moments import (
 )
 from fedegoists.errors import MissingDependencyError, SettingsError
 
-__all__ = ["CoordinatorStore", "Transaction", "earliest_after", "sqlite_url"]
-
 WRITER_LOCK = 0xFED_E60
 """Advisory lock of PostgreSQL: one transaction at a time writes, as in SQLite."""
 
@@ -36,6 +42,9 @@ SERVICE_LOCK = 0xFED_E61
 """Advisory lock of PostgreSQL that a service holds while it runs."""
 
 BUSY_SECONDS = 30
+
+Owned = TypeVar("Owned", BenefitRow, FormationRow, RunRow)
+Numbered = TypeVar("Numbered", FormationRow, RunRow)
 
 
 def sqlite_url(path: Path) -> str:
@@ -57,14 +66,29 @@ class Transaction(Session):
         deadline would ever pass again. The next entry of the log is then preceded by one that
         records it.
         """
-        clock, earliest = as_moment(self._clock()), self._earliest()
+        clock, earliest = as_moment(self._clock()), self.earliest()
         return clock if seconds_between(clock, earliest) > BACK_SECONDS else max(clock, earliest)
 
-    def seconds_behind(self) -> float:
-        """Return by how much the clock is behind the last entry of the audit log, or 0."""
-        return max(0.0, seconds_between(as_moment(self._clock()), self._earliest()))
+    def latest(self, table: type[Owned], consortium: ConsortiumRow) -> Owned | None:
+        """Return the latest row of a consortium in a table, if there is one."""
+        own = select(table).where(table.consortium_id == consortium.id)
+        return self.scalar(own.order_by(table.id.desc()).limit(1))
 
-    def _earliest(self) -> str:
+    def numbered(self, table: type[Numbered], consortium: ConsortiumRow, number: int) -> Numbered:
+        """Return the row of a consortium with a number."""
+        own = select(table).where(table.consortium_id == consortium.id, table.number == number)
+        found = self.scalar(own)
+        if found is None:
+            raise NotFoundError(f"there is no such {table.__tablename__.removesuffix('s')}")
+        return found
+
+    def next_number(self, table: type[Numbered], consortium: ConsortiumRow) -> int:
+        """Return the number of a consortium's next row in a table."""
+        last = self.latest(table, consortium)
+        return 1 if last is None else last.number + 1
+
+    def earliest(self) -> str:
+        """Return the earliest time that the next entry of the audit log can have."""
         last = self.scalar(select(AuditEntry).order_by(AuditEntry.id.desc()).limit(1))
         return as_moment(self._clock()) if last is None else earliest_after(last)
 
@@ -154,7 +178,7 @@ class CoordinatorStore:
     def seconds_behind(self) -> float:
         """Return by how much the clock is behind the last entry of the audit log, or 0."""
         with self.read() as session:
-            return session.seconds_behind()
+            return max(0.0, seconds_between(as_moment(self.clock()), session.earliest()))
 
     def close(self) -> None:
         """Close all connections."""

@@ -13,19 +13,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-__all__ = [
-    "AccountRow",
-    "AuditEntry",
-    "Base",
-    "BenefitRow",
-    "ConsortiumRow",
-    "CredentialRow",
-    "FormationRow",
-    "MemberRow",
-    "ReportRow",
-    "RunRow",
-]
-
 MOMENT = String(27)
 DIGEST = String(64)
 

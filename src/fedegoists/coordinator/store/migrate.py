@@ -11,8 +11,6 @@ from sqlalchemy import Connection
 
 from fedegoists.coordinator.coordinator_errors import StoreError
 
-__all__ = ["config_for", "latest", "revision_of", "upgrade"]
-
 logging.getLogger("alembic").setLevel(logging.WARNING)
 
 

@@ -2,16 +2,6 @@
 
 import datetime
 
-__all__ = [
-    "BACK_SECONDS",
-    "CLOCK_WENT_BACK",
-    "as_moment",
-    "from_moment",
-    "seconds_between",
-    "shifted",
-    "system_clock",
-]
-
 BACK_SECONDS = 60
 """Largest step back of the clock, as by a time server, that is not recorded."""
 

@@ -1,18 +1,22 @@
-"""Orders for runs, as a manager gives them, checked before anything runs."""
+"""Orders for runs, the silos that they can reach, and tasks for engines."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
+from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import TrainingSection
-from fedegoists.consortium.engine import EngineKind
+from fedegoists.consortium.engine import ENGINES, EngineKind, engine_named
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
 
-__all__ = ["RunKind", "RunOrder", "RunPlan"]
+FILES = "files.json"
+"""File in the folder of a run: the name, without a suffix, of each participant's files."""
 
 RunKind = Literal["benefit", "training"]
 Estimator = Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"]
@@ -95,3 +99,78 @@ class RunOrder(BaseModel):
     kind: RunKind = "training"
     engine: str = Field(default="simulation", max_length=40)
     plan: RunPlan
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Silos that runs can reach, beside data on this machine.
+
+    Attributes
+    ----------
+    kit : Path or None
+        The coordinator's kit of a deployment over FLARE.
+    silos : collection of str
+        Participants that have a kit in the deployment.
+    """
+
+    kit: Path | None = None
+    silos: Collection[str] = ()
+
+    @property
+    def engines(self) -> list[str]:
+        """Names of the engines that runs can be started with."""
+        return [kind.name for kind in ENGINES.values() if kind.local or self.kit is not None]
+
+    def check(self, order: RunOrder, participants: Collection[str]) -> None:
+        """Refuse an order whose engine does not exist, or does not suit plan or participants."""
+        engine = engine_named(order.engine)
+        if engine.name not in self.engines:
+            raise ConflictError(
+                "this coordinator has no deployment over FLARE: start it with --kit and the "
+                "coordinator's kit that `fedegoists deploy init` wrote"
+            )
+        order.plan.check_for(engine)
+        missing = [one for one in participants if not engine.local and one not in self.silos]
+        if missing:
+            raise ConflictError(
+                f"the deployment has no kit of {missing[0]!r}; members are called there as here. "
+                "Make one with `fedegoists deploy init`, then start the coordinator again"
+            )
+
+
+LOCAL_ONLY = Reach()
+"""No deployment: only simulations."""
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """Everything an engine must know of a run.
+
+    Attributes
+    ----------
+    engine : str
+        A name in `fedegoists.consortium.engine.ENGINES`.
+    competition : CompetitionGraph
+        Of the participants, of whom silos must have data. Competitors never see models made from
+        one another's data, also while benefits are learned.
+    formation : Formation or None
+        The decision to train by; None to learn benefits.
+    folder, name : Path, str
+        Runs of the consortium are in `folder`; this one in the folder `name` in it.
+    silos : Path
+        Folder with the silos' data on this machine.
+    kit : Path or None
+        The coordinator's kit, for silos over FLARE.
+    begun : bool
+        Whether the run was interrupted before.
+    """
+
+    plan: RunPlan
+    engine: str
+    competition: CompetitionGraph
+    formation: Formation | None
+    folder: Path
+    name: str
+    silos: Path
+    kit: Path | None = None
+    begun: bool = False

@@ -1,14 +1,16 @@
-"""All kits of a consortium on this machine: for trying out, for tests, and to measure."""
+"""A whole deployment on this machine: for demos, tests and benchmarks."""
 
 import json
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
-from fedegoists.deploy.new_kits import make_deployment
-from fedegoists.deploy.processes import KitProcess, Role
+from fedegoists.deploy.consortium_kits import make_deployment
+from fedegoists.deploy.kit_process import KitProcess, Role
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.job_operator import Operator
 from fedegoists.federation.flare.silo_settings import SILO_FILE
@@ -18,27 +20,27 @@ from fedegoists.learning.datasets.data_tables import READERS
 __all__ = ["COORDINATOR", "LocalDeployment", "free_port"]
 
 COORDINATOR = ""
-"""As what the coordinator stands among the processes, beside the participants."""
+"""Key of the coordinator's process, beside those of the participants."""
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody uses."""
+    """Return a free port of this machine."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 class LocalDeployment:
-    """A server and all silos as processes here, with the same kits and certificates as elsewhere.
+    """A server and all silos as processes, with the kits and certificates of a real deployment.
 
-    Used in a ``with`` block, at whose end every process has ended.
+    A context manager; at its end every process has ended.
 
     Parameters
     ----------
     settings : ConsortiumSettings
-        With a port of this machine; a folder as its data source has each silo's file.
+        With a port of this machine; if the data source is a folder, it has each silo's file.
     folder : Path
-        Where kits go.
+        Where the kits are written.
     tell : callable
         Called with a participant, or `COORDINATOR`, and a line of its log.
     """
@@ -56,9 +58,8 @@ class LocalDeployment:
         source = Path(settings.data.source)
         for name in self.deployment.sites if source.is_dir() else ():
             path = self.silo(name) / SILO_FILE
-            found = [
-                source / f"{name}{end}" for end in READERS if (source / f"{name}{end}").is_file()
-            ]
+            files = [source / f"{name}{suffix}" for suffix in READERS]
+            found = [file for file in files if file.is_file()]
             if not found:
                 raise SettingsError(f"{source} has no file of {name!r}")
             text = read_text(path).replace('"data.csv"', json.dumps(str(found[0])))
@@ -72,9 +73,8 @@ class LocalDeployment:
         """Start a participant, or the coordinator."""
         role: Role = "coordinator" if name == COORDINATOR else "silo"
         kit = self.kit if name == COORDINATOR else self.silo(name)
-        # All silos share this machine: threads of one would only wait for those of the others.
-        alone = {"OMP_NUM_THREADS": "1"}
-        process = KitProcess(role, kit, lambda text: self._tell(name, text), alone)
+        one_thread = {"OMP_NUM_THREADS": "1"}  # all silos share this machine
+        process = KitProcess(role, kit, lambda text: self._tell(name, text), one_thread)
         threading.Thread(target=process.run, daemon=True).start()
         self.processes[name] = process
         return process
@@ -83,9 +83,8 @@ class LocalDeployment:
         try:
             for name in (COORDINATOR, *self.deployment.sites):
                 self.start(name)
-            operator = Operator(self.kit)
-            missing = operator.wait_for_silos(list(self.deployment.sites.values()), TO_CONNECT)
-            operator.close()
+            with closing(Operator(self.kit)) as operator:
+                missing = operator.wait_for_silos(list(self.deployment.sites.values()), TO_CONNECT)
             if missing:
                 raise SettingsError(f"{', '.join(missing)} did not connect; see log.txt in its kit")
         except BaseException:
@@ -97,13 +96,10 @@ class LocalDeployment:
         self.stop()
 
     def stop(self) -> None:
-        """End all processes, at once."""
-        threads = [threading.Thread(target=one.stop) for one in self.processes.values()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        """End all processes in parallel."""
+        with ThreadPoolExecutor(max(1, len(self.processes))) as pool:
+            list(pool.map(KitProcess.stop, self.processes.values()))
 
 
 TO_CONNECT = 120.0
-"""Seconds in which all silos must have connected."""
+"""Seconds for all silos to connect."""

@@ -1,4 +1,4 @@
-"""The processes of a kit in the foreground: started, watched, started again, and all ended."""
+"""The FLARE process of a kit in the foreground: started, watched, restarted and ended."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -24,16 +24,16 @@ __all__ = ["KitProcess", "Role"]
 Role = Literal["coordinator", "silo"]
 
 LONGEST_PAUSE = 30.0
-"""Seconds before the last of many restarts in a row."""
+"""Longest pause in seconds before a restart."""
 
 STEADY = 60.0
-"""Seconds after which a process has not failed to start."""
+"""Seconds after which the start of a process counts as successful."""
 
 PATIENCE = 8.0
-"""Seconds that a process has to end by itself."""
+"""Seconds for a process to end by itself."""
 
 REPEATED = 6
-"""A line like one of so many before it is not shown again."""
+"""Number of earlier lines that a line must differ from to be shown."""
 
 LINE = re.compile(r"^\S+ (\S+?),\d+ - (\S+) - (\w+) - (?:\[.*?\] - )?(.*)$")
 SHOWN = {
@@ -43,7 +43,7 @@ SHOWN = {
     "JobRunner": re.compile(r"^(Start to .*|.*[Jj]ob.*)"),
     "root": re.compile(r"^(Server started)"),
 }
-"""What of FLARE's log is of interest while all is well: by logger, which lines."""
+"""Lines of FLARE's log that users see, by logger, besides warnings and errors."""
 
 
 class KitProcess:
@@ -58,7 +58,7 @@ class KitProcess:
     tell : callable
         Called with a line for the user.
     environment : mapping of str to str
-        Variables that the process gets besides those of this one.
+        Further environment variables of the process.
     """
 
     def __init__(
@@ -78,43 +78,36 @@ class KitProcess:
         if not (self.kit / "startup" / expected).is_file():
             raise FileError(f"{kit}: not the kit of a {role}; `fedegoists deploy init` makes them")
         if role == "silo":
-            # Whatever is wrong with the data is said here, not in a job's log later on.
+            # Problems with the data are reported here, not in a job's log later on.
             load_silo(read_silo_settings(self.kit / SILO_FILE))
         prepare_kit(self.kit, role)
 
     @property
     def pid(self) -> int | None:
-        """The number of the FLARE process, while there is one."""
+        """The ID of the FLARE process, while there is one."""
         return None if self._process is None else self._process.pid
 
     def run(self) -> None:
-        """Run until `stop`; whenever the process ends by itself, start it again."""
+        """Run until `stop`; restart the process whenever it ends by itself."""
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
             if not self._start():
                 break
             assert self._process is not None
-            self._show(self._process)
-            code = self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            with self._process as process:  # waits for it, and closes its output
+                self._show(process)
             if self._stopping.is_set():
                 break
             failures = failures + 1 if time.monotonic() - began < STEADY else 1
             pause = min(2.0**failures, LONGEST_PAUSE)
-            self._tell(f"ended with {code}; starts again in {pause:.0f} s")
-            end_children(self._process.pid)
+            self._tell(f"ended with {process.returncode}; starts again in {pause:.0f} s")
+            end_children(process.pid)
             self._stopping.wait(pause)
 
     def _start(self) -> bool:
-        """Start the FLARE process, unless all is to stop."""
-        environment = {
-            **os.environ,
-            "PYTHONUNBUFFERED": "1",
-            "MALLOC_ARENA_MAX": "1",
-            **self._environment,
-        }
+        """Start the FLARE process; return False if `stop` was called."""
+        own = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1", **self._environment}
         with self._starting:
             if self._stopping.is_set():
                 return False
@@ -126,9 +119,9 @@ class KitProcess:
                 text=True,
                 errors="replace",
                 cwd=self.kit,
-                env=environment,
+                env={**os.environ, **own},
                 start_new_session=True,
-                umask=0o077,  # logs and what is kept are nobody else's business
+                umask=0o077,  # logs and state are for this user only
             )
         return True
 
@@ -143,14 +136,11 @@ class KitProcess:
         return [module, "-m", str(self.kit), "-s", f"fed_{kind}.json", *options]
 
     def _show(self, process: "subprocess.Popen[str]") -> None:
-        """Tell the user what of the log is of interest, until the process ends."""
+        """Tell the user selected lines of the log, until the process ends."""
         assert process.stdout is not None
         last: deque[str] = deque(maxlen=REPEATED)
-        for text in process.stdout:
-            line = shown_line(text)
-            if line is None:
-                continue
-            # FLARE says some things twice a second for as long as a server is away.
+        for line in filter(None, map(shown_line, process.stdout)):
+            # FLARE repeats some lines twice a second while a server is away.
             alike = re.sub(r"[0-9a-f]{8,}|\d+", "", line)
             if alike not in last:
                 self._tell(line)
@@ -159,17 +149,15 @@ class KitProcess:
     def stop(self) -> None:
         """End the process and every job process that it started."""
         self._stopping.set()
-        with self._starting:  # so that nothing starts that nobody would end
+        with self._starting:  # so that no process starts afterwards
             process = self._process
         if process is not None:
             end_children(process.pid, itself=True)
             process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
-        """Stop when the user or the system says so."""
+        """Context manager that stops on SIGINT and SIGTERM."""
 
         def stop(*_: object) -> None:
             self._tell("stopping")
@@ -186,7 +174,7 @@ class KitProcess:
 
 
 def _site(kit: Path) -> str:
-    """Return as what the kit's certificate knows the silo."""
+    """Return the name of the silo in its certificate."""
     site = str(json.loads(read_text(kit / "startup" / "fed_client.json"))["client"]["fqsn"])
     if not re.fullmatch(r"[A-Za-z0-9_-]+", site):
         raise SettingsError(f"{kit}: no site can be called {site!r}")
@@ -194,7 +182,7 @@ def _site(kit: Path) -> str:
 
 
 def shown_line(text: str) -> str | None:
-    """Return a line of FLARE's log as a user reads it, or nothing if it is of no interest.
+    """Return a line of FLARE's log for users, or None if it is not for them.
 
     Examples
     --------
@@ -215,24 +203,16 @@ def shown_line(text: str) -> str | None:
 
 
 def end_children(pid: int, *, itself: bool = False) -> None:
-    """End the processes that a process started, and itself if wanted; those that stay, by force."""
+    """End the children of a process, and optionally itself; by force if they do not end."""
     import psutil
 
     try:
         parent = psutil.Process(pid)
-        children = parent.children(recursive=True)
+        processes = parent.children(recursive=True) + [parent] * itself
     except psutil.NoSuchProcess:
         return
-    processes = [*children, *([parent] if itself else [])]
-    for process in processes:
-        try:
-            process.terminate()
-        except psutil.NoSuchProcess:
-            continue
-    _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
-    for process in alive:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(alive, timeout=PATIENCE)
+    for end in (psutil.Process.terminate, psutil.Process.kill):
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                end(process)
+        _, processes = psutil.wait_procs(processes, timeout=PATIENCE)
