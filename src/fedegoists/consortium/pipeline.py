@@ -262,30 +262,20 @@ class Consortium:
             benefit = self.learn_benefit(progress)
         with folder.stage("formation"):
             formation = self.form(benefit)
-        # Nothing is learned between competitors, so weights of zero would reveal them.
-        learned = {"benefit.csv": benefit.graph.csv_bytes()}
-        if benefit.estimate is not None:
-            learned["weights.csv"] = benefit.estimate.weights_csv()
-        folder.write(learned)
-        formation.certificate.save(folder.path / "certificate.json")
+            # Nothing is learned between competitors, so weights of zero would reveal them.
+            learned = {"benefit.csv": benefit.graph.csv_bytes()}
+            if benefit.estimate is not None:
+                learned["weights.csv"] = benefit.estimate.weights_csv()
+            folder.write(learned)
+            formation.certificate.save(folder.path / "certificate.json")
         with folder.stage("training"):
             trials, outcomes, decisions = self.train(formation, progress)
-        wanted = {method: outcomes[method] for method in self.wanted.methods}
-        for method, outcome in wanted.items():
-            for failure in sorted({str(failure) for _, failure in outcome.failures}):
-                folder.log(f"{method}: left out {failure}")
+            for method in self.wanted.methods:
+                for failure in sorted({str(one) for _, one in outcomes[method].failures}):
+                    folder.log(f"{method}: left out {failure}")
         with folder.stage("report"):
-            personal = {
-                method: method_of(method.removesuffix("+ft"), self.wanted, trials, decisions)
-                for method in wanted
-            }
-            models = chosen_models(
-                self.data, wanted, {name: one.personal for name, one in personal.items()}, trials
-            )
-            write_models(folder.path / MODELS_FOLDER, models, self.data.participants)
-            undelivered = delivered(models, trials.federation)
-            for participant, lost in undelivered.items():
-                folder.log(f"{participant}: its model was not delivered ({lost.detail})")
+            wanted = {method: outcomes[method] for method in self.wanted.methods}
+            undelivered = self._hand_over(folder, wanted, trials, decisions)
             result = ConsortiumRun(
                 folder.path,
                 settings,
@@ -297,7 +287,7 @@ class Consortium:
                 trials,
                 folder.seconds,
                 absent=self.engine.absent,
-                undelivered=tuple(undelivered),
+                undelivered=undelivered,
             )
             # Costs tell who trains alone, and results are confidential to each participant.
             folder.write(
@@ -310,6 +300,21 @@ class Consortium:
             write_report(result)
         folder.finish()
         return result
+
+    def _hand_over(
+        self, folder: RunFolder, wanted: dict[str, Outcome], trials: Trials, decisions: Decisions
+    ) -> tuple[str, ...]:
+        """Write the participants' models and deliver them; return who did not get its model."""
+        personal = {
+            method: method_of(method.removesuffix("+ft"), self.wanted, trials, decisions).personal
+            for method in wanted
+        }
+        models = chosen_models(self.data, wanted, personal, trials)
+        write_models(folder.path / MODELS_FOLDER, models, self.data.participants)
+        undelivered = delivered(models, trials.federation)
+        for participant, failure in undelivered.items():
+            folder.log(f"{participant}: its model was not delivered ({failure.detail})")
+        return tuple(undelivered)
 
 
 def _validation(outcome: Outcome) -> str:
