@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FileError, MissingDependencyError
+from fedegoists.errors import MissingDependencyError
 from fedegoists.learning.data import DataError, Indices
 from fedegoists.learning.datasets.location import missing_files
 from fedegoists.learning.datasets.npz import opened_npz
@@ -163,43 +163,32 @@ def read_images(release: Release, folder: Path) -> Images:
 
 def _from_batches(release: Release, folder: Path) -> list[tuple[Pixels, Indices]]:
     expected = dict((*release.train.batches, *release.test.batches))
-    if (folder / release.folder).is_dir():
-        files = _files_of_folder(folder / release.folder, expected)
-    else:
-        files = _files_of_archive(folder / release.archive, release, expected)
     batches: dict[str, tuple[Pixels, Indices]] = {}
-    for name, where, content in files:
+    for name, where, content in _batch_files(release, folder, expected):
         # Compared before it is read: only the published bytes are unpickled.
         _check_md5(content, expected[name], where)
         batches[name] = _batch(read_batch(content, where), release, where)
     missing = [name for name in expected if name not in batches]
     if missing:
         raise missing_files(release.name, folder, f"no batch {missing[0]}", release.needs)
-    return [
-        (
-            np.concatenate([batches[name][0] for name, _ in half.batches]),
-            np.concatenate([batches[name][1] for name, _ in half.batches]),
-        )
-        for half in (release.train, release.test)
-    ]
+    halves = []
+    for half in (release.train, release.test):
+        pixels, labels = zip(*(batches[name] for name, _ in half.batches), strict=True)
+        halves.append((np.concatenate(pixels), np.concatenate(labels)))
+    return halves
 
 
-def _files_of_folder(folder: Path, wanted: Mapping[str, str]) -> Iterator[tuple[str, str, bytes]]:
-    for name in wanted:
-        path = folder / name
-        try:
-            yield name, str(path), path.read_bytes()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise FileError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _files_of_archive(
-    path: Path, release: Release, wanted: Mapping[str, str]
+def _batch_files(
+    release: Release, folder: Path, wanted: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Return the batches in an archive; nothing is unpacked to disk."""
+    """Return name, place and content of the batches; nothing is unpacked to disk."""
+    unpacked, path = folder / release.folder, folder / release.archive
     try:
+        if unpacked.is_dir():
+            for path in (unpacked / name for name in wanted):
+                if path.is_file():
+                    yield path.name, str(path), path.read_bytes()
+            return
         with tarfile.open(path, "r|*") as archive:  # a stream: decompressed only once
             for member in archive:
                 name = member.name.removeprefix(f"{release.folder}/")
@@ -208,8 +197,9 @@ def _files_of_archive(
                     assert file is not None  # of a regular file
                     yield name, f"{path}, {member.name}", file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
+        what = "the file" if unpacked.is_dir() else "the archive"
         raise DataError(
-            f"{path}: the archive cannot be read ({error}); download it again from {release.url}"
+            f"{path}: {what} cannot be read ({error}); download it again from {release.url}"
         ) from None
 
 

@@ -140,9 +140,11 @@ def load_eicu(
     stays = _read_stays(folder / target.file, options.target, window)
     hospitals = _table(folder / ARCHIVE, "hospital", "hospitalid")
     patients = _table(folder / ARCHIVE, "patient", "patientunitstayid")
-    silo_of_stay = [
-        _group_of(hospitals.get(str(hospital), {}), options.groups) for hospital in stays.hospital
-    ]
+    silo_of_stay = []
+    for number in stays.hospital:
+        hospital = hospitals.get(str(number), {})
+        facts = [hospital.get(key, "") for key in ("region", "numbedscategory", "teachingstatus")]
+        silo_of_stay.append(hospital_group(facts[0], facts[1], facts[2] == "t", options.groups))
     persons = [
         patients.get(str(stay), {}).get("uniquepid") or f"stay {stay}" for stay in stays.stay
     ]
@@ -300,15 +302,6 @@ def _table(archive: Path, name: str, key: str) -> dict[str, dict[str, str]]:
         ) from None
     raise DataError(
         f"eicu-demo, {archive}: it has no {name}.csv.gz; take it from {source} and add it"
-    )
-
-
-def _group_of(hospital: dict[str, str], groups: Groups) -> str:
-    return hospital_group(
-        hospital.get("region", ""),
-        hospital.get("numbedscategory", ""),
-        hospital.get("teachingstatus", "") == "t",
-        groups,
     )
 
 
