@@ -25,8 +25,8 @@ from fedegoists.methods.method_run import (
     run,
 )
 from fedegoists.training.defaults import Defaults, model_options
+from fedegoists.training.repetitions import Repetitions, Wanted, load_trainable, method_of
 from fedegoists.training.summary import COSTS, chosen_test_values
-from fedegoists.training.trials import Trials, Wanted, load_trainable, method_of
 from reproduction.benefit_graphs import Benefits, learned_by
 from reproduction.budgets import budget
 from reproduction.cells import Cell, Result, Store, cell_from
@@ -228,7 +228,7 @@ def forget(work: Pass, out: Path) -> None:
 
 def _trials(
     shared: Shared, data: Mapping[int, SiloedData], defaults: Defaults, settings: Settings
-) -> Trials:
+) -> Repetitions:
     options = model_options(next(iter(data.values())))
     federation = SimulatedFederation(
         {label: data[trial].restricted_to(names) for label, (trial, names) in shared.silos.items()},
@@ -242,7 +242,7 @@ def _trials(
         model = build_model(defaults.model, trial, **options)
         row = federation.schema.flatten(dict(model.named_parameters()))
         rows += [row] * len(names)
-    return Trials(federation, torch.stack(rows).to(federation.device), defaults, options)
+    return Repetitions(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
 def _result(

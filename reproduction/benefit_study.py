@@ -27,7 +27,7 @@ from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model
 from fedegoists.training.defaults import defaults_for, learn_settings, model_options
-from fedegoists.training.trials import load_trainable
+from fedegoists.training.repetitions import load_trainable
 from reproduction.benefit_pictures import heat_map_png, sweep_png
 from reproduction.benefit_report import report_markdown
 from reproduction.threshold_sweep import threshold_sweep

@@ -198,7 +198,7 @@ def test_the_story(browser, service):
     # Train, following it live, and read what came of it.
     page.get_by_label("Data").fill("banks")
     page.get_by_label("Methods").fill("local, fedegoists")
-    page.get_by_label("Trials").fill("1")
+    page.get_by_label("Repetitions").fill("1")
     page.get_by_label("Steps").fill("40")
     page.get_by_role("button", name="Start", exact=True).click()
     page.locator('.timeline li[data-state="running"]').wait_for()

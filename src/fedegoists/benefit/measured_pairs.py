@@ -1,4 +1,4 @@
-"""The ground truth: train i alone and with j, and see what it is worth on i's test data.
+"""The ground truth: models trained on the data of i alone and of i and j, on i's test data.
 
 Every set of participants that is needed (single ones, pairs, all but one, all) has a model of its
 own, trained by the gradient of its members' pooled loss. All of them train at once: in every step a
@@ -71,18 +71,18 @@ class MeasureSettings(Validated):
 
 @dataclass(frozen=True)
 class MeasuredBenefit:
-    """What training together was worth; ``[j, i]`` is what j did for i.
+    """The measured gains of training together; ``[j, i]`` is the gain of i by j.
 
     Attributes
     ----------
     alone : array of shape (repeats, n)
-        Everybody's loss after training alone.
+        The losses after training alone.
     gains : array of shape (repeats, n, n)
-        By which part of it i's loss fell when i trained with j; NaN where that was not measured.
+        The fraction by which i's loss fell when i trained with j; NaN where it was not measured.
     losses_without : array of shape (repeats, n, n), optional
-        By which part of i's loss after training with all others it rose when j was left out.
+        The fraction by which i's loss after training with all others rose when j was left out.
     failures : tuple of str
-        Who did not always answer, and whose training diverged: what they took part in is NaN.
+        Participants that did not always answer, or diverged: all their results are NaN.
     """
 
     participants: tuple[str, ...]
@@ -130,7 +130,7 @@ def measure(
         Which pairs; all if left out.
     apart : collection of pairs of names
         Competitors: no model is trained on the data of both, since each would see it. Where there
-        are any, nothing is left out of all together, which nobody trains.
+        are any, there is no model of all together, and none is left out of it.
     """
     (measured,) = measure_repetitions(
         federation, settings, pairs=pairs, apart={None: apart}, progress=progress
@@ -160,7 +160,7 @@ def measure_repetitions(
         _run(queries, sets, settings, repeat, progress or (lambda *_: None))
         for repeat in range(settings.repeats)
     ]
-    losses = torch.stack(runs)  # repeats, trials, participants, sets; NaN where not measured
+    losses = torch.stack(runs)  # repeats, repetitions, participants, sets; NaN where not measured
     return {
         repetition: _result(
             tuple(one.name for one in names[g]),
@@ -209,17 +209,17 @@ def _run(
     repeat: int,
     progress: Progress,
 ) -> Tensor:
-    """Train all models once; return (trials, participants, sets) losses of the chosen steps."""
-    federation, (trials, n) = queries.federation, queries.shape
+    """Train all models once; return losses (repetitions, participants, sets) of chosen steps."""
+    federation, (repetitions, n) = queries.federation, queries.shape
     train = settings.train
     rates = learning_rates(train.changed(total_steps=train.steps), 0)
     seed = stream_seed(settings.seed, repeat, "measure")
     start = federation.schema.drawn(seed).to(federation.device)
-    models = start.expand(trials, len(sets), -1).clone()
+    models = start.expand(repetitions, len(sets), -1).clone()
     speeds = torch.zeros_like(models)
     mine = [[s for s, members in enumerate(sets) if k in members] for k in range(n)]
     width = max(map(len, mine))
-    # A silo in fewer sets than another is asked about one of its own again, with no weight.
+    # A silo in fewer sets than another is asked about one of its sets again, with no weight.
     asked = torch.tensor([own + own[:1] * (width - len(own)) for own in mine])
     counted = torch.tensor([[k < len(own) for k in range(width)] for own in mine])
     samples = queries.samples()
@@ -230,8 +230,8 @@ def _run(
     marks = {
         round(train.steps * (k + 1) / settings.evaluations) for k in range(settings.evaluations)
     }
-    best = torch.full((trials, n, width), torch.inf)
-    chosen = torch.full((trials, n, width), torch.nan)
+    best = torch.full((repetitions, n, width), torch.inf)
+    chosen = torch.full((repetitions, n, width), torch.nan)
     for step, rate in enumerate(rates):
         gradients, _, answered = queries.gradients(
             models[:, asked],
@@ -263,7 +263,7 @@ def _run(
             best = torch.where(better, validation, best)
             chosen = torch.where(better, judged, chosen)
             progress(f"measuring {repeat + 1}", step + 1, train.steps, chosen.nanmean().item())
-    result = torch.full((trials, n, len(sets)), torch.nan)
+    result = torch.full((repetitions, n, len(sets)), torch.nan)
     for k, own in enumerate(mine):
         result[:, k, own] = chosen[:, k, : len(own)]
     lost = (silent[:, None] & members).any(-1) | diverged.cpu()

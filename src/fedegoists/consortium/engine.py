@@ -8,7 +8,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation, StatefulFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.models import build_model, model_options
-from fedegoists.training.trials import data_digest, load_trainable
+from fedegoists.training.repetitions import data_digest, load_trainable
 
 __all__ = ["Engine", "SimulatedEngine"]
 

@@ -21,7 +21,7 @@ from fedegoists.files import write_all
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import model_about, model_bytes
 from fedegoists.methods import Outcome
-from fedegoists.training.trials import Trials
+from fedegoists.training.repetitions import Repetitions
 
 __all__ = ["ChosenModel", "chosen_models", "delivered", "preferred", "write_models"]
 
@@ -73,7 +73,7 @@ def chosen_models(
     data: SiloedData,
     outcomes: Mapping[str, Outcome],
     personal: Mapping[str, tuple[str, ...]],
-    trials: Trials,
+    trials: Repetitions,
 ) -> list[ChosenModel]:
     """Return everybody's preferred model; who was never validated has none.
 

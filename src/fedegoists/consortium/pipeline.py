@@ -39,13 +39,13 @@ from fedegoists.learning.model_files import MODELS
 from fedegoists.methods import Outcome
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import defaults_for, learn_settings, model_options
-from fedegoists.training.summary import metrics_csv, summary_csv
-from fedegoists.training.trials import (
-    Trials,
+from fedegoists.training.repetitions import (
+    Repetitions,
     Wanted,
     method_of,
     train_methods,
 )
+from fedegoists.training.summary import metrics_csv, summary_csv
 
 __all__ = ["STAGES", "Consortium", "ConsortiumRun", "Progress"]
 
@@ -102,7 +102,7 @@ class ConsortiumRun:
     formation: Formation
     gains: list[Gain]
     outcomes: dict[str, Outcome]
-    trials: Trials
+    trials: Repetitions
     seconds: dict[str, float]
     absent: tuple[str, ...] = ()
     undelivered: tuple[str, ...] = ()
@@ -216,10 +216,10 @@ class Consortium:
 
     def train(
         self, formation: Formation, progress: Progress | None = None
-    ) -> tuple[Trials, dict[str, Outcome], Decisions]:
+    ) -> tuple[Repetitions, dict[str, Outcome], Decisions]:
         """Train with all methods in the coalitions; each is kept by what it depends on."""
         training = self.settings.training
-        trials = Trials.over(
+        trials = Repetitions.over(
             self.engine.federation(defaults_for(self.data).model, training.seeds),
             self.data,
             range(training.seeds),

@@ -13,15 +13,15 @@ from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.methods import Outcome
 from fedegoists.methods.method_run import Observer
 from fedegoists.training.decisions import decide
-from fedegoists.training.summary import failures_csv, metrics_csv, summary_csv
-from fedegoists.training.trials import (
-    Trials,
+from fedegoists.training.repetitions import (
+    Repetitions,
     Wanted,
     data_digest,
     load_trainable,
     method_of,
     train_methods,
 )
+from fedegoists.training.summary import failures_csv, metrics_csv, summary_csv
 from fedegoists.version import __version__
 
 __all__ = ["Comparison", "compare"]
@@ -109,7 +109,7 @@ def compare(
         seed: load_trainable(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
         for seed in comparison.seeds
     }
-    trials = Trials.simulated(data, steps=comparison.steps, device=comparison.device)
+    trials = Repetitions.simulated(data, steps=comparison.steps, device=comparison.device)
     decisions = decide(comparison, data, trials.federation)
     for name in comparison.wanted.bases:
         method_of(name, comparison.wanted, trials, decisions)  # reports what is wrong with it

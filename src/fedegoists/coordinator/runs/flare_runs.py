@@ -21,7 +21,7 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare.messages import About
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph
-from fedegoists.training.trials import Wanted
+from fedegoists.training.repetitions import Wanted
 
 __all__ = ["check", "learn", "train"]
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
