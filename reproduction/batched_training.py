@@ -24,8 +24,8 @@ from fedegoists.methods.method_run import (
     run,
 )
 from fedegoists.training.defaults import Defaults, model_options
+from fedegoists.training.repetitions import Repetitions, Wanted, load_trainable, method_of
 from fedegoists.training.summary import COSTS, chosen_test_values
-from fedegoists.training.trials import Trials, Wanted, load_trainable, method_of
 from reproduction.benefit_graphs import Benefits, learned_by
 from reproduction.budgets import budget
 from reproduction.cell_packing import group_name
@@ -200,7 +200,7 @@ def _loaded(work: CellGroup, settings: GroupSettings) -> dict[int, SiloedData]:
 
 
 def _outcomes(
-    work: CellGroup, repetitions: Trials, shared: SharedCoalitions, settings: GroupSettings
+    work: CellGroup, repetitions: Repetitions, shared: SharedCoalitions, settings: GroupSettings
 ) -> dict[bool, Outcome]:
     """Train a group, and fine-tune it if any cell is fine-tuned; return outcomes by tuning."""
     first, defaults, federation = work.bases[0], repetitions.defaults, repetitions.federation
@@ -250,7 +250,7 @@ def _repetitions(
     data: Mapping[int, SiloedData],
     defaults: Defaults,
     settings: GroupSettings,
-) -> Trials:
+) -> Repetitions:
     options = model_options(next(iter(data.values())))
     federation = SimulatedFederation(
         {
@@ -267,7 +267,7 @@ def _repetitions(
         model = build_model(defaults.model, repetition, **options)
         row = federation.schema.flatten(dict(model.named_parameters()))
         rows += [row] * len(names)
-    return Trials(federation, torch.stack(rows).to(federation.device), defaults, options)
+    return Repetitions(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
 def _result(

@@ -12,7 +12,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import default_names
 from fedegoists.learning.datasets.synthetic import PARTICIPANTS, STRONG, WEAK
 from fedegoists.learning.plots import draw_label_distribution
-from fedegoists.training.trials import load_trainable
+from fedegoists.training.repetitions import load_trainable
 from reproduction.benefit_graphs import Benefits
 from reproduction.cells import Cell
 from reproduction.scenarios import Scenario

@@ -44,7 +44,7 @@ MODULES = {
     "report": "consortium.report",
     "learn": "benefit.learn",
     "estimate": "benefit.estimate",
-    "training": "training.trials",
+    "training": "training.repetitions",
     "run": "methods.run",
     "method": "methods.method",
     "fedavg": "methods.fedavg",

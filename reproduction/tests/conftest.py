@@ -10,7 +10,7 @@ import tests.conftest  # noqa: F401 - the same settings of PyTorch and of the te
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.cifar import CifarOptions, siloed
 from fedegoists.learning.datasets.cifar_files import CIFAR10, CIFAR100, Images
-from fedegoists.training import trials as training
+from fedegoists.training import repetitions as training
 from reproduction.__main__ import main
 from tests.learning.datasets.test_eicu import some, write
 

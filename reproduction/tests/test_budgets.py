@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fedegoists.learning.datasets import load
 from fedegoists.methods import EgoMix
-from fedegoists.training import trials as training
+from fedegoists.training import repetitions as training
 from reproduction.budgets import BUDGETS, budget
 from reproduction.cell_store import CellStore
 from reproduction.cells import Plan, cells_of

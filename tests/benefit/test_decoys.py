@@ -9,7 +9,7 @@ from fedegoists.benefit.decoys import decoy, explained_part
 from fedegoists.federation import Failure, Participant, Train
 from fedegoists.learning.parameters import ParameterSchema
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
-from tests.benefit.test_learn import quick
+from tests.benefit.test_learning_benefit import quick
 
 SECRET = "not told to silos"
 TASKS = {"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER, "c": [2.0, 0.5, -1.0, 1.0]}

@@ -10,7 +10,7 @@ from fedegoists.benefit import learn
 from fedegoists.federation import Evaluate, Participant, Trained
 from fedegoists.learning.models import build_model
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
-from tests.benefit.test_learn import quick
+from tests.benefit.test_learning_benefit import quick
 
 HONEST = [0, 1, 3]  # the positions of a1, a2 and b; x is the one in between
 

@@ -23,7 +23,13 @@ from fedegoists.federation import (
 )
 from fedegoists.federation.flare import wire
 from fedegoists.federation.flare.flare_federation import ask_about
-from fedegoists.federation.flare.messages import About, Answered, Answers, Asked, Call
+from fedegoists.federation.flare.messages import (
+    About,
+    Answers,
+    Call,
+    RepeatedReply,
+    RepeatedRequest,
+)
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.flare.wire import (
     PROTOCOL,
@@ -42,7 +48,7 @@ from fedegoists.federation.replies import (
     Trained,
 )
 from fedegoists.federation.validated import Validated, Vector
-from tests.flare.test_silo import kit
+from tests.flare.silo_kit import kit
 
 
 class Hello(Validated):
@@ -90,7 +96,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_a_request_arrives_as_it_was_sent(request_):
-    asked = tuple(Asked(repetition=number, request=request_) for number in (None, 1))
+    asked = tuple(RepeatedRequest(repetition=number, request=request_) for number in (None, 1))
     call = unpack(Call, pack(Call(operation=request_.operation, repetitions=2, asked=asked)))
     assert call.operation == request_.operation
     assert [one.repetition for one in call.asked] == [None, 1]
@@ -117,7 +123,7 @@ def test_replies_arrive_as_they_were_sent():
         Kept(),
         Failed(reason="not finite", detail="gradient"),
     ]
-    sent = tuple(Answered(repetition=k, reply=reply) for k, reply in enumerate(replies))
+    sent = tuple(RepeatedReply(repetition=k, reply=reply) for k, reply in enumerate(replies))
     arrived = unpack(Answers, pack(Answers(answered=sent)))
     assert arrived.about is None
     assert arrived.refused is None
@@ -213,9 +219,12 @@ def test_a_message_has_few_tensors_with_few_rows(monkeypatch):
 def test_requests_that_do_not_belong_together_are_refused():
     keep, score = Keep(slot="x"), Evaluate(parameters=torch.zeros(2), split="test")
     with pytest.raises(SettingsError, match="another operation"):
-        Call(operation="train", asked=(Asked(request=keep),))
+        Call(operation="train", asked=(RepeatedRequest(request=keep),))
     with pytest.raises(SettingsError, match="occurs twice"):
-        Call(operation="evaluate", asked=(Asked(request=score), Asked(request=score)))
+        Call(
+            operation="evaluate",
+            asked=(RepeatedRequest(request=score), RepeatedRequest(request=score)),
+        )
 
 
 ABOUT = About(

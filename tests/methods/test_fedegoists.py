@@ -319,9 +319,9 @@ def test_nothing_travels_against_or_outside_the_benefit_graph(personal, edges, l
 def test_alignment_finds_who_does_harm_and_the_published_way_does_not():
     """Eight in one coalition, four of them with all labels negated."""
     from fedegoists.learning.datasets import load
-    from fedegoists.training.trials import Trials
+    from fedegoists.training.repetitions import Repetitions
 
-    trials = Trials.simulated({0: load("synthetic-strong", seed=0)}, steps=400, device="cpu")
+    trials = Repetitions.simulated({0: load("synthetic-strong", seed=0)}, steps=400, device="cpu")
     silos_ = trials.federation
     group = [silos_.participants]
     shares = {}
@@ -342,7 +342,7 @@ def test_alignment_finds_who_does_harm_and_the_published_way_does_not():
 
 
 def test_a_benefit_graph_must_be_of_those_who_take_part():
-    with pytest.raises(SettingsError, match="names 'x', who does not take part"):
+    with pytest.raises(SettingsError, match="names 'x', which does not take part"):
         replace(METHOD, benefit=edges_of(("x", "a"))).contributors(
             groups(GROUP), tuple(map(participant, "abc"))
         )

@@ -1,13 +1,13 @@
 """The benefit graph: estimators that learn it over a federation.
 
-`fedegoists.benefit.registry` lists the estimators without loading PyTorch; everything here is
-loaded when it is first used.
+`fedegoists.benefit.estimator_registry` lists the estimators without loading PyTorch; everything
+else is loaded when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fedegoists.benefit.registry import ESTIMATOR_ENTRIES, EstimatorEntry
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES, EstimatorEntry
 
 if TYPE_CHECKING:
     from fedegoists.benefit.estimate import BenefitEstimate

@@ -1,19 +1,19 @@
-"""What a silo is shown in place of models that it may not see, and in which order.
+"""Decoys: what a silo sees in place of its competitors' models, and the order of all models.
 
-In ``transfer`` a silo judges models of others, but never a competitor's. It must not learn from
-what it is sent who competes with it, nor how many: those it has not named itself have named it. So
-in place of a competitor's model it is sent a decoy, and the models come in an order of its own.
+In ``transfer`` a silo evaluates models of others, but never a competitor's. It must not learn from
+its messages which participants compete with it, nor how many: some may have reported it themselves.
+So in place of a competitor's model it is sent a decoy, and the models come in an order of its own.
 The messages in two worlds that differ only in others' reports have the same number of rows, in the
 same calls; the rows of all models that it sees in both are the same ones, at the same places.
 
 An order or a decoy that a silo could compute would be none, and silos are told the seed by which
 they divide their data. Both are therefore drawn from a secret of the server. They stay the same
-for the same secret, seed and models: were a decoy drawn anew in every call, or when a run is
+for the same secret, seed and models: were a decoy drawn again in every call, or when a run is
 repeated, it would be known by not being there again.
 
-A decoy should not be known by what it is made of either. It is made without the competitor's model,
-from those that the silo may see, and from its own where these are fewer than two. A mixture of
-those would not do: a silo finds by least squares that one row is a combination of the others. A
+A decoy should not be recognised by its ingredients either. It is made without the competitor's
+model, from those that the silo may see, and from its own where these are fewer than two. A mixture
+of those would not do: a silo finds by least squares that one row is a combination of the others. A
 decoy is instead a draw from a normal distribution that is fitted to their changes since the common
 start. Its covariance is the weighted mean of the sample's, which is spanned by these models, and of
 one that has the same covariances between units of a layer, and is not. The weight is the part of
@@ -39,18 +39,18 @@ __all__ = ["Disguise", "decoy", "explained_part"]
 
 
 class Disguise:
-    """Orders and decoys, drawn from what silos do not know.
+    """Orders and decoys, drawn from a secret of the server.
 
     Parameters
     ----------
     secret : str
-        Known to the server alone.
+        The server's secret.
     seed : int
         Of the estimate.
     names : tuple of tuple of Participant
-        The participants of each trial.
+        The participants of each repetition.
     rivals : Tensor
-        Who competes with whom, of shape (trials, participants, participants).
+        The pairs of competitors, of shape (repetitions, participants, participants).
     schema : ParameterSchema
         Of the models.
     """
@@ -69,7 +69,7 @@ class Disguise:
         self._schema = schema
 
     def orders(self, length: int, repeat: int, half: int) -> Tensor:
-        """Return in which order each silo is asked about so many models, in the last axis."""
+        """Return a random order of `length` models for each silo, in the last axis."""
         orders = [
             torch.randperm(length, generator=self._generator("order", name, repeat, half))
             for names in self._names
@@ -80,36 +80,36 @@ class Disguise:
     def hide(
         self, shown: Tensor, sources: Tensor, models: Tensor, start: Tensor, repeat: int
     ) -> None:
-        """Put decoys in the place of competitors' models, the same in all calls of a repeat.
+        """Replace competitors' models by decoys, the same in all calls of a repeat.
 
-        Who did not train is still at the start. That tells nothing of its data, and others may
-        know that it is away, so that it is left there.
+        The model of a silo that did not train is still the start. That reveals nothing of its data,
+        and others may know that it is away, so it is not replaced.
 
         Parameters
         ----------
         shown : Tensor
-            What each silo is to be shown, of shape (trials, participants, places, parameters).
+            The models for each silo, of shape (repetitions, participants, places, parameters).
         sources : Tensor
-            Whose model is at each place; other numbers than participants' are left alone.
+            The participant of the model at each place; other numbers are left alone.
         models, start : Tensor
-            All local models, of shape (trials, participants, parameters), and where they began.
+            All local models, (repetitions, participants, parameters), and their common start.
         """
-        for trial, names in enumerate(self._names):
-            trained = (models[trial] != start).any(-1).cpu()
+        for repetition, names in enumerate(self._names):
+            trained = (models[repetition] != start).any(-1).cpu()
             for i, name in enumerate(names):
-                secret = self._rivals[trial, i] & trained
+                secret = self._rivals[repetition, i] & trained
                 places = {
                     place: j
-                    for place, j in enumerate(sources[trial, i].tolist())
+                    for place, j in enumerate(sources[repetition, i].tolist())
                     if j < len(names) and secret[j]
                 }
                 if places:
-                    seen = ~self._rivals[trial, i] & trained
+                    seen = ~self._rivals[repetition, i] & trained
                     seen[i] = seen.sum() < ENOUGH + trained[i]  # its own only where few others are
-                    known = models[trial, seen.to(models.device)]
+                    known = models[repetition, seen.to(models.device)]
                     for place, j in places.items():
                         generator = self._generator("decoy", name, names[j], repeat)
-                        shown[trial, i, place] = decoy(start, known, self._schema, generator)
+                        shown[repetition, i, place] = decoy(start, known, self._schema, generator)
 
     def _generator(self, *stream: str | int | Participant) -> torch.Generator:
         return torch.Generator().manual_seed(stream_seed(*self._stream, *stream))
@@ -125,7 +125,7 @@ def decoy(
     Parameters
     ----------
     start : Tensor
-        From which all were trained.
+        The common start of all models.
     known : Tensor
         Of shape (models, parameters), at least one. With one alone, the start is the other one.
     """
@@ -148,7 +148,7 @@ def decoy(
 
 
 def _noise(schema: ParameterSchema, deviations: Tensor, generator: torch.Generator) -> Tensor:
-    """Return noise, as large in all as some vectors, whose units vary together as theirs do.
+    """Return noise of the size of some vectors, with the covariances of their units.
 
     Every weight matrix is drawn from a matrix normal distribution: covariances between its rows,
     and between its columns, are theirs, half-way to the diagonal, so that no sum of theirs is it.
@@ -174,7 +174,7 @@ def _correlated(drawn: Tensor, matrices: Tensor) -> Tensor:
 
 
 def explained_part(vectors: Tensor) -> float:
-    """Return which part of a vector's squared deviation the others explain, in the mean.
+    """Return the mean fraction of a vector's squared deviation that the others explain.
 
     Each is compared with the mean of the others, and explained by their deviations from it.
 
@@ -206,10 +206,10 @@ def explained_part(vectors: Tensor) -> float:
 
 
 ENOUGH = 2
-"""Others' models to which a decoy can be fitted."""
+"""The fewest models of others to which a decoy is fitted."""
 
 MOST_CORRELATED = 1024
-"""Units of a layer, more than which are taken for independent, for the sake of time."""
+"""Layers with more units are drawn with independent units, to save time."""
 
 TINY = 1e-12
-"""Lengths of zero are taken for this one."""
+"""The smallest length, against division by zero."""

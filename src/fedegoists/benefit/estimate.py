@@ -1,4 +1,4 @@
-"""A benefit graph with what it rests on: weights, how sure they are, and what they cost."""
+"""The estimate of a benefit graph: weights, confidences and costs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ DEFAULT_CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class BenefitEstimate:
-    """Who benefits whom, as learned; in all matrices ``[j, i]`` is what j does for i.
+    """The learned benefits; in all matrices ``[j, i]`` is the benefit of source j to target i.
 
     Attributes
     ----------
@@ -44,13 +44,13 @@ class BenefitEstimate:
     savings : array of shape (n, n)
         The estimate of how much j is worth to i, which an edge needs to be above zero.
     history : mapping of str to sequence of float
-        Means over participants along the way, by what they are means of.
+        Means over participants in the course of learning, by name.
     cost : Cost
-        What it took from each participant.
+        The mean cost of a participant.
     failures : tuple of str
-        Who did not answer, how often and why.
+        One line for each participant that failed: how often, and why.
     absent : tuple of str
-        Who answered so rarely that nothing is known about it: it has no edges.
+        Participants that answered too rarely; they have no edges.
     """
 
     participants: tuple[str, ...]
@@ -65,12 +65,12 @@ class BenefitEstimate:
 
     @property
     def repeats(self) -> int:
-        """How many independent runs there were."""
+        """The number of independent runs."""
         return len(self.runs)
 
     @property
     def certain(self) -> bool:
-        """Whether there were runs enough to know how sure the edges are."""
+        """Whether there were enough runs for confidences."""
         return bool(self.gains.shape[0] * self.gains.shape[1] > 1)
 
     @cached_property
@@ -83,14 +83,14 @@ class BenefitEstimate:
     def spread(self) -> Matrix:
         """The standard error of each weight, see `fedegoists.benefit.validation_halves`.
 
-        Preference vectors are learned on all validation data: theirs is that of repeats alone.
+        Preference vectors use all validation data: their error comes from repeats alone.
         """
         return standard_error(self.runs)
 
     def graph(
         self, threshold: float | None = None, *, confidence: float | None = None
     ) -> BenefitGraph:
-        """Return the graph with an edge wherever one of two rules says so.
+        """Return the graph with the edges of one of two rules.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The protocol of estimators, and what one returns."""
+"""The protocol of estimators, and the type of their results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True)
 class Learned:
-    """What an estimator has learned of the participants of all repetitions.
+    """The result of an estimator for all repetitions.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Learned:
         Of shape (repetitions, repeats, halves, targets, sources), with one half where the
         validation data is not divided; see `BenefitEstimate`.
     present : Tensor
-        Of shape (repetitions, participants): who answered often enough.
+        Of shape (repetitions, participants): whether a participant answered often enough.
     savings : Tensor, optional
         Of shape (repetitions, targets, sources); the mean gains if left out.
     history : mapping of str to Tensor
@@ -43,7 +43,7 @@ class Learned:
 
 
 class Estimator(Protocol):
-    """A way to learn who benefits whom."""
+    """A way to learn a benefit graph."""
 
     def __call__(
         self,
@@ -58,7 +58,7 @@ class Estimator(Protocol):
         Parameters
         ----------
         rivals : Tensor
-            Of shape (repetitions, participants, participants): who competes with whom.
+            Of shape (repetitions, participants, participants): the pairs of competitors.
         secret : str
             Known to the server alone, see `fedegoists.benefit.decoys`.
         """

@@ -1,8 +1,8 @@
-"""Everything that can be chosen when a benefit graph is learned, with its meaning and range."""
+"""The settings of learning a benefit graph."""
 
 from pydantic import Field, field_validator, model_validator
 
-from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.federation.gradient_privacy import check_privacy
@@ -17,7 +17,7 @@ class LearnSettings(Validated):
     Attributes
     ----------
     estimator : str
-        A name of `fedegoists.benefit.registry.ESTIMATOR_ENTRIES`.
+        A name of `fedegoists.benefit.estimator_registry.ESTIMATOR_ENTRIES`.
     start : tuple of float, optional
         The preference vector to start from; uniform if left out.
     local : TrainSettings
@@ -25,8 +25,8 @@ class LearnSettings(Validated):
     clip : float, optional
         The norm to which a silo shortens every sample's gradient before anything leaves it.
     noise : float
-        Gaussian noise that a silo adds, in multiples of what one sample can change. With clip and
-        noise a silo also keeps its losses to itself.
+        Gaussian noise that a silo adds, in multiples of the largest effect of one sample. With clip
+        and noise a silo also hides its losses.
     """
 
     estimator: str = "transfer"
@@ -112,6 +112,6 @@ class LearnSettings(Validated):
 
     @property
     def certain(self) -> bool:
-        """Whether there will be runs enough to know how sure the edges are."""
+        """Whether there will be enough runs for confidences."""
         halves = ESTIMATOR_ENTRIES[self.estimator].from_halves and self.clip is None
         return self.repeats > 1 or halves

@@ -1,4 +1,4 @@
-"""Learning who benefits whom: one function, several estimators, one kind of result."""
+"""Learning a benefit graph: one function for all estimators."""
 
 import secrets
 
@@ -6,8 +6,8 @@ from torch import Tensor
 
 from fedegoists.benefit.estimate import BenefitEstimate, Matrix
 from fedegoists.benefit.estimator import Learned, Progress
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.benefit.learn_settings import LearnSettings
-from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
 from fedegoists.benefit.silo_queries import Apart, Pairs, SiloQueries, by_repetition
 from fedegoists.federation import Federation, Repetition
 
@@ -33,14 +33,14 @@ def learn(
     apart : collection of pairs of names
         Competitors: a model of one is never shown to the other, and no benefit between them is
         learned, since they cannot be in one coalition. Concerns only estimators that show silos
-        models of others, see `fedegoists.benefit.registry`.
+        models of others, see `fedegoists.benefit.estimator_registry`.
     secret : str, optional
-        What silos must not know, or they could tell who competes with them: from it the server
-        draws what it shows them in place of competitors' models, see `fedegoists.benefit.decoys`.
-        Drawn anew if left out. Whoever learns several times from the same silos keeps one; for
-        simulated silos any will do. Estimates depend on it only by rounding.
+        The secret from which the server draws decoys in place of competitors' models, see
+        `fedegoists.benefit.decoys`: silos that knew it could find their competitors. Random if left
+        out. To learn several times from the same silos, keep one; for simulated silos any will do.
+        Estimates depend on it only by rounding.
     progress : callable, optional
-        Called with what is being done, how much is done, how much there is, and the mean loss.
+        See `fedegoists.benefit.estimator.Progress`.
     """
     (estimate,) = learn_repetitions(
         federation, settings, apart={None: apart}, secret=secret, progress=progress
@@ -81,13 +81,13 @@ def learn_repetitions(
 
 
 def _estimate(
-    queries: SiloQueries, trial: int, estimator: str, learned: Learned, present: Tensor
+    queries: SiloQueries, repetition: int, estimator: str, learned: Learned, present: Tensor
 ) -> BenefitEstimate:
-    names = tuple(one.name for one in queries.names[trial])
+    names = tuple(one.name for one in queries.names[repetition])
     savings = learned.gains.mean((1, 2)) if learned.savings is None else learned.savings
 
     def matrix(rows: Tensor) -> Matrix:
-        """From rows of targets to ``[source, target]``, with zeros for who is not present."""
+        """From rows of targets to ``[source, target]``, with zeros for absent participants."""
         found: Matrix = (rows * present[:, None] * present).double().mT.contiguous().numpy()
         found[..., range(len(names)), range(len(names))] = 0.0
         return found
@@ -95,11 +95,11 @@ def _estimate(
     return BenefitEstimate(
         names,
         estimator,
-        matrix(learned.weights[trial]),
-        matrix(learned.gains[trial]),
-        matrix(savings[trial]),
-        {key: values[:, trial].tolist() for key, values in learned.history.items()},
-        queries.cost(trial),
-        queries.failures_in(trial),
+        matrix(learned.weights[repetition]),
+        matrix(learned.gains[repetition]),
+        matrix(savings[repetition]),
+        {key: values[:, repetition].tolist() for key, values in learned.history.items()},
+        queries.cost(repetition),
+        queries.failures_in(repetition),
         tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
     )

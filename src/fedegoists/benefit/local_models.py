@@ -20,22 +20,22 @@ FARTHEST = 100.0
 def local_models(
     queries: SiloQueries, settings: LearnSettings, progress: Progress
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Train everybody alone from a common start, once for each repeat.
+    """Have all silos train alone from a common start, once for each repeat.
 
     Returns
     -------
     models, starts, present
-        Of shapes (trials, repeats, participants, parameters), (repeats, parameters) and (trials,
-        participants).
+        Of shapes (repetitions, repeats, participants, parameters), (repeats, parameters) and
+        (repetitions, participants).
     """
-    trials, n = queries.shape
+    repetitions, n = queries.shape
     models, starts = [], []
-    present = torch.ones(trials, n, dtype=torch.bool)
+    present = torch.ones(repetitions, n, dtype=torch.bool)
     for repeat in range(settings.repeats):
         seed = stream_seed(settings.seed, repeat, "local")
         start = queries.federation.schema.drawn(seed).to(queries.federation.device)
         trained, answered = queries.trained(
-            start.expand(trials, n, -1), partial(Train, settings=settings.local, seed=seed)
+            start.expand(repetitions, n, -1), partial(Train, settings=settings.local, seed=seed)
         )
         models.append(_near(trained, start))
         starts.append(start)
@@ -45,10 +45,10 @@ def local_models(
 
 
 def _near(models: Tensor, start: Tensor) -> Tensor:
-    """Return models, those brought nearer that are beyond all measure.
+    """Clip updates whose norm is unreasonably large.
 
-    The loss of such a model would be no number, and a silo that is asked about several at once
-    could then say nothing of the others either.
+    The loss of such a model would not be finite, and the reply of a silo about several models at
+    once would be lost.
     """
     limit = FARTHEST * start.norm().clamp_min(1.0)
     changes = models - start

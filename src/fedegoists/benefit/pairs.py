@@ -12,7 +12,7 @@ from fedegoists.benefit.validation_halves import HALVES, half_of
 __all__ = ["pair_gains", "pairs"]
 
 TOGETHER = 32
-"""Sources whose pairs a silo is asked about in one call."""
+"""Sources in one call of a silo."""
 
 
 def pairs(
@@ -31,19 +31,19 @@ def pairs(
 
 
 def pair_gains(queries: SiloQueries, front: ParetoFront, settings: LearnSettings) -> Tensor:
-    """Return by which part of its loss a participant is better off in a pair than alone.
+    """Return the fraction of its loss that a participant saves in a pair against alone.
 
-    Of shape (trials, repeats, halves, targets, sources): the front's models for i alone and for i
-    and j with equal weights, on i's validation data. Zeros where a silo failed.
+    Of shape (repetitions, repeats, halves, targets, sources): the front's models for i alone and
+    for i and j with equal weights, on i's validation data. Zeros where a silo failed.
     """
-    trials, n = queries.shape
+    repetitions, n = queries.shape
     unit = torch.eye(n, device=queries.federation.device)
     mixtures = 0.5 * (unit[:, None] + unit[None])
-    gains = torch.zeros(trials, settings.repeats, HALVES, n, n)
+    gains = torch.zeros(repetitions, settings.repeats, HALVES, n, n)
     for sources in torch.split(torch.arange(n), TOGETHER):
         asked = torch.cat([unit[:, None], mixtures[:, sources]], 1).flatten(0, 1)
-        models = front.models(asked.expand(trials, settings.repeats, -1, -1))
-        models = models.reshape(trials, settings.repeats, n, len(sources) + 1, -1)
+        models = front.models(asked.expand(repetitions, settings.repeats, -1, -1))
+        models = models.reshape(repetitions, settings.repeats, n, len(sources) + 1, -1)
         for repeat in range(settings.repeats):
             for half in range(HALVES):
                 seen = half_of(repeat, half, settings)

@@ -1,8 +1,8 @@
-"""The Pareto hypernetwork: one network that knows the best model for every mixture of silos.
+"""The Pareto hypernetwork: one network that generates the best model for every mixture of silos.
 
 Navon et al., Learning the Pareto Front with Hypernetworks (ICLR 2021), as FedEgoists uses it: HN(r)
-generates a model for the preference vector r. In every step r is drawn anew, every silo returns its
-gradient at HN(r), and the server descends Σ_j r_j ℓ_j(HN(r)). No data leaves a silo.
+generates a model for the preference vector r. In every step r is drawn at random, every silo
+returns its gradient at HN(r), and the server descends Σ_j r_j ℓ_j(HN(r)). No data leaves a silo.
 """
 
 import math
@@ -23,21 +23,22 @@ from fedegoists.learning.hypernetwork import Hypernetworks
 __all__ = ["ParetoFront", "learn_front"]
 
 REPORTS = 100
-"""How often progress is reported and kept in the history."""
+"""The number of progress reports, and of values in the history."""
 
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """Trained hypernetworks, one for each trial and repeat.
+    """Trained hypernetworks, one for each repetition and repeat.
 
     Attributes
     ----------
     networks : Hypernetworks
-        Trial by trial, and in each repeat by repeat.
+        Repetition by repetition, and in each repeat by repeat.
     present : Tensor
-        Of shape (trials, participants): who answered often enough to be in the mixtures.
+        Of shape (repetitions, participants): which ones answered often enough to be in the
+        mixtures.
     losses : Tensor
-        Of shape (reports, trials): the weighted training loss along the way.
+        Of shape (reports, repetitions): the weighted training loss along the way.
     """
 
     networks: Hypernetworks
@@ -46,7 +47,7 @@ class ParetoFront:
     scale: float
 
     def models(self, preferences: Tensor) -> Tensor:
-        """Return the models (trials, repeats, rows, parameters) for preferences."""
+        """Return the models (repetitions, repeats, rows, parameters) for preferences."""
         flat = self.scale * preferences.flatten(0, 1)
         return self.networks.generate(flat).reshape(*preferences.shape[:3], -1)
 
@@ -58,32 +59,32 @@ class ParetoFront:
 
 
 def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progress) -> ParetoFront:
-    """Train a hypernetwork for each trial and repeat, all at once."""
-    federation, (trials, n) = queries.federation, queries.shape
+    """Train a hypernetwork for each repetition and repeat, all at once."""
+    federation, (repetitions, n) = queries.federation, queries.shape
     repeats, device = settings.repeats, federation.device
     seeds = [stream_seed(settings.seed, repeat, "hypernetwork") for repeat in range(repeats)]
     starts = torch.stack([federation.schema.drawn(seed) for seed in seeds]).to(device)
     networks = Hypernetworks.drawn(
-        [n] * trials * repeats,
-        starts.repeat(trials, 1),
-        seeds * trials,
+        [n] * repetitions * repeats,
+        starts.repeat(repetitions, 1),
+        seeds * repetitions,
         hidden=settings.hidden,
         layers=settings.layers,
     )
     tensors = list(networks.tensors.values())
     optimiser = torch.optim.Adam(tensors, lr=settings.rate, fused=True)
     draw = np.random.default_rng(stream_seed(settings.seed, "preferences"))
-    alive = torch.ones(trials, n, dtype=torch.bool)
-    answers = torch.zeros(trials, n)
-    reports, objective = [], torch.zeros(trials)
+    alive = torch.ones(repetitions, n, dtype=torch.bool)
+    answers = torch.zeros(repetitions, n)
+    reports, objective = [], torch.zeros(repetitions)
     every = max(1, settings.steps // REPORTS)
     for step in range(settings.steps):
-        drawn = draw.dirichlet([settings.concentration] * n, (repeats, trials)).swapaxes(0, 1)
-        # A mixture with somebody who is silent would say nothing about the others.
+        drawn = draw.dirichlet([settings.concentration] * n, (repeats, repetitions)).swapaxes(0, 1)
+        # A mixture with a silent participant would say nothing about the others.
         mixture = (torch.from_numpy(drawn).float() + TINY) * alive[:, None]
         mixture = (mixture / mixture.sum(-1, keepdim=True).clamp_min(TINY)).to(device)
-        inputs = settings.scale * mixture.reshape(trials * repeats, 1, n)
-        models = networks.generate(inputs).reshape(trials, 1, repeats, -1)
+        inputs = settings.scale * mixture.reshape(repetitions * repeats, 1, n)
+        models = networks.generate(inputs).reshape(repetitions, 1, repeats, -1)
         gradients, losses, answered = queries.gradients(
             models.expand(-1, n, -1, -1),
             partial(
@@ -100,7 +101,7 @@ def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progres
         answers += answered
         objective += torch.einsum("tri,tir->t", mixture.cpu(), losses) / repeats
         pulled = _bounded(gradients, answered.to(device), settings.bound)
-        total = torch.einsum("tri,tirp->trp", mixture, pulled).reshape(trials * repeats, 1, -1)
+        total = torch.einsum("tri,tirp->trp", mixture, pulled).reshape(repetitions * repeats, 1, -1)
         for name, gradient in networks.gradient(inputs, total).items():
             networks.tensors[name].grad = gradient
         for group in optimiser.param_groups:
@@ -109,7 +110,7 @@ def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progres
         if (step + 1) % every == 0 or step + 1 == settings.steps:
             reports.append(objective / (step % every + 1))
             progress("hypernetwork", step + 1, settings.steps, reports[-1].mean().item())
-            objective = torch.zeros(trials)
+            objective = torch.zeros(repetitions)
     for tensor in tensors:
         tensor.grad = None
     present = answers >= RARELY * settings.steps
@@ -117,10 +118,10 @@ def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progres
 
 
 def _bounded(gradients: Tensor, answered: Tensor, bound: float) -> Tensor:
-    """Shorten gradients that are much longer than the other silos'.
+    """Clip gradients that are much longer than those of the other silos.
 
-    Nobody can then move the shared network further than a few honest silos, however it scales what
-    it sends. The median is that of the silos that answered, for each model.
+    So no silo can move the shared network further than a few honest ones, however it scales its
+    gradients. The median is over the silos that answered, for each model.
     """
     norms = gradients.norm(dim=3)
     known = norms.masked_fill(~answered[:, :, None], torch.nan)

@@ -1,9 +1,10 @@
-"""How much noisy gradients can tell of one sample, as (ε, δ), accounted by a library made for it.
+"""The privacy loss (ε, δ) of noisy gradients, by a library made for accounting it.
 
 Batches are disjoint within a pass over a silo's samples, and drawn without regard to what the
 samples are. So one sample takes part in one answer a pass, and in as many Gaussian mechanisms as
-there are passes, times the models asked about at once. Nothing is claimed for the secrecy of who is
-in a batch, since the server chooses the seed. Training and validation samples are different ones.
+there are passes, times the models asked about at once. Nothing is claimed for the secrecy of the
+samples in a batch, since the server chooses the seed. Training and validation samples are different
+ones.
 """
 
 import math
@@ -17,14 +18,14 @@ __all__ = ["PrivacySpent", "privacy_spent"]
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What a silo has given away of one of its samples.
+    """The privacy loss of one sample of a silo.
 
     Attributes
     ----------
     epsilon : float
         At `delta`; infinite without noise.
     training, validation : int
-        In how many answers one sample of each kind took part, at most.
+        The most replies in which one sample of each kind took part.
     """
 
     epsilon: float
@@ -34,7 +35,7 @@ class PrivacySpent:
 
 
 def privacy_spent(settings: LearnSettings, training: int, delta: float = 1e-5) -> PrivacySpent:
-    """Return the (ε, δ) of a silo with so many training samples, whatever its validation data.
+    """Return the (ε, δ) of a silo by its number of training samples, whatever its validation data.
 
     Neighbours are two data sets of which one has a sample whose gradients count as zero in the
     other, so that the size of a silo is no secret.
@@ -64,5 +65,5 @@ def privacy_spent(settings: LearnSettings, training: int, delta: float = 1e-5) -
 
 
 def _answers(size: int, batch: int, steps: int) -> int:
-    """Return in how many of some batches one of `size` samples can be."""
+    """Return the most of some batches that can contain one of `size` samples."""
     return -(-steps // max(1, size // min(batch, size)))

@@ -1,4 +1,4 @@
-"""SiloQueries silos in several trials at once, and writing down what it costs and who failed."""
+"""Queries to the silos of several repetitions at once, with their costs and failures."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -31,12 +31,12 @@ Apart = Mapping[Repetition | None, Pairs]
 
 
 RARELY = 0.5
-"""Who answered less than this part of the calls is absent."""
+"""Participants that answered fewer than this fraction of the calls count as absent."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one participant spent, in the mean over the participants of a trial.
+    """The cost of one participant, as the mean over the participants of a repetition.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Cost:
     bytes_sent, bytes_received : int
         By one silo in all; numbers of 32 bits.
     sample_passes : int
-        Samples whose gradient was taken, counted once for each model.
+        Samples in gradients, counted once for each model.
     """
 
     rounds: int = 0
@@ -56,7 +56,7 @@ class Cost:
 
 @dataclass
 class SiloQueries:
-    """A federation's participants as a matrix: one row for each trial, all of one length."""
+    """Queries to participants, who form a matrix with one row for each repetition."""
 
     federation: Federation
     names: tuple[tuple[Participant, ...], ...]
@@ -70,11 +70,11 @@ class SiloQueries:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Trials, and participants in each."""
+        """The numbers of repetitions, and of participants in each."""
         return len(self.names), len(self.names[0])
 
     def among(self, apart: Apart) -> Tensor:
-        """Return which two participants of each trial are apart."""
+        """Return the pairs of competitors in each repetition as a matrix."""
         known = {
             frozenset(Participant(name, repetition) for name in pair)
             for repetition, pairs in apart.items()
@@ -82,8 +82,8 @@ class SiloQueries:
         }
         for name in sorted(frozenset().union(*known)):
             if name not in self.federation.participants:
-                # A misspelt competitor would be shown what it must not see.
-                raise SettingsError(f"{name!r}, who competes, is not in this federation")
+                # A misspelt competitor would see models that it must not see.
+                raise SettingsError(f"the competitor {name!r} is not in this federation")
         return torch.tensor(
             [[[{one, other} in known for other in names] for one in names] for names in self.names]
         )
@@ -91,7 +91,7 @@ class SiloQueries:
     def gradients(
         self, rows: Tensor, request: Callable[..., Gradient]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Ask for gradients at the last but one axis of (trials, participants, rows, parameters).
+        """Return gradients at the rows of (repetitions, participants, rows, parameters).
 
         Parameters
         ----------
@@ -101,8 +101,8 @@ class SiloQueries:
         Returns
         -------
         gradients, losses, answered
-            Of the shapes of `rows`, without its last, and without its last two axes. Zeros stand
-            where a silo failed.
+            Of the shapes of `rows`, without its last, and without its last two axes; zeros where a
+            silo failed.
         """
         gradients = torch.zeros_like(rows)
         losses = torch.zeros(rows.shape[:3])
@@ -116,7 +116,7 @@ class SiloQueries:
         return gradients, losses, answered
 
     def losses(self, rows: Tensor, request: Callable[..., Evaluate]) -> Tensor:
-        """Return losses of (trials, participants, rows, parameters); NaN where a silo failed."""
+        """Return losses at (repetitions, participants, rows, parameters); NaN for failures."""
         losses = torch.full(rows.shape[:3], torch.nan)
         for place, name, reply in self._replies(rows, request):
             losses[place] = torch.tensor(reply.losses)
@@ -124,7 +124,7 @@ class SiloQueries:
         return losses
 
     def trained(self, rows: Tensor, request: Callable[..., Train]) -> tuple[Tensor, Tensor]:
-        """Have silos train from (trials, participants, parameters); return models and who did."""
+        """Train from (repetitions, participants, parameters); return models and which answered."""
         models = rows.clone()
         answered = torch.zeros(self.shape, dtype=torch.bool)
         for place, name, reply in self._replies(rows, request):
@@ -135,7 +135,7 @@ class SiloQueries:
         return models, answered
 
     def samples(self) -> Tensor:
-        """Return how many training samples everybody has; 0 where a silo failed."""
+        """Return the training samples of all participants; 0 where a silo failed."""
         counts = torch.zeros(self.shape)
         places = self._places
         self.rounds += 1
@@ -151,7 +151,7 @@ class SiloQueries:
         self.since = self.rounds, dict(self.failed)
 
     def answering(self) -> Tensor:
-        """Return who answered often enough, of shape (trials, participants)."""
+        """Return whether participants answered often enough, (repetitions, participants)."""
         rounds, failed = self.since
         most = (1 - RARELY) * (self.rounds - rounds)
         return torch.tensor(
@@ -161,28 +161,28 @@ class SiloQueries:
             ]
         )
 
-    def cost(self, trial: int) -> Cost:
-        """Return what a participant of one trial spent, in the mean."""
-        names = self.names[trial]
+    def cost(self, repetition: int) -> Cost:
+        """Return the mean cost of the participants of one repetition."""
+        names = self.names[repetition]
 
         def mean(amounts: Mapping[Participant, int]) -> int:
             return round(sum(amounts.get(name, 0) for name in names) / len(names))
 
         return Cost(self.rounds, mean(self.sent), mean(self.received), mean(self.passes))
 
-    def failures_in(self, trial: int) -> tuple[str, ...]:
-        """Return a line for each participant of a trial that failed: how often, and why last."""
+    def failures_in(self, repetition: int) -> tuple[str, ...]:
+        """Return a line for each participant of a repetition that failed: how often, and why."""
         return tuple(
             f"{name.name}: failed {self.failed[name]} times, last {self.failures[name].reason}"
-            for name in self.names[trial]
+            for name in self.names[repetition]
             if name in self.failed
         )
 
     @property
     def _places(self) -> dict[Participant, tuple[int, int]]:
         return {
-            name: (trial, k)
-            for trial, names in enumerate(self.names)
+            name: (repetition, k)
+            for repetition, names in enumerate(self.names)
             for k, name in enumerate(names)
         }
 

@@ -13,10 +13,10 @@ from fedegoists.benefit.validation_halves import HALVES, half_of
 __all__ = ["transfer"]
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
-"""How far i's model is moved towards j's."""
+"""The fractions by which i's model is moved towards j's."""
 
 MOST_TOGETHER = 8
-"""Sources whose mixtures a silo is asked about in one call."""
+"""Sources in one call of a silo."""
 
 LARGE = 20_000
 """Networks with more parameters than this need much memory for each mixture."""
@@ -43,32 +43,34 @@ def transfer(
     """
     models, starts, present = local_models(queries, settings, progress)
     queries.count_anew()
-    trials, n = queries.shape
+    repetitions, n = queries.shape
     schema = queries.federation.schema
     disguise = Disguise(secret, settings.seed, queries.names, rivals, schema)
-    rivals = torch.cat([rivals, torch.zeros(trials, n, 1, dtype=torch.bool)], 2)
-    saved = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
-    known = torch.zeros(trials, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
+    rivals = torch.cat([rivals, torch.zeros(repetitions, n, 1, dtype=torch.bool)], 2)
+    saved = torch.zeros(repetitions, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
+    known = torch.zeros(repetitions, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
     fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
     together = MOST_TOGETHER if models.shape[-1] < LARGE else 2
-    trial, target = torch.arange(trials)[:, None, None], torch.arange(n)[:, None]
+    repetition, target = torch.arange(repetitions)[:, None, None], torch.arange(n)[:, None]
     for repeat in range(settings.repeats):
         own = models[:, repeat, :, None, None]
         start = starts[repeat]
-        sources_and_start = torch.cat([models[:, repeat], start.expand(trials, 1, -1)], 1)
+        sources_and_start = torch.cat([models[:, repeat], start.expand(repetitions, 1, -1)], 1)
         for half in range(HALVES):
             seen = half_of(repeat, half, settings)
             alone = queries.losses(own[:, :, 0], seen)
             for sources in torch.split(disguise.orders(n + 1, repeat, half), together, 2):
-                others = sources_and_start[trial, sources]
+                others = sources_and_start[repetition, sources]
                 disguise.hide(others, sources, models[:, repeat], start, repeat)
                 rows = (own + fractions * (others.unsqueeze(3) - own)).flatten(2, 3)
                 losses = queries.losses(rows, seen)
                 parts = 1 - losses / alone.clamp_min(TINY)
-                parts = parts.reshape(trials, n, sources.shape[2], len(FRACTIONS))
-                heard = parts.isfinite().all(-1) & ~rivals[trial, target, sources]
-                saved[trial, repeat, half, target, sources] = parts.where(heard[..., None], 0.0)
-                known[trial, repeat, half, target, sources] = heard
+                parts = parts.reshape(repetitions, n, sources.shape[2], len(FRACTIONS))
+                heard = parts.isfinite().all(-1) & ~rivals[repetition, target, sources]
+                saved[repetition, repeat, half, target, sources] = parts.where(
+                    heard[..., None], 0.0
+                )
+                known[repetition, repeat, half, target, sources] = heard
         progress("transfer", repeat + 1, settings.repeats, alone.nanmean().item())
     tau = settings.softness
     with_others, with_start = saved[..., :n, :], saved[..., n:, :]

@@ -1,9 +1,9 @@
-"""Both halves of a participant's validation data, for knowing how sure an estimate is.
+"""Halves of the validation data, for the standard errors and confidences of estimates.
 
 Every repeat divides the validation data at random into two halves and makes its estimate on each.
 Their mean uses all the data. Half the difference between two such halves estimates the standard
-error that comes from having so little data, which more repeats cannot reduce; the deviation between
-repeats is that of training, which they do reduce.
+error due to the amount of data, which more repeats cannot reduce; the deviation between repeats is
+due to training, which more repeats do reduce.
 """
 
 from functools import partial
@@ -56,7 +56,7 @@ def standard_error(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def degrees_of_freedom(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the degrees of freedom of `standard_error`, by Welch and Satterthwaite.
 
-    The difference between halves has one for each repeat, which divides the data anew; the
+    The difference between halves has one for each repeat, which divides the data again; the
     deviation between repeats has one less, since it is around their own mean.
 
     Examples
@@ -77,7 +77,7 @@ def degrees_of_freedom(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse a confidence by which what is rather no gain would count as one."""
+    """Refuse a confidence outside the range of the rule."""
     if not 0.5 <= confidence < 1:
         raise SettingsError(f"confidence is {confidence}; expected 0.5 to below 1")
 
@@ -105,7 +105,7 @@ def confidence_above_zero(runs: npt.NDArray[np.float64]) -> npt.NDArray[np.float
 def _variances(
     runs: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the variances of the mean that come from little data, and from training."""
+    """Return the variances of the mean due to the data, and due to training."""
     repeats, halves = runs.shape[:2]
     if repeats * halves < 2:
         raise SettingsError("one repeat says nothing of its spread: use repeats of at least 2")

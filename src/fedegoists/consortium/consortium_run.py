@@ -11,8 +11,8 @@ from fedegoists.consortium.gains import Gain
 from fedegoists.graphs import BenefitGraph
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
+from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import Summary
-from fedegoists.training.trials import Trials
 
 __all__ = ["ConsortiumRun", "LearnedBenefit"]
 
@@ -52,7 +52,7 @@ class ConsortiumRun:
     formation: Formation
     gains: list[Gain]
     outcomes: dict[str, Outcome]
-    trials: Trials
+    trials: Repetitions
     seconds: dict[str, float]
     absent: tuple[str, ...] = ()
     undelivered: tuple[str, ...] = ()

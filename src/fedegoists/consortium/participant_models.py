@@ -20,7 +20,7 @@ from fedegoists.files import write_all
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.model_files import ModelCard, model_bytes
 from fedegoists.methods import Outcome
-from fedegoists.training.trials import Trials
+from fedegoists.training.repetitions import Repetitions
 
 __all__ = ["ChosenModel", "chosen_models", "delivered", "preferred", "write_models"]
 
@@ -67,7 +67,7 @@ def chosen_models(
     data: DataFacts,
     outcomes: Mapping[str, Outcome],
     personal: Mapping[str, tuple[str, ...]],
-    trials: Trials,
+    trials: Repetitions,
 ) -> list[ChosenModel]:
     """Return the participants' preferred models, see `preferred`.
 

@@ -37,8 +37,8 @@ from fedegoists.learning.model_registry import model_for
 from fedegoists.methods import Outcome
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
+from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 from fedegoists.training.summary import metrics_csv
-from fedegoists.training.trials import Trials, Wanted, method_of, train_methods
 
 __all__ = ["STAGES", "Consortium", "ConsortiumRun", "LearnedBenefit"]
 
@@ -177,11 +177,11 @@ class Consortium:
 
     def train(
         self, formation: Formation, progress: Progress = SILENT
-    ) -> tuple[Trials, dict[str, Outcome], Decisions]:
+    ) -> tuple[Repetitions, dict[str, Outcome], Decisions]:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
         repetitions = range(training.seeds)
-        trials = Trials.over(
+        trials = Repetitions.over(
             self.engine.federation(self.model.name, training.seeds),
             self.data,
             repetitions,
@@ -302,7 +302,11 @@ class Consortium:
         return result
 
     def _hand_over(
-        self, folder: RunFolder, wanted: dict[str, Outcome], trials: Trials, decisions: Decisions
+        self,
+        folder: RunFolder,
+        wanted: dict[str, Outcome],
+        trials: Repetitions,
+        decisions: Decisions,
     ) -> tuple[str, ...]:
         """Write the participants' models and deliver them; return who did not get its model."""
         personal = {

@@ -10,7 +10,7 @@ from fedegoists.federation import SimulatedFederation, StatefulFederation
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
-from fedegoists.training.trials import data_digest, load_trainable
+from fedegoists.training.repetitions import data_digest, load_trainable
 
 __all__ = ["SimulatedEngine", "over_silos"]
 

@@ -1,4 +1,4 @@
-"""Which samples a step uses: a function of a seed, the same wherever a silo lives."""
+"""Batches: the samples of each step as a function of a seed, wherever a silo is."""
 
 import hashlib
 import threading
@@ -16,7 +16,7 @@ __all__ = ["augmentation_draws", "batch_at", "batch_plan", "share_of", "stream_s
 
 @lru_cache(maxsize=4096, typed=True)
 def stream_seed(*parts: Hashable) -> int:
-    """Return a seed from words and numbers; the same everywhere, unlike Python's hash."""
+    """Return a seed made from words and numbers; the same in every process, unlike `hash`."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
@@ -24,9 +24,9 @@ def stream_seed(*parts: Hashable) -> int:
 def batch_plan(
     size: int, batch_size: int, steps: int, seed: int, repeat: int = 1
 ) -> npt.NDArray[np.int64]:
-    """Return which of `size` samples each step uses: one pass after the other in a new order.
+    """Return the samples of each step: passes over all `size` samples, each in a new order.
 
-    With `repeat`, so many steps in a row use the same batch.
+    With `repeat`, this number of consecutive steps uses the same batch.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def batch_plan(
 def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the batch of one step of many; without a batch size, all samples.
 
-    Every pass has a new order; what is left at its end and does not fill a batch is dropped.
+    Every pass has a new order; an incomplete batch at its end is dropped.
     """
     if batch_size is None or batch_size >= size:
         return np.arange(size)
@@ -55,7 +55,7 @@ def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDA
 
 
 def share_of(size: int, share: float | None, batch_size: int | None) -> int | None:
-    """Return how many of `size` samples a batch has: a share of them, where one is given.
+    """Return the number of samples in a batch: a share of `size`, where one is given.
 
     Rounded down, so that two halves of an odd number have no sample in common.
     """
@@ -63,12 +63,12 @@ def share_of(size: int, share: float | None, batch_size: int | None) -> int | No
 
 
 class Orders:
-    """Orders in which samples are gone through, of which the last ones used stay at hand.
+    """A cache of the random orders in which passes go through the samples.
 
     Parameters
     ----------
     most_bytes : int
-        How much memory they may take; one that is larger by itself is drawn anew at every step.
+        The size of the cache; a larger order is drawn again at every step.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -77,7 +77,7 @@ class Orders:
         self._lock = threading.Lock()
 
     def __call__(self, size: int, seed: int, number: int) -> npt.NDArray[np.int64]:
-        """Return the order of one pass over so many samples."""
+        """Return the order of one pass over `size` samples."""
         key = (size, seed, number)
         with self._lock:
             if key in self._known:

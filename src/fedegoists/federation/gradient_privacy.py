@@ -1,6 +1,6 @@
-"""Gradients that hide single samples: each sample's is shortened, and noise is added to their mean.
+"""Differentially private gradients: each sample's is clipped, and noise is added to their mean.
 
-With samples shortened to the norm C, adding or removing one of B changes the mean by at most C/B.
+With gradients clipped to the norm C, adding or removing one of B changes the mean by at most C/B.
 Gaussian noise with standard deviation z·C/B in every coordinate makes one such answer the Gaussian
 mechanism with noise multiplier z (Abadi et al., Deep learning with differential privacy, 2016).
 """
@@ -24,7 +24,7 @@ SHORTEST = 1e-12
 
 
 def check_privacy(clip: float | None, noise: float) -> None:
-    """Refuse noise without a norm that it is measured by."""
+    """Refuse noise without clipping, by whose norm it is measured."""
     if clip is not None and not 0 < clip < math.inf:
         raise SettingsError(f"clip is {clip}; expected a norm above 0")
     if not 0 <= noise < math.inf:
@@ -34,23 +34,23 @@ def check_privacy(clip: float | None, noise: float) -> None:
 
 
 AT_ONCE = 7_000_000
-"""Numbers in gradients of single samples that a CPU makes at once. These are 28 MB; the C library
-takes blocks of 32 MB and more from the system anew every time, which costs more than the work."""
+"""Numbers in gradients of single samples that a CPU computes at once. These are 28 MB; the C
+library requests blocks of 32 MB and more from the system every time, which costs more than the
+work."""
 
 
 def samples_at_once(schema: ParameterSchema, device: torch.device) -> int:
-    """Return how many samples' own gradients may be made at once."""
+    """Return the number of samples whose gradients may be computed at once."""
     return max(1, AT_ONCE // schema.size) if device.type == "cpu" else sys.maxsize
 
 
 def clipped_gradient(
     loss: Callable[..., Tensor], schema: ParameterSchema, clip: float
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a function like `grad_and_value` of a loss with every sample's gradient shortened.
+    """Return a function like `grad_and_value` of a loss that clips every sample's gradient.
 
     The loss is one of named parameters: slices of a vector would each leave a gradient as long as
-    the vector. The value is zero: the loss of a batch would be one more number that tells of its
-    samples.
+    the vector. The value is zero: the loss of a batch would reveal something of its samples, too.
     """
 
     def of_one(values: dict[str, Tensor], inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
@@ -80,10 +80,10 @@ def clipped_gradient(
 
 
 def gaussian_noise(shape: torch.Size, deviation: float, seed: int, step: int) -> Tensor:
-    """Return the noise of one answer.
+    """Return the Gaussian noise of one reply.
 
-    A silo in this process draws it from the seed it is given, so that runs can be repeated. A silo
-    of one's own must draw it from a secret: who knows the noise can take it off.
+    A simulated silo draws it from the seed of the request, so that runs can be repeated. A deployed
+    silo must draw it from a secret: known noise can be subtracted.
     """
     generator = torch.Generator().manual_seed(stream_seed(seed, step, "noise"))
     return deviation * torch.randn(shape, generator=generator)

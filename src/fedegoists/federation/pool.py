@@ -17,7 +17,7 @@ __all__ = ["checked_device", "pooled_silos"]
 
 
 def checked_device(device: str) -> torch.device:
-    """Return a device that is here, or say that it is not."""
+    """Return a device by its name, checked to be available."""
     try:
         found = torch.device(device)
     except RuntimeError:

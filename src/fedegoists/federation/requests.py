@@ -47,7 +47,7 @@ Slot = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}(/[A-Za-z0-9_+]{1,60})
 
 
 def owner_of(slot: str) -> str:
-    """Return the method whose slot it is.
+    """Return the method that owns a slot.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class LocalTerms(Validated):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Which terms there are; silos whose terms have one kind can be stacked."""
+        """The kinds of terms that are given; silos with terms of one kind can be stacked."""
         return (*self.tensors, self.inner_steps, self.anchor_rate)
 
 
@@ -136,7 +136,7 @@ class Personal(Validated):
     Attributes
     ----------
     prefixes : tuple of str
-        Parameters whose names start so.
+        Prefixes of the parameters' names, such as ``output.``.
     slot : str
         Where in its memory the silo keeps them.
     rate : float, optional
@@ -368,7 +368,7 @@ class Deliver(OfModels[Kept]):
 
 
 def check_size(request: Request[ReplyT], size: int) -> None:
-    """Refuse a request whose vectors are not as long as the model's.
+    """Refuse a request with vectors of another length than the model's.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class Failure:
     Attributes
     ----------
     participant : Participant
-        Whose answer is missing.
+        The participant without an answer.
     reason : str
         ``timeout``, ``not finite``, ``wrong shape``, ``refused`` (by the silo's own limits) or
         ``error``.
@@ -114,7 +114,7 @@ class Federation(Protocol):
 
 
 class MemoryKey(NamedTuple):
-    """A tensor in the memory of silos: whose, and in which slot; of all silos without a name."""
+    """The key of a tensor in the memory of a silo, or of all silos together (None)."""
 
     participant: Participant | None
     slot: str
@@ -139,7 +139,7 @@ class Memory(Protocol):
 
 
 class StatefulFederation(Federation, Memory, Protocol):
-    """A federation whose silos have a memory."""
+    """A federation with memory and delivery."""
 
 
 class WithTimeout:

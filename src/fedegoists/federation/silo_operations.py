@@ -170,7 +170,7 @@ def _trained(network: Network, silo: Silo, request: Train, seed: int) -> Trained
 
 
 class _AddedGradient:
-    """The gradient of a method's terms, tensor by tensor."""
+    """The gradient of a method's local terms, tensor by tensor."""
 
     def __init__(self, terms: LocalTerms, schema: ParameterSchema, tensors: list[Tensor]) -> None:
         def like_parameters(vector: Tensor | None) -> dict[str, Tensor] | None:
@@ -329,4 +329,4 @@ def _direction(silo: Silo, rows: Tensor) -> Tensor:
 
 
 POWER_STEPS = 500
-"""Multiplications until the direction is taken as found; usually a few dozen are enough."""
+"""The most steps of the power iteration; usually a few dozen are enough."""

@@ -1,4 +1,4 @@
-"""The operations of many silos at once: one pass of `vmap`, replayed as a CUDA graph on a GPU."""
+"""The operations of many silos at once: one `vmap`, replayed as a CUDA graph on a GPU."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ __all__ = ["StackedSilos"]
 
 
 class StackedSilos:
-    """Some silos whose operations run at once.
+    """A set of silos whose operations run at once.
 
     Batches are gathered on the device from the one shared copy of the samples; nothing returns to
     the host before a round is over.
@@ -161,7 +161,7 @@ class StackedSilos:
         ]
 
     def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
-        """Return silos that differ in samples or seed, and which of these each silo is like."""
+        """Return the silos that differ in samples or seed, and which of these each silo equals."""
         found: dict[tuple[int, int], int] = {}
         which = [found.setdefault(key, len(found)) for key in zip(self._same, seeds, strict=True)]
         first = dict(zip(reversed(which), reversed(range(len(which))), strict=True))
@@ -386,7 +386,7 @@ class StackedSilos:
 NO_TERMS = LocalTerms()
 
 PER_PASS = 32_768
-"""Samples, counted once for each model, that go through networks at once; more need much memory."""
+"""Samples, counted once for each model, that go through networks at once; a bound on memory."""
 
 EVALUATED = 256
 """Samples of each silo among them in an evaluation."""
@@ -426,7 +426,7 @@ class _Captured:
 
 
 def _add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int) -> None:
-    """Add what terms of one kind need to the tensors of training."""
+    """Add the tensors of local terms of one kind to the state of training."""
     like = state["parameters"]
 
     def column(values: Sequence[float]) -> Tensor:
@@ -468,7 +468,7 @@ def _cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
 
 
 def _divided(state: dict[str, Tensor], most: int) -> Iterator[dict[str, Tensor]]:
-    """Yield parts of at most so many rows."""
+    """Yield parts of at most `most` rows."""
     for parts in zip(*(torch.split(value, most) for value in state.values()), strict=True):
         yield dict(zip(state, parts, strict=True))
 

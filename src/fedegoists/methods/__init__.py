@@ -1,13 +1,13 @@
 """The training methods, one file each, over any federation.
 
-`fedegoists.methods.registry` lists them without loading PyTorch; everything here is loaded when it
-is first used.
+`fedegoists.methods.method_registry` lists them without loading PyTorch; everything else is loaded
+when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fedegoists.methods.registry import METHOD_ENTRIES, MethodEntry, Paper
+from fedegoists.methods.method_registry import METHOD_ENTRIES, MethodEntry, Paper
 
 if TYPE_CHECKING:
     from fedegoists.methods.egomix import EgoMix

@@ -1,4 +1,4 @@
-"""EgoMix: everybody's own mixture of its contributors' models, with an output layer that fits it.
+"""EgoMix: for each participant a mixture of its contributors' models, with its own output bias.
 
 Not from the paper: how members train together under both of its principles so that a coalition pays
 off for each of them.
@@ -40,35 +40,37 @@ class EgoMix(MethodSettings):
     """After every round i's model becomes Σ_j x_ij w_j over itself and its contributors j.
 
     Contributors are the benefit edges into i inside its coalition, with x_ij ∝ n_j · a_ij. Labels
-    are shared out unevenly, and three things keep that from spoiling what is learned together:
+    are distributed unevenly, and three measures keep that from spoiling the common model:
 
-    - everybody has a bias of its own in the output layer, which starts at the logarithm of its
-      label shares, so that models need not agree on how frequent a class is;
-    - what tells a class from the others is mixed in proportion to n_j's samples of that class, so
-      that who has never seen it does not unlearn it for the others;
-    - the momentum goes on over rounds, mixed like the models, instead of starting at zero.
+    - each participant has its own bias in the output layer, which starts at the logarithm of its
+      label fractions, so that models need not agree on how frequent a class is;
+    - the output weights of a class are mixed in proportion to the samples of that class, so that
+      participants that have never seen it do not unlearn it for the others;
+    - the momentum continues over rounds, mixed like the models, instead of starting at zero.
 
-    A mixture moves less than one silo alone does, so it moves on over rounds, too, after Nesterov:
-    with β = `outer` and δ what it moved by in a round, v ← β v + δ, and the model is moved by β v
-    further, the bias of one's own included.
+    A mixture moves less than one silo alone does, so it has a momentum over rounds, after Nesterov:
+    with β = `outer` and δ the change of a round, v ← β v + δ, and the model, its own bias included,
+    moves by β v further.
 
-    Two further phases can be asked for: a share of the total steps alone before, exactly as Local
-    would with so many, from which everybody then starts anew; and a share of tuning on own data at
-    half the rate at the end. The run keeps the step that i's validation data prefers, so after them
-    a mixture that does not help i is not used by i. In each phase the learning rate falls along a
-    cosine of its own.
+    Two further phases are optional: a fraction of the total steps alone before, exactly as Local
+    with this number of steps, after which mixing starts from the initial model; and a fraction of
+    tuning on own data at half the rate at the end. The run keeps the step that i's validation data
+    prefers, so after them a mixture that does not help i is not used by i. In each phase the
+    learning rate falls along a cosine of its own.
 
-    Whoever neither has nor is a contributor trains alone. A model travels from a contributor to
-    whom it benefits, so influence travels along paths of benefit edges.
+    A participant that neither has nor is a contributor trains alone. Models travel from
+    contributors to beneficiaries, so influence travels along paths of benefit edges.
 
     Attributes
     ----------
     benefit : tuple of (contributor, beneficiary, weight), optional
-        Who benefits whom; without it, everybody in a coalition benefits everybody else alike.
+        The edges of the benefit graph; without it, all members of a coalition benefit each other.
     """
 
     benefit: tuple[Edge, ...] | None = None
-    alone: float = setting(0.0, "share of all steps in which everybody trains alone first", 0, 1)
+    alone: float = setting(
+        0.0, "fraction of all steps in which participants train alone first", 0, 1
+    )
     tune: float = setting(0.0, "share of all steps in which mixtures are tuned at the end", 0, 1)
     weighting: str = setting(
         "labels",
@@ -97,7 +99,9 @@ class EgoMix(MethodSettings):
         position = {name: k for k, name in enumerate(participants)}
         unknown = {name for j, i, _ in self.benefit or () for name in (j, i)} - set(participants)
         if unknown:
-            raise SettingsError(f"the benefit graph names {min(unknown)!r}, who does not take part")
+            raise SettingsError(
+                f"the benefit graph names {min(unknown)!r}, which does not take part"
+            )
         given = None if self.benefit is None else {(j, i): weight for j, i, weight in self.benefit}
         matrix = torch.zeros(len(participants), len(participants), dtype=torch.float64)
         for group in coalitions:
@@ -132,7 +136,7 @@ class EgoMix(MethodSettings):
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask who is in company for label counts, where anything depends on them."""
+        """Ask participants in company for label counts, where anything depends on them."""
         names = in_company(coalitions, federation.participants)
         if not (self.weighting == "labels" or self.prior or self.by_class):
             names = []
@@ -178,14 +182,14 @@ class EgoMix(MethodSettings):
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
-        """Carry out a round of the phase that the number of rounds done stands for."""
+        """Carry out one round of the present phase."""
         participants = federation.participants
         in_company(coalitions, participants)
         phase, done, of = self.phase(state.round)
         settings = self._settings(phase, of)
         affinities = state.tensors["affinities"]
         joined = (affinities > 0).sum(1) + (affinities > 0).sum(0) > 2
-        # Who trained alone already, and has nobody to train with, is done.
+        # A participant that has trained alone, and has no partner, is done.
         resting = phase != "alone" and self.phase(0)[0] == "alone"
         names = [
             name
@@ -224,7 +228,7 @@ class EgoMix(MethodSettings):
         size = len(mixed) * self.shared_size(federation)
         report = trained.report.with_traffic(accompanied, size)
         if self.outer:
-            # Who has no contributor has no mixture that could move on, nor where nobody answered.
+            # Without contributors, or without any answer, there is no mixture to move.
             moving = (((affinities > 0).sum(1) > 1) & (weights.sum(1) > 0))[:, None]
             moved = mixed["parameters"] - rows
             before = state.tensors["velocity"]
@@ -234,7 +238,7 @@ class EgoMix(MethodSettings):
         return state.after(**mixed), begun | report
 
     def _forget(self, federation: Federation, names: Sequence[Participant]) -> RoundReport:
-        """Have silos start anew with their personal parameters, too."""
+        """Have silos reset their personal parameters."""
         if not self.personal:
             return RoundReport()
         _, failures = sorted_out(federation.call(dict.fromkeys(names, Keep(slot=self.name))))
@@ -248,7 +252,7 @@ class EgoMix(MethodSettings):
         return self.settings.changed(total_steps=total, learning_rate=rate)
 
     def _weights(self, affinities: Tensor, updates: Tensor, sizes: Tensor) -> Tensor:
-        """Return n_j · a_ij; who did not answer has a share in nobody's mixture."""
+        """Return n_j · a_ij; participants that did not answer have no share in any mixture."""
         weights = affinities
         if self.weighting == "updates":
             directions = updates / updates.norm(dim=1, keepdim=True).clamp_min(TINY)
@@ -259,7 +263,7 @@ class EgoMix(MethodSettings):
 
 
 class _Mixture:
-    """What becomes of everybody's parameters, or momenta, after a round.
+    """The mixtures of all participants' parameters, or momenta, after a round.
 
     Parameters
     ----------
@@ -268,21 +272,22 @@ class _Mixture:
     own : str
         What of the output layer is not mixed.
     labels : Tensor, optional
-        The samples of each class that everybody has; if given, a class's outputs are mixed by them.
+        Each participant's samples of each class; if given, the outputs of a class are mixed by
+        them.
     """
 
     def __init__(
         self, federation: Federation, weights: Tensor, own: str, labels: Tensor | None
     ) -> None:
-        # Where nobody answered, one keeps what one has.
+        # Where no contributor answered, a participant keeps its own parameters.
         self._itself = torch.eye(len(weights), device=weights.device, dtype=weights.dtype)
         totals = weights.sum(1, keepdim=True)
         shares = torch.where(totals > 0, weights / totals.clamp_min(TINY), self._itself)
         self._shares = shares.float()
         self._by_class: Tensor | None = None
         if labels is not None:
-            # Sizes are in the weights already, so these are shares of one's samples; who has told
-            # no labels is taken to have as many of each.
+            # Sizes are in the weights already, so these are fractions of own samples; participants
+            # without label counts are taken to have as many of each class.
             counts = torch.where(labels.sum(1, keepdim=True) > 0, labels, 1.0).double()
             of_class = counts / counts.sum(1, keepdim=True)
             each = weights[:, :, None] * of_class
@@ -317,7 +322,7 @@ def _output(schema: ParameterSchema, name: str, device: torch.device) -> Tensor:
 
 
 def _label_counts(federation: Federation, labels: Mapping[Participant, Tensor]) -> Tensor | None:
-    """Return the samples of each class, one row for everybody, where each class has an output."""
+    """Return the samples of each class, one row per participant, if each class has an output."""
     classes = len(_output(federation.schema, "bias", torch.device("cpu")))
     if not labels or any(len(own) != classes for own in labels.values()):
         return None
@@ -326,9 +331,9 @@ def _label_counts(federation: Federation, labels: Mapping[Participant, Tensor]) 
 
 
 def _with_prior(federation: Federation, rows: Tensor, counts: Tensor) -> Tensor:
-    """Add the logarithm of everybody's label shares to the biases of the output layer.
+    """Add the logarithms of each participant's label fractions to the biases of its output layer.
 
-    As if one had one more of each; nothing for who has told no labels.
+    With one more sample of each class; nothing for participants without label counts.
     """
     shares = (counts.double() + 1) / (counts.sum(1, keepdim=True) + counts.shape[1])
     added = torch.where(counts.sum(1, keepdim=True) > 0, shares.log(), 0.0)

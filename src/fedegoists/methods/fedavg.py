@@ -30,7 +30,7 @@ class FedAvg(MethodSettings):
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
-        """Train everybody, then w_i ← Σ_j (n_j / Σ n) w_j over i's coalition."""
+        """Train all participants, then w_i ← Σ_j (n_j / Σ n) w_j over i's coalition."""
         trained = train_silos(self, federation, state, seed)
         mixing = mixing_matrix(coalitions, federation.participants, trained.samples)
         report = trained.report.with_traffic(

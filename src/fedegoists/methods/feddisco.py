@@ -1,4 +1,4 @@
-"""FedDisco: average with less weight for silos whose labels are unevenly distributed.
+"""FedDisco: average with less weight for silos with unevenly distributed labels.
 
 Ye, Xu, Wang, Xu, Chen and Wang, "FedDisco: Federated Learning with Discrepancy-Aware
 Collaboration", ICML 2023, equation 7.
@@ -34,7 +34,7 @@ class FedDisco(MethodSettings):
     """Weights ∝ ReLU(n_k/N − a·d_k + b), with d_k the KL divergence of k's labels from uniform.
 
     Where all weights are zero, data shares are used. A regression has no labels to count: then
-    d_k = 0 for everybody.
+    d_k = 0 for all.
     """
 
     a: float = setting(0.5, "how much discrepancy lowers a weight", 0, 1e6)
@@ -49,7 +49,7 @@ class FedDisco(MethodSettings):
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask every silo for its label counts; who hides them counts as the least balanced."""
+        """Ask all silos for label counts; a silo that hides them counts as the least balanced."""
         names = federation.participants
         replies, failures = sorted_out(federation.call(dict.fromkeys(names, Describe())))
         known = {

@@ -51,7 +51,7 @@ class FedORA(MethodSettings):
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask for the directions and make the propagation matrix; who is silent stays apart."""
+        """Ask for directions and make the propagation matrix; silent participants stay apart."""
         participants = federation.participants
         accompanied = in_company(coalitions, participants)
         replies, failures = sorted_out(

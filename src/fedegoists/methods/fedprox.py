@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose silos are held near the shared model while they train.
+"""FedProx: FedAvg with silos that are held near the shared model while they train.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks",
 MLSys 2020, Algorithm 2.

@@ -46,11 +46,11 @@ class Local(MethodSettings):
     def round(
         self,
         federation: Federation,
-        coalitions: Coalitions,  # noqa: ARG002 - whatever they are
+        coalitions: Coalitions,  # noqa: ARG002 - they make no difference
         state: State,
         seed: int,
     ) -> tuple[State, RoundReport]:
-        """Train everybody for a round, exactly as in a coalition of one."""
+        """Train all participants for a round, exactly as in a coalition of one."""
         trained = train_silos(self, federation, state, seed, momentum=state.tensors.get("momentum"))
         kept = {} if trained.momentum is None else {"momentum": trained.momentum}
         return state.after(parameters=trained.rows, **kept), trained.report

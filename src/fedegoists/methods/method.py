@@ -1,4 +1,4 @@
-"""The shape all methods have: settings, a state that is handed in and out, and one round at a time.
+"""The interface of all methods: settings, a state that goes in and out, and one round at a time.
 
 A method is server-side code over a federation. It keeps nothing between rounds but its state, so
 that a run can be stopped, stored and continued anywhere.
@@ -36,17 +36,17 @@ Coalitions = Sequence[Sequence[Participant]]
 
 @dataclass(frozen=True)
 class State:
-    """Everything a method knows after some rounds.
+    """The state of a method after some rounds.
 
     Attributes
     ----------
     round : int
         How many rounds are done.
     tensors : mapping of str to Tensor
-        ``parameters`` holds the models to evaluate, one row per participant; initial values stand
-        where silos keep personal parameters to themselves.
+        ``parameters`` holds the models to evaluate, one row per participant; initial values are
+        in place of personal parameters, which stay in the silos.
     failures : tuple of Failure
-        Who could not be asked at the start; later ones are in the reports of rounds.
+        Failures at the start; later ones are in the reports of rounds.
     """
 
     round: int
@@ -59,7 +59,7 @@ class State:
         return self.tensors["parameters"]
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors whose names start so, by the rest of their names."""
+        """Return the tensors with a prefix, by the rest of their names."""
         return {
             name.removeprefix(prefix): value
             for name, value in self.tensors.items()
@@ -73,7 +73,7 @@ class State:
 
 @dataclass(frozen=True)
 class RoundReport:
-    """What happened in a round: losses, who failed, and what was spent by each participant."""
+    """The report of a round: losses, failures, and the costs of each participant."""
 
     losses: Mapping[Participant, float] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
@@ -126,7 +126,7 @@ class Method(Protocol):
 
     @property
     def personal(self) -> tuple[str, ...]:
-        """Parameters whose names start so never leave a silo."""
+        """Prefixes of the parameters that never leave a silo."""
 
     def start(
         self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
@@ -146,7 +146,7 @@ def setting(
     high: float = math.inf,
     choices: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a setting of a method: its default, what it means, and its range or choices."""
+    """Declare a setting of a method: its default, meaning, and range or choices."""
     return field(
         default=default,
         metadata={"meaning": meaning, "low": low, "high": high, "choices": choices},
@@ -154,19 +154,19 @@ def setting(
 
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
-"""What a setting can be, by the type of its default."""
+"""The kinds of settings, by the type of the default."""
 
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """What all methods can be given; a method adds its own settings.
+    """The settings of all methods; a method adds its own.
 
     Attributes
     ----------
     settings : TrainSettings
         How silos train locally.
     personal : tuple of str
-        Parameters whose names start so never leave a silo: each participant has its own.
+        Prefixes of the parameters that never leave a silo: each participant has its own.
     """
 
     settings: TrainSettings = field(default_factory=TrainSettings)
@@ -210,7 +210,7 @@ class MethodSettings:
 
     @staticmethod
     def range_of(declared: Field[Any]) -> str:
-        """Return what a setting can be, in words."""
+        """Return the range or choices of a setting in words."""
         if declared.metadata["choices"]:
             return " or ".join(declared.metadata["choices"])
         if isinstance(declared.default, bool):
@@ -235,11 +235,11 @@ class MethodSettings:
         raise NotImplementedError
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - most need none
-        """Return what the state holds besides the models."""
+        """Return the tensors of the state besides the models."""
         return {}
 
     def shared_size(self, federation: Federation) -> int:
-        """Return how many numbers travel when a model does."""
+        """Return the number of parameters that travel with a model."""
         size = federation.schema.size
         return size - int(federation.schema.mask(self.personal).sum()) if self.personal else size
 
@@ -266,9 +266,9 @@ def mixing_matrix(
 ) -> Tensor:
     """Return the row-stochastic matrix that averages over each coalition.
 
-    Row i says how i's next model is mixed from everybody's. Only members of i's coalition have a
-    share, in proportion to their weights. Whoever has no weight contributes nothing but still
-    receives; where nobody in a coalition has any, each member keeps its own.
+    Row i holds the weights of all models in i's next model. Only members of i's coalition have a
+    share, in proportion to their weights. A member without weight contributes nothing but still
+    receives; where no member of a coalition has any, each keeps its own model.
 
     Examples
     --------
@@ -296,13 +296,13 @@ class LocalModels:
     Attributes
     ----------
     rows : Tensor
-        One model per participant of the federation; who failed or was not asked keeps its row.
+        One model per participant; participants that failed or were not asked keep their rows.
     anchors : Tensor
         The anchors of the local terms, in the same way, where they moved.
     momentum : Tensor, optional
-        Everybody's momentum at the end, where one was given; zeros for who did not answer.
+        The momenta at the end, where they were given; zeros for participants that failed.
     samples : dict
-        The number of training samples of everybody who answered.
+        The training samples of the participants that answered.
     report : RoundReport
         Without traffic, which depends on the method.
     """
@@ -334,13 +334,13 @@ def train_silos(
     names : sequence of Participant
         The participants that train; all if left out.
     rows : Tensor
-        Where each participant starts; the state's models if left out.
+        The parameters to start from; the state's models if left out.
     settings : TrainSettings
         Those of the method if left out.
     terms : mapping of Participant to LocalTerms
-        What is added to each silo's loss.
+        The terms added to each silo's loss.
     momentum : Tensor, optional
-        Everybody's momentum to start with, instead of terms; without, it starts at zero.
+        The momenta to start with, instead of terms; zero if left out.
     first_step : int
         Which step of the learning rate's schedule the round begins with; the steps of all rounds
         before it if left out.
@@ -392,7 +392,7 @@ def train_silos(
 
 
 def _replaced(rows: Tensor, others: Mapping[int, Tensor], withheld: Tensor | None) -> Tensor:
-    """Return rows with others in some places, but for the numbers that silos withhold."""
+    """Return rows with some replaced, except for the numbers that silos withhold."""
     if not others:
         return rows
     where = torch.tensor(list(others), device=rows.device)

@@ -30,7 +30,7 @@ from fedegoists.federation.validated import Validated
 from fedegoists.files import write_bytes
 from fedegoists.methods.local import Local
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, personal_part
-from fedegoists.methods.registry import TUNED
+from fedegoists.methods.method_registry import TUNED
 
 __all__ = [
     "Callbacks",
@@ -258,7 +258,7 @@ def _identity(
 
 
 class _Pause:
-    """Between two checkpoints: nine times as long as the last one took to write, at least."""
+    """The pause between checkpoints: at least nine times as long as the last one took to write."""
 
     def __init__(self, least: float) -> None:
         self._least = least
@@ -386,7 +386,7 @@ def _save(
         # A file cannot hold two names for one tensor.
         distinct[key] = here.clone() if here.data_ptr() in seen else here
         seen.add(here.data_ptr())
-    # It has everybody's models, and what silos keep to themselves.
+    # It holds all models, and the personal parameters of simulated silos.
     write_bytes(path, save(distinct, {"fedegoists": json.dumps(about)}), private=True)
 
 
@@ -405,10 +405,10 @@ def _loaded(
             about: dict[str, Any] = json.loads((file.metadata() or {})["fedegoists"])
             tensors: Mapping[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise FileError(f"{path}: not a checkpoint ({error}); remove it to start anew") from None
+        raise FileError(f"{path}: not a checkpoint ({error}); remove it to start again") from None
     shape = (len(federation.participants), federation.schema.size)
     if about["run"] != identity or tuple(tensors["best"].shape) != shape:
-        raise FileError(f"{path}: a checkpoint of another run; remove it to start anew")
+        raise FileError(f"{path}: a checkpoint of another run; remove it to start again")
     device = federation.device
     known = {str(name): name for name in federation.participants}
     state = {

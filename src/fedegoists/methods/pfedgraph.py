@@ -1,4 +1,4 @@
-"""pFedGraph: each participant's model mixes those whose updates point the same way.
+"""pFedGraph: each participant's model is a mixture of models with similar updates.
 
 Ye, Ni, Wu, Chen and Wang, "Personalized Federated Learning with Inferred Collaboration Graphs",
 ICML 2023, equations 3 to 6.
@@ -46,7 +46,7 @@ class PFedGraph(MethodSettings):
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
-        """Train towards the aggregates, then mix each participant's model anew."""
+        """Train towards the aggregates, then mix each participant's model."""
         participants = federation.participants
         accompanied = in_company(coalitions, participants)
         # In the first round there is no aggregate yet.

@@ -82,7 +82,7 @@ class PFedMe(MethodSettings):
         answered = dict.fromkeys(near.samples, 1.0)
         average = mixing_matrix(coalitions, participants, answered).to(shared.device) @ near.anchors
         trained = torch.tensor([[name in answered] for name in participants]).to(shared.device)
-        # Who did not answer keeps its personal model.
+        # Participants that did not answer keep their personal models.
         personal = torch.where(trained, near.rows, state.parameters)
         report = near.report.with_traffic(accompanied, self.shared_size(federation)) | own.report
         return (

@@ -35,7 +35,7 @@ class Scaffold(MethodSettings):
     here the divisor is the exact weight that the K gradients have in w − w_i, so c_i becomes their
     weighted mean. Models and control variates are averaged by sample count, where the paper takes
     plain means: so the corrections of a coalition cancel in its average, and with control variates
-    of zero this is FedAvg. Who is silent in a round keeps its c_i, which still counts in c.
+    of zero this is FedAvg. A silo that fails in a round keeps its c_i, which still counts in c.
     """
 
     server_rate: float = setting(1.0, "η_g, how far the shared model moves to the average", 0, 2)
@@ -43,7 +43,7 @@ class Scaffold(MethodSettings):
     key: ClassVar[str] = "scaffold"
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
-        """Return control variates of zero, and that nobody's samples are known yet."""
+        """Return control variates of zero, and sample counts of zero: none is known yet."""
         zeros = torch.zeros_like(initial)
         return {"control": zeros, "shared_control": zeros, "samples": zeros[:, 0]}
 
@@ -63,7 +63,7 @@ class Scaffold(MethodSettings):
         changed = torch.tensor([name in told for name in participants], device=control.device)
         following = control - shared_control + (state.parameters - trained.rows) / weight
         following = torch.where(changed[:, None], following, control)
-        # Also who is silent now has a share in c, by the samples it had when it last answered.
+        # Silos that fail now also have a share in c, by their samples at the last answer.
         known = dict(zip(participants, state.tensors["samples"].tolist(), strict=True))
         known |= trained.samples
         mixing = mixing_matrix(coalitions, participants, trained.samples).to(control.device)

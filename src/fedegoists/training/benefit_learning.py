@@ -19,8 +19,8 @@ from fedegoists.learning.models import build_model
 from fedegoists.training.benefit_pictures import heat_map_png, sweep_png
 from fedegoists.training.benefit_report import Estimates, report_markdown
 from fedegoists.training.defaults import defaults_for, learn_settings, model_options
+from fedegoists.training.repetitions import load_trainable
 from fedegoists.training.threshold_sweep import threshold_sweep
-from fedegoists.training.trials import load_trainable
 
 __all__ = ["BenefitPlan", "LearnedBenefits", "LearningProgress", "learn_benefits", "write_benefits"]
 

@@ -13,15 +13,15 @@ from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.methods import Outcome
 from fedegoists.methods.method_run import Observer
 from fedegoists.training.decisions import decide
-from fedegoists.training.summary import Summary, failures_csv, metrics_csv
-from fedegoists.training.trials import (
-    Trials,
+from fedegoists.training.repetitions import (
+    Repetitions,
     Wanted,
     data_digest,
     load_trainable,
     method_of,
     train_methods,
 )
+from fedegoists.training.summary import Summary, failures_csv, metrics_csv
 from fedegoists.version import __version__
 
 __all__ = ["Comparison", "ComparisonResult", "compare"]
@@ -121,7 +121,7 @@ def compare(
         seed: load_trainable(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
         for seed in comparison.seeds
     }
-    trials = Trials.simulated(
+    trials = Repetitions.simulated(
         data, steps=comparison.steps, device=comparison.device, model=comparison.model
     )
     decisions = decide(comparison, data, trials.federation)

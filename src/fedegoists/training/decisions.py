@@ -1,4 +1,4 @@
-"""Who trains with whom in a comparison: coalitions formed, or read, for every trial."""
+"""The coalitions of a comparison: formed, or read, for every repetition."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,11 +40,11 @@ class Decisions:
 
     @property
     def edges(self) -> tuple[tuple[Participant, Participant], ...] | None:
-        """Who benefits whom, without the weights."""
+        """The edges of the benefit graphs, without weights."""
         return None if self.benefit is None else tuple((j, i) for j, i, _ in self.benefit)
 
     def coalitions_csv(self) -> bytes:
-        """Return who trains with whom, by seed, for the baselines and for FedEgoists."""
+        """Return the coalitions by seed, for the baselines and for FedEgoists."""
         rows = [
             (one.repetition, one.name, number, kind)
             for kind, groups in (("baseline", self.baseline), ("final", self.final))
@@ -54,7 +54,7 @@ class Decisions:
         return csv_bytes(("seed", "participant", "coalition", "of"), rows)
 
     def benefit_csv(self) -> bytes:
-        """Return who benefits whom, by seed; nothing where everybody is taken to."""
+        """Return the benefit edges by seed; none where all are taken to benefit each other."""
         rows = [
             (source.repetition, source.name, target.name, repr(weight))
             for source, target, weight in self.benefit or ()
@@ -63,20 +63,19 @@ class Decisions:
 
 
 def decide(
-    comparison: "Comparison", trials: Mapping[int, SiloedData], federation: Federation
+    comparison: "Comparison", repeated: Mapping[int, SiloedData], federation: Federation
 ) -> Decisions:
-    """Form, or read, the coalitions of every trial."""
+    """Form, or read, the coalitions of every repetition."""
     rivals = {
-        label: _competition(comparison.competition, trial, label) for label, trial in trials.items()
+        seed: _competition(comparison.competition, data, seed) for seed, data in repeated.items()
     }
-    graphs = _benefits(comparison.benefit, trials, rivals, federation)
+    graphs = _benefits(comparison.benefit, repeated, rivals, federation)
     baseline, final, edges = [], [], []
-    for label, trial in trials.items():
-        names = trial.participants
-        competition, benefit = rivals[label], graphs[label]
+    for seed, data in repeated.items():
+        names = data.participants
+        competition, benefit = rivals[seed], graphs[seed]
         edges += [
-            (Participant(j, label), Participant(i, label), weight)
-            for j, i, weight in benefit.edges()
+            (Participant(j, seed), Participant(i, seed), weight) for j, i, weight in benefit.edges()
         ]
         groups: Sequence[Sequence[str]]
         if comparison.coalitions == "all":
@@ -98,42 +97,42 @@ def decide(
         better = groups
         if comparison.coalitions == "cliques":
             better = form(benefit, competition, "published").coalitions
-        baseline += Participant.groups(groups, label)
-        final += Participant.groups(better, label)
+        baseline += Participant.groups(groups, seed)
+        final += Participant.groups(better, seed)
     return Decisions(baseline, final, tuple(edges) if comparison.benefit else None)
 
 
 def _benefits(
     text: str,
-    trials: Mapping[int, SiloedData],
+    repeated: Mapping[int, SiloedData],
     rivals: Mapping[int, CompetitionGraph],
     federation: Federation,
 ) -> dict[int, BenefitGraph]:
-    """Learn or read who benefits whom in every trial; without either, everybody everybody."""
+    """Learn or read the benefit graph of every repetition; without either, it is complete."""
     if text == LEARN or text.startswith(f"{LEARN}:"):
         estimator = text.removeprefix(LEARN).removeprefix(":") or None
-        settings = learn_settings(next(iter(trials.values())), estimator)
-        apart: Apart = {label: graph.pairs for label, graph in rivals.items()}
+        settings = learn_settings(next(iter(repeated.values())), estimator)
+        apart: Apart = {seed: graph.pairs for seed, graph in rivals.items()}
         estimates = learn_repetitions(federation, settings, apart=apart, secret="")
-        return {label: estimates[label].graph() for label in trials}
+        return {seed: estimates[seed].graph() for seed in repeated}
     graphs = {}
-    for label, trial in trials.items():
-        names = trial.participants
+    for seed, data in repeated.items():
+        names = data.participants
         if text:
-            graphs[label] = BenefitGraph.from_csv(text, names)
+            graphs[seed] = BenefitGraph.from_csv(text, names)
         else:
-            graphs[label] = BenefitGraph(
+            graphs[seed] = BenefitGraph(
                 np.ones((len(names), len(names))) - np.eye(len(names)), names
             )
     return graphs
 
 
-def _competition(text: str, trial: SiloedData, seed: int) -> CompetitionGraph:
-    names = trial.participants
+def _competition(text: str, data: SiloedData, seed: int) -> CompetitionGraph:
+    names = data.participants
     if not text:
         return CompetitionGraph([], names)
     if text == PUBLISHED:
-        return CompetitionGraph(published_competition(trial), names)
+        return CompetitionGraph(published_competition(data), names)
     try:
         probability = float(text)
     except ValueError:

@@ -33,7 +33,7 @@ def check(task: RunTask) -> None:
     if engine_named(task.engine).local:
         _over_silos(task, lambda _: None, SILENT)
     else:
-        from fedegoists.training.trials import Wanted
+        from fedegoists.training.repetitions import Wanted
 
         Wanted(task.plan.methods, task.plan.settings, task.plan.personal)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedegoists.benefit.registry import ESTIMATOR_ENTRIES
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import TrainingSection
 from fedegoists.consortium.engine import ENGINES, EngineKind, engine_named

@@ -1,4 +1,4 @@
-"""The federation whose silos are at organisations of their own."""
+"""The federation of silos at their organisations, over NVIDIA FLARE."""
 
 import time
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from fedegoists.federation.flare.messages import (
     MOST_ROLLBACKS,
     About,
     Answers,
-    Asked,
     Call,
     Lineage,
+    RepeatedRequest,
     Rollback,
     SiloRequest,
 )
@@ -86,13 +86,13 @@ class FlareFederation:
     Parameters
     ----------
     sites : mapping of str to str
-        The participants, and as what their certificates know them.
+        The participants, and their names in certificates.
     model : str
         The network that all silos train, by name; every silo builds its own.
     options : mapping
-        What the network must know of the data.
+        Options of the network that depend on the data.
     task : str
-        What it is trained for.
+        The task of the network.
     repetitions : int, optional
         If given, all participants take part in this number of repetitions at once.
     """
@@ -193,7 +193,7 @@ class FlareFederation:
                 operation=next(iter(own.values())).operation,
                 lineages={owner: self._lineage(owner) for owner in sorted(owners)},
                 asked=tuple(
-                    Asked(repetition=cast("int | None", one.repetition), request=request)
+                    RepeatedRequest(repetition=cast("int | None", one.repetition), request=request)
                     for one, request in own.items()
                 ),
             )

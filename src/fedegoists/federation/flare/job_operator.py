@@ -1,4 +1,4 @@
-"""The coordinator's operator: submits jobs to the FLARE server and asks it who is there."""
+"""The coordinator's operator: submits jobs to the FLARE server and queries its status."""
 
 import contextlib
 import functools
@@ -33,7 +33,7 @@ class UnreachableError(FedEgoistsError):
 
 
 class DeclinedError(FedEgoistsError):
-    """The FLARE server answers that it will not do what it is asked."""
+    """The FLARE server refuses a command."""
 
 
 DECLINED = (
@@ -45,22 +45,21 @@ DECLINED = (
     "NoClientsAvailable",
     "NoReply",
 )
-"""FLARE's errors that are answers, not a lost connection."""
+"""FLARE's errors that are refusals, not a lost connection."""
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """Who is there and what runs.
+    """The status of the FLARE server: connected silos and jobs.
 
     Attributes
     ----------
     started : float
-        When the server began, so that a restart is noticed.
+        The start time of the server, so that a restart is noticed.
     silos : dict of str to float
-        Sites that have registered, and when they last gave a sign of life.
+        The registered sites, and the times of their last heartbeats.
     jobs : dict of str to str
-        The jobs that really run, and those that are over, by number; a job that died with an
-        earlier server is among the latter.
+        The states of jobs by number; a job that died with an earlier server is not running.
     """
 
     started: float
@@ -69,7 +68,7 @@ class ServerStatus:
 
 
 class Operator:
-    """A session with the server, opened when needed and opened anew when it was lost.
+    """A session with the server, opened when needed and reopened when it was lost.
 
     Parameters
     ----------
@@ -91,7 +90,7 @@ class Operator:
             self._session = None
 
     def status(self) -> ServerStatus:
-        """Ask who is there and what runs."""
+        """Return the status of the server."""
         # In this order: a job that starts between the two questions is waiting, and has not died.
         listed = self._do(lambda session: session.list_jobs(limit=20))
         info = self._do(lambda session: session.get_system_info())
@@ -105,7 +104,7 @@ class Operator:
         )
 
     def taking_part(self, job: str, sites: Sequence[str]) -> list[str]:
-        """Return which of some sites run a job."""
+        """Return those of some sites that run a job."""
         found = []
         for site in sites:
             with contextlib.suppress(DeclinedError):  # a site that is not there runs nothing
@@ -124,7 +123,7 @@ class Operator:
             self._do(lambda session: session.abort_job(job))
 
     def remove(self, site: str) -> None:
-        """Have the server turn a site away from now on."""
+        """Have the server refuse a site from now on."""
         self._do(lambda session: session.disable_client(site))
 
     def _do(self, command: Callable[[Any], Result]) -> Result:
@@ -148,7 +147,7 @@ class Operator:
     def _opened(self) -> Any:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-        with contextlib.redirect_stdout(io.StringIO()):  # it tells that it connects
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints that it connects
             return new_secure_session(
                 self.deployment.operator, str((self.kit / OPERATOR).resolve()), timeout=TO_CONNECT
             )
@@ -156,7 +155,7 @@ class Operator:
     def wait_for_silos(
         self, sites: Sequence[str], seconds: float, tell: Callable[[str], None] = lambda _: None
     ) -> list[str]:
-        """Wait until all silos are there, or so many seconds; return who is missing."""
+        """Wait for some seconds until all silos are connected; return those that are missing."""
         deadline = time.monotonic() + seconds
         told: list[str] = []
         while True:
@@ -183,7 +182,7 @@ def _jobs_of(site: str, session: Any) -> Any:
 
 
 def _state(job: Any, running: set[str]) -> str:
-    """Return how a job stands; what the server's store calls running may have died with it."""
+    """Return the state of a job; a job that the server's store calls running may have died."""
     status = str(job.get("status", ""))
     if str(job["job_id"]) in running:
         return "running"
@@ -236,4 +235,4 @@ def write_job(folder: Path, address: str, key: str, sites: Sequence[str]) -> Pat
 
 
 SYNC = 120
-"""Seconds that silos have to load their data when a job starts."""
+"""Seconds for silos to load their data when a job starts."""

@@ -1,7 +1,7 @@
-"""Kits: the folder that each organisation gets, made by FLARE's own provisioning.
+"""Kits: the folder of each organisation, made by FLARE's own provisioning.
 
-A kit holds a certificate, a key, the server's address, and what its owner allows. No kit allows
-code to come with a job: a job can only name the components that are listed here.
+A kit holds a certificate, a key, the server's address and its owner's permissions. No kit allows a
+job to bring code: a job can only name the components that are listed here.
 """
 
 import json
@@ -56,23 +56,23 @@ PERMISSIONS: dict[str, Any] = {
 """The operator may submit jobs without code, look, and operate the coordinator's own server."""
 
 COMMUNICATION = {"streaming_retry_timeout": 10.0, "streaming_retry_wait": 2.0}
-"""Seconds for which FLARE sends a lost message again. It keeps in mind every message that arrived
-for as long as that: with its own default, a minute, there would be thousands."""
+"""Seconds for which FLARE resends a lost message. It remembers every message that arrived for as
+long: with its own default, a minute, there would be thousands."""
 
 AWAY = 30
-"""Seconds without a sign of life after which a silo counts as away."""
+"""Seconds without a heartbeat after which a silo counts as away."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What the coordinator's kit says about the consortium.
+    """The description of the consortium in the coordinator's kit.
 
     Attributes
     ----------
     host, port : str and int
-        Where silos reach the server.
+        The address of the server.
     operator : str
-        Under which name runs are submitted.
+        The name under which runs are submitted.
     sites : mapping of str to str
         The name in certificates of each participant.
     """
@@ -85,7 +85,7 @@ class Deployment:
 
 
 def require() -> None:
-    """Say how to install FLARE where it is missing."""
+    """Raise an error that says how to install FLARE, if it is missing."""
     try:
         import nvflare  # noqa: F401
     except ImportError:
@@ -95,7 +95,7 @@ def require() -> None:
 
 
 def site_names(participants: Sequence[str]) -> dict[str, str]:
-    """Return a name for certificates for each participant; no two are the same.
+    """Return a distinct name for certificates for each participant.
 
     Examples
     --------
@@ -124,8 +124,8 @@ def make_kits(
 ) -> Deployment:
     """Write ``project.yml``, the coordinator's kit and one kit for each silo.
 
-    A second call with more participants, or after one was taken out, keeps the certificate
-    authority and everybody's kit: only what is new is added.
+    A second call with more or fewer participants keeps the certificate authority and all kits that
+    exist: only new kits are added.
     """
     require()
     import yaml
@@ -164,7 +164,7 @@ def make_kits(
 
 
 def renew_kit(folder: Path, participant: str) -> Path:
-    """Give a participant a new key and certificate; return the kit whose ``startup`` changed.
+    """Renew a participant's key and certificate; return its kit, of which ``startup`` changed.
 
     Everything else in the kit stays. The old certificate is valid until it expires: where its key
     was stolen, have the server turn the site away and let the participant join under a new name.
@@ -257,7 +257,7 @@ def _provisioned(folder: Path, description: Mapping[str, Any], project: str) -> 
     if context.get(CtxKey.BUILD_ERROR):
         shutil.rmtree(work, ignore_errors=True)
         raise SettingsError(f"FLARE cannot make kits: {'; '.join(messages.errors)}")
-    # Hidden before they are copied, so that nobody can read a key in between.
+    # Hidden before they are copied: no other user can read a key in between.
     (work / project / "state").chmod(0o700)
     (work / project / "state" / "cert.json").chmod(0o600)
     state.mkdir(mode=0o700, exist_ok=True)
@@ -266,7 +266,7 @@ def _provisioned(folder: Path, description: Mapping[str, Any], project: str) -> 
 
 
 class _Messages:
-    """Collects what provisioning says."""
+    """Collects the errors of provisioning."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
@@ -275,13 +275,13 @@ class _Messages:
         self.errors.append(text)
 
     def info(self, text: str) -> None:
-        """Pass over what is of no interest here."""
+        """Ignore messages that are no errors."""
 
     debug = warning = info
 
 
 def read_deployment(folder: Path) -> Deployment:
-    """Read what the coordinator's kit says about the consortium."""
+    """Read the description of the consortium in the coordinator's kit."""
     path = folder / DEPLOY_FILE
     if not path.is_file():
         raise FileError(f"{folder}: not a coordinator's kit; `fedegoists deploy init` makes one")
@@ -292,12 +292,12 @@ def read_deployment(folder: Path) -> Deployment:
 
 
 def prepare_kit(kit: Path, role: str) -> None:
-    """Write what this machine allows, whatever the kit came with: no code, few components.
+    """Write the permissions of this machine, whatever the kit came with: no code, few components.
 
     Parameters
     ----------
     role : {"coordinator", "silo"}
-        Whose kit it is.
+        The owner of the kit.
     """
     private_folder(kit)
     defaults = kit / "local" / "resources.json.default"

@@ -1,11 +1,11 @@
-"""Memory that stays flat: what a carried message leaves behind is collected at once.
+"""Releases the memory that carried messages leave behind, so that it stays flat.
 
-FLARE's calls leave objects that refer to each other and hold whole messages. Python looks for such
-cycles when many objects were made, not when large ones were, and so would keep hundreds of them.
-Besides, FLARE remembers every message that it has sent for five minutes, up to 10,000 of them, so
-that it can tell what a late error is about: about a kilobyte each. It keeps a thread for every
-message that it has received, for as long as its sender may send it again: hundreds of them where
-rounds are short. And the C library keeps pages that messages have left between others.
+FLARE's calls leave reference cycles that hold whole messages. Python collects cycles after many
+allocations, not after large ones, and so would keep hundreds of messages.
+Besides, FLARE keeps the context of every message sent for five minutes, up to 10,000 of about a
+kilobyte each, to explain late errors. It keeps a thread for every message received, for as long as
+its sender may resend it: hundreds of threads where rounds are short. And the C library keeps free
+pages between used ones.
 """
 
 import ctypes
@@ -28,10 +28,10 @@ EVERY = 8
 """Messages between two collections."""
 
 OLD = 8
-"""Of so many collections, one looks at old objects, too."""
+"""One of this number of collections also looks at old objects."""
 
 REMEMBERED = 256
-"""Messages sent of which FLARE remembers where they went."""
+"""Messages sent whose context FLARE keeps."""
 
 
 class MemoryRelease:
@@ -46,7 +46,7 @@ class MemoryRelease:
         """Count a message."""
         number = next(self._numbers)
         if number % EVERY == 0:
-            # The young are soon looked through; whoever was in use then has grown old.
+            # Young objects are quickly examined; objects in use at that time have become old.
             gc.collect(2 if number % (EVERY * OLD) == 0 else 1)
             if self._trim is not None:
                 self._trim(0)
@@ -58,29 +58,29 @@ def _prepare() -> None:
     byte_streamer.MAX_STREAM_ERROR_CONTEXTS = REMEMBERED
     forget_in_one_thread(Later())
     gc.collect()
-    gc.freeze()  # what is here now stays anyway: collections need not look at it again
+    gc.freeze()  # objects that exist now stay anyway: collections need not examine them again
 
 
 def _trimmer() -> Callable[[int], Any] | None:
-    """Return what gives free pages back to the system: glibc's, others keep less or cannot."""
+    """Return glibc's function that gives free pages back to the system, where there is one."""
     own = ctypes.CDLL(None) if sys.platform == "linux" else None
     trim: Callable[[int], Any] | None = getattr(own, "malloc_trim", None)
     return trim
 
 
 class Waiting:
-    """Something that is to be done later, unless it is cancelled."""
+    """An action that waits for its time and can be cancelled."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Do nothing when the time has come."""
+        """Cancel the action."""
         self.action = None
 
 
 class Later:
-    """Does things later, all in one thread."""
+    """A timer that runs all its actions in one thread."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Waiting]] = []
@@ -89,7 +89,7 @@ class Later:
         threading.Thread(target=self._run, name="later", daemon=True).start()
 
     def after(self, seconds: float, action: Callable[[], None]) -> Waiting:
-        """Do something after some seconds."""
+        """Run an action after some seconds."""
         waiting = Waiting(action)
         with self._added:
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), waiting))
@@ -107,13 +107,13 @@ class Later:
             if action is not None:
                 try:
                     action()
-                except Exception:  # what fails keeps nothing else from being done
-                    logging.getLogger(__name__).exception("something to be done later failed")
-            del action  # and what it holds
+                except Exception:  # a failing action must not stop the others
+                    logging.getLogger(__name__).exception("a delayed action failed")
+            del action  # and the objects that it holds
 
 
 def forget_in_one_thread(later: Later) -> None:
-    """Have FLARE forget received messages in one thread, and not in one for each of them."""
+    """Have FLARE forget received messages in one thread instead of one thread for each."""
 
     def schedule(task: Any, ttl: float | None = None) -> None:
         with task.stop_lock:

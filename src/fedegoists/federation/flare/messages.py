@@ -105,7 +105,7 @@ class Lineage(Validated):
         return cls(checkpoint=numbers[0], rollbacks=rollbacks)
 
 
-class Asked(Validated):
+class RepeatedRequest(Validated):
     """A request in one repetition; in none where nothing is repeated."""
 
     repetition: RepetitionNumber | None = None
@@ -126,10 +126,10 @@ class Call(Validated):
         The network's name, and the hash of its parameters' names and shapes.
     repetitions : int
         The number of repetitions besides the one without a number.
-    asked : tuple of Asked
+    asked : tuple of RepeatedRequest
         The requests, at most one in each repetition.
     lineages : dict of Lineage
-        By method, for those whose slots are used.
+        By method, for the methods with slots that are used.
     """
 
     operation: Operation
@@ -137,7 +137,7 @@ class Call(Validated):
     model: Annotated[str, Field(max_length=100)] = ""
     schema_is: Annotated[str, Field(max_length=64)] = ""
     repetitions: Annotated[int, Field(ge=0, le=100)] = 0
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[RepeatedRequest, ...] = ()
     lineages: Annotated[dict[Owner, Lineage], Field(max_length=10)] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -189,7 +189,7 @@ class About(Validated):
         return self
 
 
-class Answered(Validated):
+class RepeatedReply(Validated):
     """The reply, or failure, in one repetition."""
 
     repetition: RepetitionNumber | None = None
@@ -199,7 +199,7 @@ class Answered(Validated):
 class Answers(Validated):
     """The answers of a silo to a call: replies, its description, or the reason of a refusal."""
 
-    answered: tuple[Answered, ...] = ()
+    answered: tuple[RepeatedReply, ...] = ()
     about: About | None = None
     refused: Text | None = None
 

@@ -1,8 +1,8 @@
-"""The coordinator's line to all silos: a job at the FLARE server that carries messages.
+"""The coordinator's connection to all silos: a job at the FLARE server that relays messages.
 
-A silo that goes away is left out; when it is back, the job is started anew with it. If the job or
-the server itself is lost, `UnreachableError` says so, and the run goes on from its last checkpoint
-over a new link.
+A silo that goes away is left out; when it is back, the job is restarted with it. If the job or the
+server is lost, `UnreachableError` is raised, and the run continues from its last checkpoint over a
+new connection.
 """
 
 import queue
@@ -25,10 +25,10 @@ from fedegoists.federation.validated import Validated
 __all__ = ["Errand", "ErrandResult", "Lost", "Present", "RelayConnection"]
 
 LOOK = 5.0
-"""Seconds between two looks at who is there, while somebody is away or keeps others waiting."""
+"""Seconds between two queries for connected silos, while a silo is away or late."""
 
 TO_START = 180.0
-"""Seconds in which a job must have started."""
+"""Seconds for a job to start."""
 
 
 class _Head(Validated):
@@ -69,7 +69,7 @@ class ErrandResult(_Head):
 
 @dataclass(frozen=True)
 class Lost:
-    """Why a silo gave no answer."""
+    """The reason why a silo gave no answer."""
 
     reason: Reason
     detail: str
@@ -120,12 +120,12 @@ class RelayConnection:
         self._open: _OpenJob | None = None
 
     def open(self, wait: float | None = None) -> None:
-        """Start a job with everybody who is there; who comes back while one waits is taken in.
+        """Start a job with all silos that are connected, also with those that connect meanwhile.
 
         Parameters
         ----------
         wait : float, optional
-            Seconds to wait for who is not there, if not those of the link.
+            Seconds to wait for silos that are away; by default those of the connection.
         """
         deadline = time.monotonic() + (self.wait if wait is None else wait)
         while True:
@@ -138,14 +138,14 @@ class RelayConnection:
             self._open = _OpenJob(self.operator, present)
             now = time.time()
             self.away = {site: now for site in self.sites if site not in self._open.sites}
-            # The server still lists, for a while, a silo that has just been restarted.
+            # For a while the server still lists a silo that has just been restarted.
             if not self.away or not self._back_before(deadline):
                 break
         for site in self.away:
             self.tell(f"{site} is away and is left out until it is back")
 
     def _back_before(self, deadline: float) -> bool:
-        """Wait for a silo that is away; return whether one came back."""
+        """Wait for silos that are away; return whether one came back."""
         while time.monotonic() < deadline:
             if self._returned():
                 return True
@@ -165,7 +165,7 @@ class RelayConnection:
     def ask(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> dict[str, bytes | Lost]:
-        """Bring each site its message; return the answers, or why there is none."""
+        """Send each site its message; return the answers, or the reasons why there are none."""
         if self._open is None:
             self.open()
         self._take_back()
@@ -221,19 +221,19 @@ class RelayConnection:
         return Lost("error", why[:300])
 
     def _gone(self, job: "_OpenJob", sites: Collection[str]) -> list[str]:
-        """Return which of some silos have no part in the job any more."""
+        """Return those of some silos that are no longer part of the job."""
         taking_part = self.operator.taking_part(job.number, list(sites))
         return [site for site in sites if site not in taking_part]
 
     def _take_back(self) -> None:
-        """Start the job anew if somebody is back."""
+        """Restart the job if a silo is back."""
         if not self.away or time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
         back = self._returned()
         if back:
-            self.tell(f"{', '.join(back)} is back; the job starts anew")
-            self.open(0.0)  # nobody waits for who is still away
+            self.tell(f"{', '.join(back)} is back; the job is restarted")
+            self.open(0.0)  # without waiting for silos that are still away
 
 
 class _OpenJob:
@@ -242,7 +242,7 @@ class _OpenJob:
     def __init__(self, operator: Operator, sites: Sequence[str]) -> None:
         self._operator = operator
         key = secrets.token_bytes(32)
-        # Only this user can look into the folder, and so nobody else can connect.
+        # Only this user can open the folder, so no other user can connect.
         self._folder = Path(tempfile.mkdtemp(prefix="fedegoists-"))
         address = str(self._folder / "relay")
         try:
@@ -261,7 +261,7 @@ class _OpenJob:
     def _accepted(self, listener: Listener) -> Connection:
         deadline = time.monotonic() + TO_START
         accepted: queue.SimpleQueue[Connection] = queue.SimpleQueue()
-        # A listener cannot be asked to wait for a while only.
+        # A listener has no timeout.
         waiting = threading.Thread(target=lambda: accepted.put(listener.accept()), daemon=True)
         waiting.start()
         while True:

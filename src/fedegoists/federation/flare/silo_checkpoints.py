@@ -1,8 +1,8 @@
-"""What a silo keeps to itself between requests, on its own disk, beside the run's checkpoints.
+"""The personal parameters of a silo on its own disk, tied to the checkpoints of the run.
 
-A run goes back to its last checkpoint when it was interrupted, and a silo's own layers must go back
-with it. A silo may be away when that happens, or when the checkpoint is made. So every request that
-uses a method's slots says where the run stands, its `Lineage`, and the silo first catches up.
+After an interruption a run rolls back to its last checkpoint, and the silos' personal parameters
+must roll back with it. A silo may be away at the rollback, or when the checkpoint is made. So every
+call that uses a method's slots carries the method's `Lineage`, and the silo first catches up.
 """
 
 import json
@@ -22,49 +22,49 @@ from fedegoists.federation.seam import MemoryKey
 from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import write_bytes
 
-__all__ = ["KeptLayers"]
+__all__ = ["SiloCheckpoints"]
 
 CHECKPOINTS = 3
-"""Checkpoints of a method to which a silo can go back."""
+"""Checkpoints of a method to which a silo can roll back."""
 
 MOST_OWNERS = 50
-"""Methods for which a silo keeps something; whose was used longest ago is given up."""
+"""Methods with slots at a silo; the least recently used ones are given up."""
 
 MOST_SLOTS = 8
-"""Slots of one method in one trial; no method of this package needs more than two."""
+"""Slots of one method in one repetition; no method of this package needs more than two."""
 
 
 @dataclass(frozen=True)
-class _Standing:
-    """The last checkpoint that a silo has heard of, and the last return that it has followed."""
+class _Position:
+    """The last checkpoint and the last rollback that a silo has followed."""
 
     checkpoint: int = 0
     at: int = 0
 
 
-class KeptLayers:
-    """A silo's slots as files that only their owner can read.
+class SiloCheckpoints:
+    """The slots of a silo as files that only their owner can read.
 
     Parameters
     ----------
     folder : Path
-        Where they are.
+        The folder of the files.
     log : logging.Logger
-        The silo's own.
+        The silo's own log.
     """
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._folder, self._log = folder, log
-        self._standing: dict[str, _Standing] = {}
+        self._positions: dict[str, _Position] = {}
 
     def load(self, federation: SimulatedFederation) -> None:
-        """Give a new federation everything that the silo had kept last."""
-        self._standing.clear()
+        """Restore the last content of all slots in a new federation."""
+        self._positions.clear()
         for file in sorted(self._folder.glob("memory-*-now.safetensors")):
             owner = file.name.removeprefix("memory-").removesuffix("-now.safetensors")
-            standing = self._restore(federation, owner, file)
-            if standing is not None:
-                self._standing[owner] = standing
+            position = self._restore(federation, owner, file)
+            if position is not None:
+                self._positions[owner] = position
 
     def check(
         self, federation: SimulatedFederation, requests: Mapping[Participant, SiloRequest]
@@ -79,11 +79,11 @@ class KeptLayers:
                     raise SettingsError(f"more than {MOST_SLOTS} slots of {owner_of(slot)[:50]}")
 
     def follow(self, federation: SimulatedFederation, owner: str, lineage: Lineage) -> bool:
-        """Catch up with where the run stands; return whether all that takes was still here.
+        """Catch up with the run; return whether everything needed for it was still here.
 
-        What cannot be brought back is given up: the silo's layers begin anew.
+        Slots that cannot be restored are emptied: the silo's layers start from scratch.
         """
-        before = now = self._standing.get(owner, _Standing())
+        before = now = self._positions.get(owner, _Position())
         times = [one.at for one in lineage.rollbacks]
         followed = before.at in times or not times
         missed = lineage.rollbacks[times.index(before.at) + 1 if before.at in times else 0 :]
@@ -95,20 +95,22 @@ class KeptLayers:
             elif self._go_back(federation, owner, one.to):
                 complete = True
             elif not followed or now.checkpoint >= one.to:
-                # Otherwise it was away since before that checkpoint, and has not changed since.
-                self._log.warning("%s: nothing was kept at that checkpoint; begins anew", owner)
+                # Otherwise it has been away since before that checkpoint, and is unchanged.
+                self._log.warning(
+                    "%s: nothing was kept at that checkpoint; starts from scratch", owner
+                )
                 federation.restore(owner, {})
                 complete = False
-            now = _Standing(one.to, one.at)
+            now = _Position(one.to, one.at)
         if not followed and lineage.checkpoint != now.checkpoint:
-            # Another run used these slots in between: what this one had since its last return is
-            # at its last checkpoint, or gone.
+            # Another run used these slots in between: the changes of this run since its last
+            # rollback are at its last checkpoint, or lost.
             complete = self._go_back(federation, owner, lineage.checkpoint)
             told = "goes back to" if complete else "and nothing was kept at"
             self._log.warning("%s: not as this run left it; %s its last checkpoint", owner, told)
-        now = _Standing(lineage.checkpoint, now.at)
-        self._standing[owner] = now
-        # Only now: later its layers will have changed, and are not those of the checkpoint.
+        now = _Position(lineage.checkpoint, now.at)
+        self._positions[owner] = now
+        # Only now: later the layers will have changed.
         copied = not lineage.checkpoint or self._file(owner, str(lineage.checkpoint)).exists()
         if complete and now != before and not copied:
             self._write(federation, owner, str(lineage.checkpoint))
@@ -118,35 +120,35 @@ class KeptLayers:
         return complete
 
     def _go_back(self, federation: SimulatedFederation, owner: str, checkpoint: int) -> bool:
-        """Go back to a checkpoint if it was kept here; return whether it was."""
+        """Roll back to a checkpoint if it was kept here; return whether it was."""
         file = self._file(owner, str(checkpoint))
         if not file.exists() or self._restore(federation, owner, file) is None:
             return False
-        os.utime(file)  # it was needed last now, and is not the oldest any more
+        os.utime(file)  # it was used just now, and is not the oldest any more
         return True
 
     def save(self, federation: SimulatedFederation, owner: str) -> None:
-        """Write what a method's slots hold now."""
+        """Write the present content of a method's slots."""
         new = not self._file(owner, "now").exists()
         self._write(federation, owner, "now")
         if new:
             self._forget_owners(federation)
 
     def _forget_oldest(self, owner: str, lineage: Lineage) -> None:
-        """Remove all but the last checkpoints that were used for a method."""
-        # Not by number: after a return, those of what was given up have higher ones. To the one
-        # that a run went back to it may go back again, however many it has made since.
+        """Remove all but the most recently used checkpoints of a method."""
+        # Not by number: after a rollback, abandoned checkpoints have higher ones. A run may roll
+        # back again to the same checkpoint, however many it has made since.
         needed = {self._file(owner, str(one.to)) for one in lineage.rollbacks[-1:]}
         for file in _oldest_first(self._folder, f"memory-{_plain(owner)}-[0-9]*")[:-CHECKPOINTS]:
             if file not in needed:
                 file.unlink()
 
     def _forget_owners(self, federation: SimulatedFederation) -> None:
-        """Give up what was kept for the methods that were used longest ago."""
+        """Give up the slots of the least recently used methods."""
         for file in _oldest_first(self._folder, "memory-*-now")[:-MOST_OWNERS]:
             owner = file.name.removeprefix("memory-").removesuffix("-now.safetensors")
             self._log.warning("%s: what was kept for it is given up", owner)
-            self._standing.pop(owner, None)
+            self._positions.pop(owner, None)
             federation.restore(owner, {})
             for one in self._folder.glob(f"memory-{_plain(owner)}-*.safetensors"):
                 one.unlink()
@@ -161,15 +163,15 @@ class KeptLayers:
             f"{name}\n{slot}": value.detach().cpu().contiguous().clone()
             for (name, slot), value in federation.memory(owner).items()
         }
-        standing = self._standing.get(owner, _Standing())
-        about = json.dumps({"checkpoint": standing.checkpoint, "at": standing.at})
+        position = self._positions.get(owner, _Position())
+        about = json.dumps({"checkpoint": position.checkpoint, "at": position.at})
         content = save(tensors, {"fedegoists": about})
         write_bytes(self._file(owner, when), content, private=True)
 
-    def _restore(self, federation: SimulatedFederation, owner: str, file: Path) -> _Standing | None:
-        """Give the federation a file's content; what cannot be read is moved aside, and logged."""
+    def _restore(self, federation: SimulatedFederation, owner: str, file: Path) -> _Position | None:
+        """Restore slots from a file; a damaged file is moved aside, and logged."""
         try:
-            tensors, standing = _read(file)
+            tensors, position = _read(file)
         except ValueError as error:
             self._log.warning("%s is damaged and moved aside: %s", file.name, error)
             file.replace(file.with_suffix(".damaged"))
@@ -182,18 +184,18 @@ class KeptLayers:
             if name in known and value.numel() <= size
         }
         federation.restore(owner, fitting)
-        return standing
+        return position
 
 
-def _read(file: Path) -> tuple[dict[str, Tensor], _Standing]:
-    """Return a file's tensors, and where the silo stood; `ValueError` if it is damaged."""
+def _read(file: Path) -> tuple[dict[str, Tensor], _Position]:
+    """Return a file's tensors and position; `ValueError` if it is damaged."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(file), framework="pt") as content:
             about = json.loads((content.metadata() or {}).get("fedegoists", "{}"))
             tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
-        return tensors, _Standing(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
+        return tensors, _Position(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
     except (SafetensorError, AttributeError, TypeError) as error:
         raise ValueError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""The component that FLARE runs at a silo for a job: it hands messages on, and nothing else.
+"""The component that FLARE runs at a silo for a job: it only passes messages on.
 
 A job names this class and brings no code; a silo's kit allows no other.
 """
@@ -27,7 +27,7 @@ class SiloClient:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def ask(self, message: bytes) -> bytes:
-        """Answer one message; FLARE has checked by certificate who the caller is."""
+        """Answer one message; FLARE has checked the caller's certificate."""
         answer = self.answer(collab.caller, message)
         self._memory.message_done()
         return answer

@@ -1,4 +1,4 @@
-"""What stands between a request and a silo's data: its limits, and what is done to every answer."""
+"""The limits of a silo: which requests it refuses, and how it protects every reply."""
 
 import datetime
 import fcntl
@@ -21,32 +21,32 @@ from fedegoists.federation.requests import Evaluate, Gradient, OfModels, Train
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["Guard", "RefusedError"]
+__all__ = ["RefusedError", "SiloGuard"]
 
 ALWAYS = ("about", "remember", "recall", "deliver")
-"""Requests that tell nothing of any sample, and are not among the operations of a silo.toml."""
+"""Calls that reveal nothing of any sample, and are not among the operations of a silo.toml."""
 
 
 ROUNDS, EVALUATIONS = "rounds", "evaluations"
 COUNTED = (ROUNDS, EVALUATIONS)
-"""What is counted by the day."""
+"""The kinds of answers with a daily limit."""
 
 
 MOST_DRAWS = 100_000_000
-"""Samples that one round of training may draw: their places are all in memory at once."""
+"""Samples that one round of training may draw: all their indices are in memory at once."""
 
 
 class RefusedError(FedEgoistsError):
-    """A request that the silo's organisation does not allow."""
+    """A call that the silo's organisation does not allow."""
 
 
-class Guard:
-    """Refuses what a ``silo.toml`` does not allow, and changes what leaves as it says.
+class SiloGuard:
+    """Applies the limits and the privacy settings of a ``silo.toml``.
 
     Parameters
     ----------
     state : Path
-        Where rounds are counted.
+        The folder in which answers are counted.
     sizes : mapping of str to int
         Samples in each split.
     """
@@ -129,7 +129,7 @@ class Guard:
         return min(share_of(size, request.share, batch) or size, size), size
 
     def _count(self, asked: Mapping[str, int], most: tuple[int | None, ...]) -> None:
-        """Count what is limited, and refuse what goes beyond; nothing counts that is refused."""
+        """Count answers with a limit; refuse, without counting, those above it."""
         limits = dict(zip(COUNTED, most, strict=True))
         if not any(asked[kind] for kind, limit in limits.items() if limit is not None):
             return
@@ -147,7 +147,7 @@ class Guard:
             write_bytes(self._counted, content.encode(), private=True)
 
     def _counts(self, today: str) -> dict[str, int]:
-        """Return what has been answered today; refuse if there is a count that cannot be read."""
+        """Return today's counts; refuse if they cannot be read."""
         try:
             known = json.loads(self._counted.read_text())
             counted = known if known["day"] == today else {}
@@ -161,7 +161,7 @@ class Guard:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other jobs, each a process of its own, from counting at the same time."""
+        """Keep other jobs, which are other processes, from counting at the same time."""
         private_folder(self._counted.parent)
         with self._counted.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

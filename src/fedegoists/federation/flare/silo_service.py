@@ -15,14 +15,14 @@ import numpy as np
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.messages import (
     About,
-    Answered,
     Answers,
     Call,
+    RepeatedReply,
     SiloReply,
     SiloRequest,
 )
-from fedegoists.federation.flare.silo_checkpoints import KeptLayers
-from fedegoists.federation.flare.silo_limits import Guard, RefusedError
+from fedegoists.federation.flare.silo_checkpoints import SiloCheckpoints
+from fedegoists.federation.flare.silo_limits import RefusedError, SiloGuard
 from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import (
     OldVersionError,
@@ -49,12 +49,12 @@ SPLITS = ("train", "validation", "test")
 
 
 class SiloService:
-    """Everything a silo does with a message; FLARE only brings it.
+    """Answers messages from a silo's own data; FLARE only brings them.
 
     Parameters
     ----------
     kit : Path
-        The organisation's folder, with its ``silo.toml``; what the silo keeps goes to ``state``.
+        The organisation's folder, with its ``silo.toml``; the silo's files go to ``state``.
     """
 
     def __init__(self, kit: Path) -> None:
@@ -64,8 +64,8 @@ class SiloService:
         private_folder(self._state)
         self._data = load_silo(self._settings)
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
-        self._guard = Guard(self._settings, self._state, splits)
-        self._kept = KeptLayers(self._state, self._log)
+        self._guard = SiloGuard(self._settings, self._state, splits)
+        self._kept = SiloCheckpoints(self._state, self._log)
         self._models = kit / MODELS_FOLDER
         self._own: tuple[tuple[str, int], SimulatedFederation] | None = None
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class SiloService:
         self._log.info("%s is ready with %s samples", self._settings.participant, sizes)
 
     def answer(self, caller: str, message: object) -> bytes:
-        """Return the answer to a message; what is not allowed is refused, and logged."""
+        """Return the answer to a message; refusals are logged."""
         with self._lock:
             call = None
             try:
@@ -87,7 +87,7 @@ class SiloService:
                 what = "a message" if call is None else call.operation
                 self._log.warning("refused %s from %s: %s", what, caller, error)
                 return pack(Answers(refused=str(error)[:400]))
-            except Exception as error:  # a request that was not foreseen; the silo goes on
+            except Exception as error:  # an unforeseen request must not stop the silo
                 what = "a message" if call is None else call.operation
                 self._log.exception("%s from %s failed", what, caller)
                 return pack(Answers(refused=f"the silo failed ({type(error).__name__})"))
@@ -107,7 +107,7 @@ class SiloService:
         replies = self._delivered(call) if call.operation == "deliver" else self._carried_out(call)
         return Answers(
             answered=tuple(
-                Answered(
+                RepeatedReply(
                     repetition=cast("int | None", name.repetition),
                     reply=Failed(reason=one.reason, detail=one.detail[:400])
                     if isinstance(one, Failure)
@@ -164,7 +164,7 @@ class SiloService:
                 build_model(call.model, 0, **model_options(self._data, call.model)),
                 device=self._settings.data.device,
             )
-            self._own = None  # nothing is asked of one that has not got its layers
+            self._own = None  # if restoring fails, this federation must not be used
             self._kept.load(federation)
             self._own = (key, federation)
         federation = self._own[1]
@@ -175,7 +175,9 @@ class SiloService:
     def _checkpoint(self, call: Call) -> None:
         """Keep a copy of a method's memory beside a checkpoint, or go back to it."""
         if not self._follow(self._federation(call), call):
-            raise SettingsError("nothing was kept here at that checkpoint; its layers begin anew")
+            raise SettingsError(
+                "nothing was kept here at that checkpoint; its layers start from scratch"
+            )
 
     def _delivered(self, call: Call) -> dict[Participant, Reply | Failure]:
         """Complete a model with the silo's own layers, and keep it for its organisation."""
@@ -231,7 +233,7 @@ def _digest(data: SiloedData, secret: Path) -> str:
 
 
 class _OneLine(logging.Formatter):
-    """Keeps what was sent from looking like a line of its own."""
+    """Escapes control characters: text from a caller must not look like a line of the log."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         text = super().formatMessage(record)

@@ -1,6 +1,6 @@
-"""What an organisation allows: its ``silo.toml``, which stays on its own machine.
+"""The settings of a silo: its ``silo.toml``, which stays on the organisation's own machine.
 
-It says where the data is, what may be asked how often, and what is done to everything that leaves.
+They say where the data is, which operations are allowed how often, and how replies are protected.
 """
 
 import tomllib
@@ -23,12 +23,12 @@ SILO_FILE = "silo.toml"
 Operation = Literal["train", "loss_and_gradient", "evaluate", "describe", "keep"]
 
 
-class _Section(BaseModel):
+class _SiloSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SiloData(_Section):
-    """Where the silo's own samples are."""
+class SiloData(_SiloSection):
+    """The source of the silo's own samples."""
 
     file: str | None = Field(default=None, description="a CSV, Parquet or NPZ file")
     schema_file: str | None = Field(
@@ -56,8 +56,8 @@ class SiloData(_Section):
         return self
 
 
-class SiloLimits(_Section):
-    """What may be asked."""
+class SiloLimits(_SiloSection):
+    """The operations that are allowed, and how often."""
 
     operations: tuple[Operation, ...] = Field(
         default=get_args(Operation), description="all others are refused"
@@ -82,8 +82,8 @@ class SiloLimits(_Section):
     )
 
 
-class SiloPrivacy(_Section):
-    """What happens to everything that leaves; without these, it leaves as it is."""
+class SiloPrivacy(_SiloSection):
+    """The protection of replies; by default there is none."""
 
     gradient_clip: float | None = Field(
         default=None, gt=0, description="longest gradient of one sample; hides its loss too"
@@ -109,8 +109,8 @@ class SiloPrivacy(_Section):
         return self
 
 
-class SiloSettings(_Section):
-    """A silo: who it is, its data, its limits."""
+class SiloSettings(_SiloSection):
+    """A silo: its participant, data, limits and privacy."""
 
     participant: str = Field(min_length=1, description="the name in the consortium")
     data: SiloData
@@ -144,7 +144,7 @@ def read_silo_settings(path: Path) -> SiloSettings:
 
 
 def load_silo(settings: SiloSettings) -> SiloedData:
-    """Return the silo's own samples, and nobody else's."""
+    """Return the silo's own samples only."""
     section = settings.data
     if section.file is not None:
         return load_own(

@@ -13,7 +13,7 @@ __all__ = ["DirectModels"]
 class DirectModels:
     """One model for each participant, moved by the gradient itself.
 
-    It can stand where FedEgoists has `fedegoists.learning.hypernetwork.Hypernetworks`, and shows
+    A replacement for `fedegoists.learning.hypernetwork.Hypernetworks` in FedEgoists, to measure
     what these are worth.
 
     Examples

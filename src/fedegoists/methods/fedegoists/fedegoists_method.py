@@ -52,13 +52,15 @@ class FedEgoists(MethodSettings):
     Attributes
     ----------
     benefit : tuple of pairs of Participant, optional
-        Who benefits whom, as (contributor, beneficiary); without it, everybody in a coalition
-        benefits everybody else.
+        The edges of the benefit graph, as (contributor, beneficiary); without it, all members of a
+        coalition benefit each other.
     """
 
     benefit: tuple[tuple[Participant, Participant], ...] | None = None
     own_weight: float = setting(0.8, "a participant's first preference for itself", 0.01, 1)
-    warm_up: float = setting(0.5, "share of all steps in which everybody trains alone first", 0, 1)
+    warm_up: float = setting(
+        0.5, "fraction of all steps in which participants train alone first", 0, 1
+    )
     preferences: str = setting(
         "alignment", "how preferences are learned", choices=("alignment", "hypernetwork")
     )
@@ -85,11 +87,13 @@ class FedEgoists(MethodSettings):
     def contributors(
         self, coalitions: Coalitions, participants: Sequence[Participant]
     ) -> dict[Participant, list[Participant]]:
-        """Return, for everybody who has any, the contributors: benefit edges in the coalition."""
+        """Return the contributors of all participants that have any: edges in their coalition."""
         in_company(coalitions, participants)
         unknown = {name for edge in self.benefit or () for name in edge} - set(participants)
         if unknown:
-            raise SettingsError(f"the benefit graph names {min(unknown)!r}, who does not take part")
+            raise SettingsError(
+                f"the benefit graph names {min(unknown)!r}, which does not take part"
+            )
         edges = None if self.benefit is None or self.whole_coalition else set(self.benefit)
         found = {
             name: [
@@ -100,7 +104,7 @@ class FedEgoists(MethodSettings):
             for group in coalitions
             for name in group
         }
-        # With all weight on oneself nobody else is asked.
+        # With all weight on oneself there are no contributors.
         return {name: found[name] for name in participants if found[name] and self.own_weight < 1}
 
     def round(

@@ -1,4 +1,4 @@
-"""FedEgoists' joint steps, for everybody at once: on the hypernetworks and on the preferences."""
+"""FedEgoists' joint steps, for all participants at once: on hypernetworks and on preferences."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class JointSteps:
         self._passes: Counter[Participant] = Counter()
         self._sent: Counter[Participant] = Counter()
         self._received: Counter[Participant] = Counter()
-        # Whom each silo helps, itself first: (row of the beneficiary, place of the silo in it).
+        # The beneficiaries of each silo, itself first: (row of beneficiary, place of silo in it).
         self.asked: dict[Participant, list[tuple[int, int]]] = {}
         for place in range(width):
             for row, group in enumerate(members):
@@ -121,7 +121,7 @@ class JointSteps:
             self._prefer(each, number)
 
     def _gradients(self, models: Tensor, number: int, rate: float) -> tuple[Tensor, Tensor]:
-        """Return ∇ℓ_j(h_i) for every i and its contributors j, and who of these answered."""
+        """Return ∇ℓ_j(h_i) for every i and its contributors j, and which of these answered."""
         settings = self.method.settings
         personal = stepping = personal_part(self.method)
         if personal is not None:

@@ -19,24 +19,24 @@ FRONT = ("steps", "batch_size", "rate", "concentration", "scale", "hidden", "lay
 
 @dataclass(frozen=True)
 class EstimatorEntry:
-    """What is known of an estimator without loading it.
+    """The facts about an estimator.
 
     Attributes
     ----------
     place : str
         Module and function, such as ``fedegoists.benefit.transfer:transfer``.
     summary : str
-        What its weights are, in one line.
+        The meaning of its weights, in one line.
     shows : str
-        What it shows to whom.
+        What it shows to which silos.
     settings : tuple of str
         The fields of `LearnSettings` that it uses, besides ``repeats`` and ``seed``.
     sends : {"models", "gradients"}
-        What silos send. Clipping and noise protect gradients, not trained models.
+        The content of replies. Clipping and noise protect gradients, not trained models.
     mingles : bool
         Whether silos see models made from the data of all, their competitors' included.
     hides : bool
-        Whether it has to know who competes, since it would show competitors' models otherwise.
+        Whether it has to know the competitors, to hide their models from each other.
     needs_losses : bool
         Whether it works only where silos tell their losses.
     from_halves : bool
@@ -62,7 +62,7 @@ class EstimatorEntry:
 
 ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
     "hypernetwork": EstimatorEntry(
-        "fedegoists.benefit.hypernetwork:hypernetwork",
+        "fedegoists.benefit.preference_estimator:hypernetwork",
         "the preference vectors of a Pareto hypernetwork, as in the paper",
         "all silos see models generated from the gradients of all",
         (*FRONT, "preference_steps", "preference_rate", "prior", "start", "clip", "noise"),

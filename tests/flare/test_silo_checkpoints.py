@@ -16,7 +16,7 @@ from fedegoists.federation.flare.flare_federation import FlareFederation
 from fedegoists.federation.flare.relay_connection import Lost
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.seam import MemoryKey
-from tests.flare.test_silo import START, kit
+from tests.flare.silo_kit import START, kit
 
 SOUTH = Participant("South")
 OWN = Personal(prefixes=("output.",), slot="fedavg")

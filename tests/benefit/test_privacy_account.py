@@ -13,7 +13,7 @@ from fedegoists.federation import Gradient
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.gradient_privacy import gaussian_noise
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
-from tests.benefit.test_learn import quick
+from tests.benefit.test_learning_benefit import quick
 from tests.silos import Line, named
 
 DATA = regressions({"a": TASK, "b": OTHER}, train=12, validation=7)

@@ -29,7 +29,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """What is known of a method without loading it.
+    """The facts about a method.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class MethodEntry:
     paper : Paper, optional
         Where it is from.
     benefit : {"unused", "edges", "weights"}
-        What of the benefit graph it is given as ``benefit``.
+        The part of the benefit graph that it gets as ``benefit``.
     coalitions : {"baseline", "final", "alone"}
         The coalitions it trains in: those of the baselines; those formed from the benefit graph;
         or none, whatever is decided.

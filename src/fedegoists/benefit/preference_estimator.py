@@ -61,11 +61,11 @@ def start_of(settings: LearnSettings, n: int) -> Tensor:
 def _preferences(
     queries: SiloQueries, front: ParetoFront, settings: LearnSettings, progress: Progress
 ) -> tuple[Tensor, Tensor]:
-    """Return preferences (trials, repeats, targets, sources), and losses (steps, trials)."""
-    trials, n = queries.shape
+    """Return preferences (repetitions, repeats, targets, sources), losses (steps, repetitions)."""
+    repetitions, n = queries.shape
     device, repeats, steps = queries.federation.device, settings.repeats, settings.preference_steps
     used = front.present.to(device)[:, None, None]
-    rows = start_of(settings, n).to(device).expand(trials, repeats, n, n) * used
+    rows = start_of(settings, n).to(device).expand(repetitions, repeats, n, n) * used
     rows = rows / rows.sum(-1, keepdim=True).clamp_min(TINY)
     reports = []
     for step in range(steps):

@@ -198,5 +198,5 @@ def test_the_hypernetwork_separates_signs_from_any_start():
 
 
 def test_a_misspelt_competitor_is_named(two_tasks):
-    with pytest.raises(SettingsError, match="'a3', who competes, is not in this federation"):
+    with pytest.raises(SettingsError, match="the competitor 'a3' is not in this federation"):
         learn(federation(two_tasks), quick("transfer"), apart=[("a1", "a3")])

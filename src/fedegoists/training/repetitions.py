@@ -19,13 +19,13 @@ from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_for, model_options
 from fedegoists.learning.models import OUTPUT_LAYER, build_model
 from fedegoists.methods.method import Coalitions, Method
+from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED, base_of, check_method
 from fedegoists.methods.method_run import Callbacks, Observer, Outcome, RunSettings, fine_tune, run
-from fedegoists.methods.registry import METHOD_ENTRIES, TUNED, base_of, check_method
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import Defaults, defaults_for
 from fedegoists.training.summary import EVERYBODY
 
-__all__ = ["Trials", "Wanted", "data_digest", "load_trainable", "method_of", "train_methods"]
+__all__ = ["Repetitions", "Wanted", "data_digest", "load_trainable", "method_of", "train_methods"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Trials:
+class Repetitions:
     """Several trials as one federation, with the initial model of each."""
 
     federation: StatefulFederation
@@ -99,7 +99,7 @@ class Trials:
         steps: int | None,
         device: str,
         model: str = AUTO,
-    ) -> "Trials":
+    ) -> "Repetitions":
         """Return the trials of some seeds; everybody in one starts with the same model."""
         first = next(iter(data.values()))
         federation = SimulatedFederation(
@@ -118,7 +118,7 @@ class Trials:
         *,
         steps: int | None,
         model: str = AUTO,
-    ) -> "Trials":
+    ) -> "Repetitions":
         """Return trials over any federation whose repetitions are the seeds."""
         defaults, options = defaults_for(data, steps, model), model_options(data, model)
         models: dict[Repetition | None, Tensor] = {
@@ -131,7 +131,7 @@ class Trials:
         return cls(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
-def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -> Method:
+def method_of(name: str, wanted: Wanted, trials: Repetitions, decisions: Decisions) -> Method:
     """Return a method with its settings, and with what it needs of the decisions."""
     entry = METHOD_ENTRIES[name]
     own: dict[str, Any] = dict(wanted.settings.get(name, {}))
@@ -149,7 +149,7 @@ def method_of(name: str, wanted: Wanted, trials: Trials, decisions: Decisions) -
 
 def train_methods(
     wanted: Wanted,
-    trials: Trials,
+    trials: Repetitions,
     decisions: Decisions,
     checkpoint: Callable[[str], Path],
     observers: tuple[Observer, ...] = (),

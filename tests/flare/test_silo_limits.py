@@ -1,0 +1,231 @@
+"""A silo's limits, and its protection of replies."""
+
+import datetime
+import json
+
+import pytest
+import torch
+
+from fedegoists.federation import (
+    Describe,
+    Evaluate,
+    Gradient,
+    LocalTerms,
+    TrainSettings,
+)
+from fedegoists.federation.flare import silo_limits as guard
+from fedegoists.federation.flare.messages import Answers, Call, RepeatedRequest
+from fedegoists.federation.flare.silo_service import SiloService
+from fedegoists.federation.flare.wire import pack, schema_digest, unpack
+from tests.flare.silo_kit import (
+    GRADIENT,
+    HALF,
+    MODEL_SENT,
+    SCHEMA,
+    SCORE,
+    START,
+    TRAIN,
+    asked,
+    kit,
+    today,
+)
+
+
+def test_only_the_coordinator_may_ask(tmp_path):
+    service = SiloService(kit(tmp_path))
+    assert asked(service, TRAIN, caller="East") == (None, "only the coordinator may ask")
+    assert "refused train from East" in (tmp_path / "silo.log").read_text()
+
+
+def test_operations_outside_the_limits_are_refused_and_logged(tmp_path):
+    service = SiloService(kit(tmp_path, '[limits]\noperations = ["evaluate"]\nmodels = ["mlp"]\n'))
+    assert asked(service, SCORE).refused is None
+    for request in (TRAIN, GRADIENT, Describe()):
+        refused = f"{request.operation} is not among the operations allowed here"
+        assert asked(service, request) == (None, refused)
+    told = asked(service, SCORE, model="cifar10-cnn")
+    assert "not among those allowed" in told.refused
+    assert (tmp_path / "silo.log").read_text().count("WARNING refused") == 4
+    for request in ("remember", "recall", MODEL_SENT):
+        assert asked(service, request).refused is None
+        refused = asked(service, request, model="cifar10-cnn").refused
+        assert refused == "this network is not among those allowed here"
+
+
+def test_rounds_a_day_are_counted_over_restarts(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 3\n"))
+    for _ in range(2):
+        assert asked(service, TRAIN).refused is None
+    service = SiloService(tmp_path)
+    assert asked(service, GRADIENT).refused is None
+    assert asked(service, SCORE).refused is None
+    assert "more than the 3 allowed" in asked(service, TRAIN).refused
+    yesterday = datetime.date.fromisoformat(today()) - datetime.timedelta(days=1)
+    counted = {"day": yesterday.isoformat(), "rounds": 3, "evaluations": 0}
+    (tmp_path / "state" / "rounds.json").write_text(json.dumps(counted))
+    assert asked(service, TRAIN).refused is None
+
+
+def test_every_model_gradient_and_loss_of_a_part_counts_as_a_round(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 10\n"))
+
+    def count():
+        return json.loads((tmp_path / "state" / "rounds.json").read_text())["rounds"]
+
+    assert asked(service, GRADIENT.changed(parameters=START.repeat(4, 1))).refused is None
+    assert count() == 4
+    assert asked(service, HALF.changed(parameters=START.repeat(3, 1))).refused is None
+    assert count() == 7
+    call = Call(
+        operation="train",
+        model="mlp",
+        schema_is=schema_digest(SCHEMA),
+        repetitions=2,
+        asked=tuple(RepeatedRequest(repetition=number, request=TRAIN) for number in range(2)),
+    )
+    assert unpack(Answers, service.answer("server", pack(call))).refused is None
+    assert count() == 9
+    refused = unpack(Answers, service.answer("server", pack(call))).refused
+    assert refused == "9 rounds have been answered today; 2 more are more than the 10 allowed"
+    assert count() == 9
+    assert asked(service, SCORE).refused is None
+    assert count() == 9
+
+
+def test_models_measured_on_a_whole_split_are_counted_by_themselves(tmp_path):
+    more = "[limits]\nrounds_per_day = 2\nevaluations_per_day = 4\n"
+    service = SiloService(kit(tmp_path, more))
+
+    def evaluated(split, models=START, **part):
+        return asked(service, Evaluate(parameters=models, split=split, **part)).refused
+
+    def counted():
+        return json.loads((tmp_path / "state" / "rounds.json").read_text())
+
+    assert evaluated("test", START.repeat(3, 1)) is None
+    assert (counted()["rounds"], counted()["evaluations"]) == (0, 3)
+    assert "2 more are more than the 4 allowed" in evaluated("validation", START.repeat(2, 1))
+    assert counted()["evaluations"] == 3  # what was refused does not count
+    service = SiloService(tmp_path)
+    assert evaluated("validation") is None
+    assert "4 evaluations have been answered today" in evaluated("test")
+    assert "refused evaluate from server: 4 evaluations" in (tmp_path / "silo.log").read_text()
+    # Nor by a share that is all of it, or nearly, nor with a gradient.
+    for share in (1.0, 0.95):
+        part = {"share": share, "step": 0, "seed": 1}
+        assert "4 evaluations have been answered today" in evaluated("validation", **part)
+    assert "4 evaluations" in asked(service, GRADIENT.changed(split="test")).refused
+    assert evaluated("train") is None  # of training samples: a round
+    assert (counted()["rounds"], counted()["evaluations"]) == (1, 4)
+    assert asked(service, TRAIN).refused is None
+    assert "2 rounds have been answered today" in evaluated("train")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "rounds", "evaluations"),
+    [
+        (Evaluate, {"split": "test", "share": 1.0}, 0, 1),
+        (Evaluate, {"split": "test", "share": 0.95}, 1, 1),
+        (Evaluate, {"split": "test", "share": 0.5}, 1, 0),
+        (Gradient, {"split": "validation", "share": 0.5}, 1, 1),
+        (Gradient, {"split": "train", "share": 0.5}, 1, 0),
+    ],
+)
+def test_what_an_answer_counts_as_follows_from_its_samples(
+    tmp_path, kind, part, rounds, evaluations
+):
+    more = "[limits]\nrounds_per_day = 9\nevaluations_per_day = 9\n"
+    request = kind(parameters=START[None], step=0, seed=1, **part)
+    assert asked(SiloService(kit(tmp_path, more)), request).refused is None
+    counted = json.loads((tmp_path / "state" / "rounds.json").read_text())
+    assert (counted["rounds"], counted["evaluations"]) == (rounds, evaluations)
+
+
+def test_nothing_is_answered_where_the_count_cannot_be_read(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nrounds_per_day = 3\n"))
+    count = tmp_path / "state" / "rounds.json"
+    for content in ("", "{", "[]", "3", "{}", json.dumps({"day": today(), "rounds": None})):
+        count.write_text(content)
+        assert "is not known" in asked(service, TRAIN).refused
+        assert count.read_text() == content
+    log = (tmp_path / "silo.log").read_text()
+    assert "refused train from server: rounds.json cannot be read" in log
+    assert asked(service, SCORE).refused is None
+    count.write_text(json.dumps({"day": today(), "rounds": 2}))  # from before evaluations counted
+    assert asked(service, TRAIN).refused is None
+    assert "3 rounds have been answered" in asked(service, TRAIN).refused
+
+
+def test_no_answer_is_about_a_few_samples(tmp_path):
+    service = SiloService(kit(tmp_path))
+    single = {"parameters": START, "split": "train", "seed": 1, "step": 3}
+    for request in (
+        Evaluate(**single, share=0.03),
+        Evaluate(**{**single, "split": "validation"}, share=0.1),
+        Gradient(**single, batch_size=1),
+        Gradient(**single, share=0.03),
+        TRAIN.changed(settings=TrainSettings(steps=1, batch_size=1)),
+    ):
+        reply, refused = asked(service, request)
+        assert reply is None
+        assert "here at least" in refused
+    more = kit(tmp_path / "more", "[limits]\nfewest_samples = 1\n")
+    assert asked(SiloService(more), Gradient(**single, batch_size=1)).refused is None
+
+
+def test_where_gradients_are_clipped_losses_of_a_part_are_hidden(tmp_path):
+    service = SiloService(kit(tmp_path, "[privacy]\ngradient_clip = 1.0\n"))
+    for request in (HALF, SCORE.changed(split="train")):
+        assert "hidden" in asked(service, request).refused
+    assert asked(service, SCORE).refused is None
+
+
+def test_a_request_cannot_take_all_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "MOST_DRAWS", 100)
+    service = SiloService(kit(tmp_path))
+    assert asked(service, TRAIN).refused is None  # 5 steps of 16
+    longer = TrainSettings(steps=7, batch_size=16)
+    refused = asked(service, TRAIN.changed(settings=longer)).refused
+    assert "more than there is memory for" in refused
+
+
+def test_a_model_that_leaves_has_not_moved_further_than_allowed(tmp_path):
+    free = asked(SiloService(kit(tmp_path / "a")), TRAIN).reply.parameters
+    bounded = SiloService(kit(tmp_path / "b", "[privacy]\nupdate_clip = 0.01\n"))
+    bound = asked(bounded, TRAIN).reply.parameters
+    assert (free - START).norm() > 0.02
+    assert (bound - START).norm() == pytest.approx(0.01, rel=1e-3)
+    torch.testing.assert_close(
+        (bound - START) / 0.01, (free - START) / (free - START).norm(), rtol=0.01, atol=1e-3
+    )
+
+
+def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_path):
+    moving = TRAIN.changed(terms=LocalTerms(momentum=torch.full_like(START, 0.01)))
+    free = asked(SiloService(kit(tmp_path / "a")), moving).reply
+    plain = asked(SiloService(kit(tmp_path / "b")), TRAIN).reply
+    assert free.momentum.shape == START.shape
+    assert plain.momentum is None
+    assert not torch.equal(free.parameters, plain.parameters)
+    for clip in ("update_clip", "gradient_clip"):
+        bounded = SiloService(kit(tmp_path / clip, f"[privacy]\n{clip} = 0.01\n"))
+        assert asked(bounded, moving).reply.momentum is None
+
+
+def test_noise_is_as_strong_as_said_and_never_the_same(tmp_path):
+    more = "[privacy]\nupdate_clip = 0.5\nupdate_noise = 0.2\n"
+    more += "gradient_clip = 1.0\ngradient_noise = 4.0\n"
+    service = SiloService(kit(tmp_path, more))
+    one, other = (asked(service, TRAIN).reply.parameters for _ in range(2))
+    assert (one - other).std() == pytest.approx(0.2 * 0.5 * 2**0.5, rel=0.15)
+    one, other = (asked(service, GRADIENT).reply for _ in range(2))
+    assert one.losses == (0.0,)  # hidden with the clipping
+    spread = (one.gradient - other.gradient).std()
+    assert spread == pytest.approx(4.0 / 8 * 2**0.5, rel=0.15)
+
+
+def test_the_coordinator_can_ask_for_stricter_clipping_but_not_for_less(tmp_path):
+    service = SiloService(kit(tmp_path, "[privacy]\ngradient_clip = 0.1\n"))
+    for clip, most in ((None, 0.1), (5.0, 0.1), (0.01, 0.01)):
+        reply = asked(service, GRADIENT.changed(clip=clip)).reply
+        assert reply.gradient.norm() <= most + 1e-6
