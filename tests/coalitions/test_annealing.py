@@ -6,7 +6,8 @@ import pytest
 from fedegoists import BenefitGraph, CompetitionGraph
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.annealing import Annealing
-from fedegoists.coalitions.exact.moves import FOE, GIVER, TAKER
+from fedegoists.coalitions.exact.moves import BEST, FOE, GIVER, TAKER
+from fedegoists.coalitions.exact.reduction import Subproblem
 from tests.instances import is_valid, random_graphs, utility
 
 
@@ -27,7 +28,8 @@ def test_annealing_alone_finds_circles_of_four(seed):
     rivals = np.triu((rng.random((n, n)) < 0.4) & (circle[:, None] != circle), 1)
     rivals |= rivals.T
     weights[rivals] = 0.0
-    annealing = Annealing(weights, weights > 0, rivals, [[i] for i in range(n)], seed)
+    problem = Subproblem(weights, weights > 0, rivals, seed)
+    annealing = Annealing(problem, [[i] for i in range(n)])
     assert annealing.sparse
     annealing.run(200_000, Effort(100))
     benefit, competition = BenefitGraph(weights), CompetitionGraph.from_numpy(rivals)
@@ -40,9 +42,10 @@ def test_the_tables_say_what_the_definitions_say(density, bonus):
     """After many moves, count givers, takers, competitors and worth anew from the graphs."""
     benefit, competition = random_graphs(40, density, 0.2, seed=1)
     weights, rivals = benefit.weights, competition.matrix
-    annealing = Annealing(weights, weights > 0, rivals, [[i] for i in range(40)], 0, bonus)
+    problem = Subproblem(weights, weights > 0, rivals, bonus=bonus)
+    annealing = Annealing(problem, [[i] for i in range(40)])
     reached = annealing.run(30_000, Effort(100))
-    t = annealing._tables
+    t = annealing._state
     value = np.where(rivals, 0.0, weights + weights.T)
     for c in range(len(t.size)):
         inside = (t.label == c).astype(int)
@@ -55,7 +58,7 @@ def test_the_tables_say_what_the_definitions_say(density, bonus):
     assert all(is_valid(group, benefit, competition) for group in reached)
     together = sum(len(group) for group in annealing.best if len(group) > 1)
     welfare = sum(utility(group, benefit) for group in annealing.best)
-    assert t.totals[2] == pytest.approx(welfare + bonus * together)
+    assert t.totals[BEST] == pytest.approx(welfare + bonus * together)
 
 
 def test_the_same_seed_makes_the_same_moves():
@@ -64,7 +67,7 @@ def test_the_same_seed_makes_the_same_moves():
     alone = [[i] for i in range(60)]
     runs = []
     for seed in (5, 5, 6):
-        annealing = Annealing(weights, weights > 0, rivals, alone, seed)
+        annealing = Annealing(Subproblem(weights, weights > 0, rivals, seed), alone)
         runs.append(annealing.run(5_000, Effort(100)))
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]

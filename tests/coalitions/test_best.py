@@ -17,7 +17,11 @@ from fedegoists.coalitions.exact.best_partition import (
     best_partition,
     load_searches,
 )
+from fedegoists.coalitions.exact.column_generation import ColumnGeneration
+from fedegoists.coalitions.exact.incumbent import Incumbent
+from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.welfare import welfare
 from tests.instances import (
     as_positions,
     best_welfare,
@@ -347,8 +351,8 @@ def test_progress_never_gets_worse():
         *random_graphs(30, 0.5, 0.2, seed=1), progress=lambda *values: seen.append(values)
     )
     assert seen
-    for (welfare, bound), (later, lower) in itertools.pairwise(seen):
-        assert later >= welfare * (1 - 1e-12)
+    for (reached, bound), (later, lower) in itertools.pairwise(seen):
+        assert later >= reached * (1 - 1e-12)
         assert lower <= bound * (1 + 1e-9)
     assert seen[-1][0] <= formation.welfare * (1 + 1e-12)
 
@@ -383,9 +387,6 @@ def test_weights_that_vanish_beside_a_useless_one_still_count():
 @pytest.mark.parametrize("seed", range(8))
 def test_listing_rests_on_its_prices_however_good_the_bound(seed):
     """A start that can be improved, and a bound from elsewhere that is nearly tight."""
-    from fedegoists.coalitions.exact.column_generation import Generation
-    from fedegoists.coalitions.exact.incumbent import Standing
-    from fedegoists.coalitions.welfare import welfare
 
     n = 16
     rng = np.random.default_rng(seed)
@@ -398,6 +399,7 @@ def test_listing_rests_on_its_prices_however_good_the_bound(seed):
     best = best_partition(weights, rivals, [alone], seconds=30, deadline=deadline, seed=0)
     assert best.optimal
     value = welfare(weights, best.partition)
-    standing = Standing(weights, alone, value * 1.0001)
-    Generation(weights, weights > 0, rivals, standing, Effort(30, deadline), seed=0)._list(20_000)
-    assert not standing.optimal or standing.value == pytest.approx(value)
+    incumbent = Incumbent(weights, alone, value * 1.0001)
+    problem = Subproblem(weights, weights > 0, rivals)
+    ColumnGeneration(problem, incumbent, Effort(30, deadline))._list(20_000)
+    assert not incumbent.optimal or incumbent.value == pytest.approx(value)

@@ -14,10 +14,11 @@ from fedegoists.coalitions.exact import compiled
 from fedegoists.coalitions.exact import fairest_partition as fairness
 from fedegoists.coalitions.exact import set_partitioning as closing
 from fedegoists.coalitions.exact.best_partition import load_searches
-from fedegoists.coalitions.exact.column_generation import Generation
+from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 from fedegoists.coalitions.exact.fairest_partition import fairest_partition
-from fedegoists.coalitions.exact.incumbent import Standing
-from fedegoists.coalitions.exact.restricted_master import Master
+from fedegoists.coalitions.exact.incumbent import Incumbent
+from fedegoists.coalitions.exact.reduction import Subproblem
+from fedegoists.coalitions.exact.restricted_master import RestrictedMaster
 from tests.instances import random_graphs
 
 
@@ -89,7 +90,7 @@ def test_the_second_solve_of_a_choice_has_only_what_the_first_left(monkeypatch):
         seed=0,
         keep=keep,
     )
-    assert sorted(choice.chosen) == [2, 3]
+    assert choice.partition == [[0, 3], [1, 2]]
     (first, whole), (second, rest) = deadlines
     assert first == second
     assert rest < whole - 0.3 + 1e-9
@@ -104,18 +105,17 @@ def test_the_second_solve_of_a_choice_has_only_what_the_first_left(monkeypatch):
         keep=keep,
     )
     assert late.clock_ended
-    assert sorted(late.chosen) in ([0, 1], [2, 3])
+    assert late.partition in ([[0, 1], [2, 3]], [[0, 3], [1, 2]])
 
 
 def test_a_list_that_the_clock_cut_short_says_so():
     """Else the same seed would give another result on a slower machine, without a word."""
     load_searches()
     benefit, competition = random_graphs(16, 0.5, 0.3, seed=1)
-    standing = Standing(benefit.weights, [[i] for i in range(16)], 1e3)
+    incumbent = Incumbent(benefit.weights, [[i] for i in range(16)], 1e3)
     effort = Effort(30, time.perf_counter() - 1)
-    generation = Generation(
-        benefit.weights, benefit.weights > 0, competition.matrix, standing, effort, seed=0
-    )
+    problem = Subproblem(benefit.weights, benefit.weights > 0, competition.matrix)
+    generation = ColumnGeneration(problem, incumbent, effort)
     assert not generation._list(20_000)
     assert effort.clock_ended
 
@@ -136,7 +136,7 @@ def test_fairness_without_time_keeps_the_start_and_says_so(monkeypatch):
 
 def test_a_linear_program_without_time_keeps_its_prices(capfd):
     benefit, _ = random_graphs(60, 1.0, 0.1, seed=0)
-    master = Master(benefit.weights + benefit.weights.T, 0.0)
+    master = RestrictedMaster(benefit.weights + benefit.weights.T, 0.0)
     rng = np.random.default_rng(0)
     for _ in range(3):
         master.add(rng.random(60) < 0.3)

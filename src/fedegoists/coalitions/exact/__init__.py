@@ -1,1 +1,19 @@
-"""The partition of highest welfare: exact search, local search and upper bounds."""
+"""The partition of highest welfare that satisfies both principles, with an upper bound.
+
+The paper stops at merge-stability (Equation 2). The best partition is always merge-stable, since
+a merge with gain would raise its welfare, and often much better. How the parts work together::
+
+    best_partition              splits the problem, scales the numbers, distributes the work
+     ├ reduction                participants that are alone in any case; independent components
+     ├ incumbent                the best partition so far and the lowest upper bound
+     ├ enumeration              up to 14 participants: dynamic programming over all subsets
+     └ column_generation        more: the linear program over all valid coalitions
+        ├ annealing, moves        a good partition first, by local search
+        ├ restricted_master       the linear program over the coalitions known so far; its prices
+        ├ pricing                 coalitions worth more than their prices, by branch and bound
+        └ set_partitioning        the best choice out of a list of coalitions, by CP-SAT
+    fairest_partition           for the objective ``fair``; enumeration, pricing and CP-SAT
+
+`moves` and `pricing` are compiled (`compiled`) and share their state as arrays (`search_arrays`).
+Work is counted, not timed (`fedegoists.coalitions.effort`), so that a seed gives one result.
+"""

@@ -1,32 +1,44 @@
-"""Machine code for the inner loops of method ``best``, made by Numba the first time it is needed.
+"""Machine code for the inner loops of method ``best``, made by Numba when first needed.
 
-What is compiled is kept on disk, beside the source or in the user's cache; where neither can be
-written, it is compiled again in every process.
+Compiled code is kept on disk, beside the source or in the user's cache; where neither can be
+written, it is compiled again in every process. Floating point follows IEEE 754 strictly, so that
+the same seed gives the same partition on every machine.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from operator import attrgetter
+from typing import ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
 
-__all__ = ["compiled", "must_compile"]
+__all__ = ["compiled", "inlined", "must_compile"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def compiled(function: F) -> F:
-    """Compile a function over numbers and arrays; floating point follows IEEE 754 strictly."""
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function over numbers and arrays."""
+    return _compiled(function, inline=False)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function into its callers, as passing a state of many arrays takes time."""
+    return _compiled(function, inline=True)
+
+
+def _compiled(function: Callable[P, R], *, inline: bool) -> Callable[P, R]:
     try:
-        dispatcher = numba.njit(cache=True)(function)
+        dispatcher = numba.njit(cache=True, forceinline=inline)(function)
     except RuntimeError:  # no place for the cache
-        dispatcher = numba.njit()(function)
-    return cast("F", dispatcher)
+        dispatcher = numba.njit(forceinline=inline)(function)
+    return cast("Callable[P, R]", dispatcher)
 
 
 def must_compile() -> bool:
-    """Whether there is nothing on disk yet, found out with the smallest of the functions."""
+    """Whether nothing is compiled on disk yet, judged by the smallest of the functions."""
     from fedegoists.coalitions.exact import moves
 
     moves.uniform(np.ones(1, dtype=np.uint64))
-    return bool(cast("Any", moves.uniform).stats.cache_misses)
+    return bool(attrgetter("stats.cache_misses")(moves.uniform))

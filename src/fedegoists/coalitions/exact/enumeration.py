@@ -1,40 +1,42 @@
-"""The best partition of a few participants: all coalitions are listed, and nothing is compiled.
+"""The best partition of a few participants, by dynamic programming over all subsets.
 
-Sets are bitmasks. The best value of every set is derived from those of smaller sets: whoever has
-the highest number in it is alone, or in a coalition with some of the rest, and what then remains is
-a smaller set.
+Sets are bitmasks. With v(S) the value of a valid coalition, the best value of a set T is
+
+    best(T) = max(best(T − {i}), max over valid S ⊆ T with i ∈ S of v(S) + best(T − S)),
+
+where i is the highest participant in T: it is alone or in one of the coalitions, and the rest is a
+smaller set. Nothing is compiled, so small consortia are solved in milliseconds from the start.
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints
 from fedegoists.coalitions.contraction import rows_as_bitsets
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.exact.incumbent import Standing
-from fedegoists.coalitions.exact.set_partitioning import choose
+from fedegoists.coalitions.exact.incumbent import Incumbent
+from fedegoists.coalitions.exact.reduction import Subproblem
+from fedegoists.coalitions.exact.set_partitioning import choose, rows_of
 
 __all__ = ["Enumeration", "as_columns", "is_small", "valid_coalitions"]
 
-
 SMALL = 14
-"""With more participants than this column generation is faster; each one triples the work."""
+"""With more participants column generation is faster; each further one triples the work."""
 
 BLOCK = 1024
-"""Sets that are handled at once; larger tables would leave the processor's cache."""
+"""Sets that are handled at once; larger tables would not fit the processor's cache."""
 
 SECONDS_PER_PAIR = 2e-8
-"""What a set with a part of it counts as work; there are 3 to the power n of them."""
+"""Work of a set with a subset of it; there are 3 to the power n of them."""
 
 SECONDS_PER_LISTED = 2e-4
-"""How long setting up a choice takes for each coalition, at most."""
+"""The longest time that setting up a choice takes, per coalition."""
 
 ROUNDING = 5e-16
-"""Sums of k positive numbers are off by less than k times this part of them."""
+"""Sums of k positive numbers are off by less than k times this fraction."""
 
 TIED = 1e-11
-"""A coalition may be in a best partition if the rest makes up for it up to this part."""
+"""A coalition may be in a best partition if the best value with it is lower by no more than this
+fraction."""
 
 
 def is_small(n: int) -> bool:
@@ -57,6 +59,7 @@ def valid_coalitions(edges: Bools, competition: Bools) -> Ints:
     masks = np.arange(1, 1 << len(edges), dtype=np.int64)
     rows = map(rows_as_bitsets, (competition, edges.T, edges))
     for i, (rivals, givers, takers) in enumerate(zip(*rows, strict=True)):
+        # Principle 2, then the two sums of Equation 1, for member i.
         fine = ((masks & rivals) == 0) & ((masks & givers) != 0) & ((masks & takers) != 0)
         masks = masks[fine | ((masks >> i & 1) == 0)]
     return masks
@@ -68,58 +71,46 @@ def as_columns(masks: Ints, n: int) -> Bools:
 
 
 class Enumeration:
-    """Improves a standing to the optimum, unless the effort is spent before.
+    """Improves an incumbent to the optimum, unless the effort is spent before.
 
     Parameters
     ----------
     masks : array of int
         All valid coalitions.
-    bonus : float
-        What each member of a coalition counts in addition to the benefits.
-    keep : partition
-        Among equally good partitions prefer one that moves few away from this one.
     """
 
     def __init__(
-        self,
-        weights: Floats,
-        masks: Ints,
-        standing: Standing,
-        effort: Effort,
-        *,
-        seed: int,
-        bonus: float = 0.0,
-        keep: Sequence[Sequence[int]] = (),
+        self, problem: Subproblem, masks: Ints, incumbent: Incumbent, effort: Effort
     ) -> None:
-        self._n = len(weights)
+        self._problem = problem
         self._masks = masks
-        self._columns = as_columns(masks, self._n)
+        self._columns = as_columns(masks, problem.n)
         members = self._columns.astype(np.float64)
-        self._values: Floats = ((members @ weights + bonus) * members).sum(axis=1)
-        self._standing = standing
+        values = (members @ problem.weights + problem.bonus) * members
+        self._values: Floats = values.sum(axis=1)
+        self._incumbent = incumbent
         self._effort = effort
-        self._seed = seed
-        self._keep = keep
 
     def run(self) -> None:
-        """Find a best partition, and if asked one that moves few."""
-        if self._standing.optimal and not self._keep:
+        """Find a best partition and, if asked, one that moves few participants."""
+        n, keep, incumbent = self._problem.n, self._problem.keep, self._incumbent
+        if incumbent.optimal and not keep:
             return
         best = np.zeros(1)
-        for i in range(self._n - 1):
+        # The last step, which takes half of all time, is needed for the full set only.
+        for i in range(n - 1):
             if self._effort.over:
                 return
             best = self._joined_by(i, best)
-        self._effort.spend(3 ** (self._n - 1) * SECONDS_PER_PAIR)
+        self._effort.spend(3 ** (n - 1) * SECONDS_PER_PAIR)
         partition = self._partition(best)
-        self._standing.offer(partition)
-        value = self._standing.valued(partition)
-        self._standing.bound(value * (1 + self._n**2 * ROUNDING))
-        if self._keep and not self._effort.over:
-            self._move_few(self._joined_by(self._n - 1, best))
+        incumbent.offer(partition)
+        incumbent.bound(incumbent.valued(partition) * (1 + n**2 * ROUNDING))
+        if keep and not self._effort.over:
+            self._move_few(self._joined_by(n - 1, best))
 
     def _joined_by(self, i: int, best: Floats) -> Floats:
-        """Return the best value of all sets of numbers up to i, from those of numbers below i."""
+        """Return the best value of all sets of participants up to i, from those below i."""
         last = (self._masks >> i) == 1
         if not last.any():
             return np.concatenate([best, best])
@@ -128,10 +119,11 @@ class Enumeration:
         return np.concatenate([best, np.maximum(best, _divided(value, best))])
 
     def _partition(self, best: Floats) -> list[list[int]]:
-        """Return a best partition of everybody, from the best values of sets without the last."""
-        left = (1 << self._n) - 1
+        """Return a best partition, from the best values of all sets without the last."""
+        n = self._problem.n
+        left = (1 << n) - 1
         groups = []
-        for i in reversed(range(self._n)):
+        for i in reversed(range(n)):
             if not left >> i & 1:
                 continue
             group = 1 << i
@@ -139,35 +131,31 @@ class Enumeration:
             masks, values = self._masks[fits], self._values[fits] + best[left ^ self._masks[fits]]
             if values.max(initial=0.0) > best[left ^ group]:
                 group = int(masks[values.argmax()])
-            groups.append([k for k in range(self._n) if group >> k & 1])
+            groups.append([k for k in range(n) if group >> k & 1])
             left ^= group
         return sorted(groups)
 
     def _move_few(self, best: Floats) -> None:
         """Choose among the best partitions one that is close to the one to keep."""
-        whole = (1 << self._n) - 1
+        whole = (1 << self._problem.n) - 1
         highest = self._values + best[whole ^ self._masks]
         tied = np.flatnonzero(highest >= best[-1] * (1 - TIED))
-        own = {tuple(group) for group in self._standing.partition if len(group) > 1}
-        columns = self._columns[tied]
-        hint = [k for k, c in enumerate(columns) if tuple(np.flatnonzero(c).tolist()) in own]
+        used = rows_of(self._incumbent.partition, self._columns[tied])
         # Without another best partition there is no choice; with many, there may be no time for it.
-        if len(tied) == len(hint) or self._effort.lacks(len(tied) * SECONDS_PER_LISTED):
+        if len(tied) == len(used) or self._effort.lacks(len(tied) * SECONDS_PER_LISTED):
             return
         choice = choose(
-            columns,
+            self._columns[tied],
             self._values[tied],
-            at_most=self._standing.upper_bound,
+            at_most=self._incumbent.upper_bound,
             deadline=self._effort.deadline,
             work=max(self._effort.left, 0.01),
-            seed=self._seed,
-            hint=hint,
-            keep=self._keep,
+            seed=self._problem.seed,
+            start=self._incumbent.partition,
+            keep=self._problem.keep,
         )
         self._effort.clock_ended |= choice.clock_ended
-        groups = [np.flatnonzero(columns[k]).tolist() for k in choice.chosen]
-        alone = set(range(self._n)).difference(*groups)
-        self._standing.offer(sorted([*groups, *([i] for i in alone)]), prefer=choice.optimal)
+        self._incumbent.offer(choice.partition, prefer=choice.optimal)
 
 
 def _divided(one: Floats, other: Floats) -> Floats:
@@ -178,16 +166,17 @@ def _divided(one: Floats, other: Floats) -> Floats:
     >>> _divided(np.array([0.0, 5.0, 1.0, 7.0]), np.array([0.0, 2.0, 4.0, 5.0])).tolist()
     [0.0, 5.0, 4.0, 9.0]
     """
+    # The highest participant is in neither part, in the first, or in the second: three problems of
+    # half the size. Large tables are divided one after the other, small ones all at once.
     if len(one) > BLOCK:
         half = len(one) // 2
         (low, high), (low_other, high_other) = np.split(one, 2), np.split(other, 2)
         parts = [(low, low_other), (high, low_other), (low, high_other)]
-        # Whoever has the highest number is in neither part, in the first, or in the second.
         nothing = np.full(half, -np.inf)
         absent, first, second = (_divided(a, b) if a.max() > -np.inf else nothing for a, b in parts)
         return np.concatenate([absent, np.maximum(first, second)])
     one, other = one[None], other[None]
-    while one.shape[1] > 1:  # the same for all numbers at once
+    while one.shape[1] > 1:
         half = one.shape[1] // 2
         one = np.concatenate([one[:, :half], one[:, half:], one[:, :half]])
         other = np.concatenate([other[:, :half], other[:, :half], other[:, half:]])

@@ -1,46 +1,49 @@
-"""The fairest partition: whoever gets least gets as much as possible, then the next, and so on.
+"""The fairest partition: the lowest utility is as high as possible, then the next, and so on.
 
-Two partitions are compared by everybody's utilities in ascending order; the one with the larger
-first difference is fairer (leximin). As nobody gets less than who is alone, this first makes as few
-as possible alone. The comparison can be made component by component.
+Two partitions are compared by all utilities in ascending order; the one that is higher at the first
+difference is fairer (leximin). A participant alone has the lowest utility possible, zero, so the
+fairest partition leaves as few as possible alone. The comparison can be made component by
+component.
 
 Where a component has few valid coalitions, all are listed and CP-SAT proves the fairest choice: at
-each level of utility in turn, as few as possible shall stay at or below it. Elsewhere the fairest
-of the partitions known is improved by single moves and swaps, and nothing is proven.
+each level of utility in turn, as few participants as possible are at or below it. Elsewhere the
+fairest of the known partitions is improved by single moves and swaps, and nothing is proven.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Floats
+from fedegoists.coalitions.array_types import Bools, Floats, Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.enumeration import as_columns, is_small, valid_coalitions
-from fedegoists.coalitions.exact.reduction import components, restricted
-from fedegoists.coalitions.exact.set_partitioning import solve_until
+from fedegoists.coalitions.exact.reduction import Subproblem, components, restricted
+from fedegoists.coalitions.exact.set_partitioning import partition_of, solve_until
 from fedegoists.coalitions.exact.solvers import load_solver
 from fedegoists.coalitions.welfare import utilities
 
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import LinearExprT
+
 __all__ = ["fairer", "fairest_partition"]
 
-
 MOST_LISTED = 4000
-"""With more valid coalitions than this the fairest choice is not proven."""
+"""With more valid coalitions the fairest choice is not proven."""
 
 SECONDS_PER_SET = 1e-7
-"""What looking at a set of a few participants counts as work."""
+"""Work of looking at a set of a few participants."""
 
 SECONDS_PER_COALITION = 2e-5
-"""What each coalition of a choice takes to set it up, and counts as work."""
+"""Time and work of setting up a choice, per coalition."""
 
 SAME = 1e-9
-"""Utilities that differ by no more than this part of them are taken as equal."""
+"""Utilities that differ by no more than this fraction count as equal."""
 
 
 def fairer(one: Floats, other: Floats) -> bool:
-    """Whether the first utilities are fairer than the second."""
+    """Whether the first utilities are fairer than the second (leximin)."""
     a, b = np.sort(one), np.sort(other)
     different = np.flatnonzero(np.abs(a - b) > SAME * np.maximum(a, b))
     return bool(len(different)) and bool(a[different[0]] > b[different[0]])
@@ -49,10 +52,10 @@ def fairer(one: Floats, other: Floats) -> bool:
 def fairest_partition(
     weights: Floats,
     competition: Bools,
-    starts: Sequence[Sequence[Sequence[int]]],
+    starts: Sequence[Partition],
     effort: Effort,
 ) -> tuple[list[list[int]], bool]:
-    """Return the fairest partition that was found, and whether it is proven to be.
+    """Return the fairest partition found, and whether it is proven to be the fairest.
 
     Parameters
     ----------
@@ -89,7 +92,7 @@ def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> Bool
         return columns if len(columns) <= MOST_LISTED else None
     from fedegoists.coalitions.exact.pricing import Pricing  # compiled, and not needed above
 
-    pricing = Pricing(weights, weights > 0, competition, effort)
+    pricing = Pricing(Subproblem(weights, weights > 0, competition), effort)
     found = np.zeros((0, n), dtype=np.bool_)
     for root in range(n):
         rows = pricing.all_above(root, -1.0, MOST_LISTED - len(found), 200 * 1000 * MOST_LISTED)
@@ -102,7 +105,7 @@ def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> Bool
 def _choose(
     weights: Floats, columns: Bools, best: list[list[int]], effort: Effort
 ) -> tuple[list[list[int]], bool]:
-    """Fix level after level how many stay at or below it, as few as possible."""
+    """Minimise level after level the number of participants at or below it."""
     setup = SECONDS_PER_COALITION * len(columns)
     if effort.over or effort.lacks(2 * setup):
         return best, False
@@ -116,22 +119,23 @@ def _choose(
         with_i = [taken[k] for k in np.flatnonzero(columns[:, i]).tolist()]
         model.add_exactly_one([alone[i], *with_i])
 
-    def up_to(level: float) -> Any:
-        """Return how many get no more than this."""
+    def up_to(level: float) -> "LinearExprT":
+        """Return the number of participants with at most this utility."""
         counts = (got <= level).sum(axis=1)
         some = np.flatnonzero(counts).tolist()
         nobody = [] if level < 0 else alone
-        return cp_model.LinearExpr.weighted_sum(
+        number: LinearExprT = cp_model.LinearExpr.weighted_sum(
             [*nobody, *(taken[k] for k in some)], [*[1] * len(nobody), *counts[some].tolist()]
         )
+        return number
 
     fixed = 0
     improved = False
     while fixed < n:
-        # The next one from below in the best partition known; can it be put above its level?
+        # The next utility from below in the best partition so far; can it be raised?
         level = float(np.sort(utilities(weights, best))[fixed])
         count = up_to(level * (1 + SAME))
-        # The best partition known has no more below the level, so the fairest has not either.
+        # The best partition so far has no more below this level, so neither has the fairest.
         model.add(up_to(level * (1 - SAME) if level > 0 else -1.0) <= fixed)
         model.minimize(count)
         solver = cp_model.CpSolver()
@@ -141,11 +145,7 @@ def _choose(
         effort.clock_ended |= late
         effort.spend(setup + done)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            chosen = [
-                np.flatnonzero(columns[k]).tolist() for k, x in enumerate(taken) if solver.value(x)
-            ]
-            rest = set(range(n)).difference(*chosen)
-            found = sorted([*chosen, *([i] for i in rest)])
+            found = partition_of(columns[[k for k, x in enumerate(taken) if solver.value(x)]])
             improved = fairer(utilities(weights, found), utilities(weights, best))
             best = found if improved else best
         if status != cp_model.OPTIMAL:
@@ -175,8 +175,8 @@ def _improved(
             or not edges[inside].any(axis=1).all()
         )
 
-    def trials(partition: list[list[int]]) -> Iterator[tuple[int, int, int]]:
-        """Yield who moves where, and who in turn comes from there, or -1; the worst off first."""
+    def swaps(partition: list[list[int]]) -> Iterator[tuple[int, int, int]]:
+        """Yield a mover, its target, and the member it swaps with or -1; lowest utility first."""
         got = utilities(weights, partition)
         order = np.argsort(got, kind="stable").tolist()
         for i in order:
@@ -189,7 +189,7 @@ def _improved(
     while improving and not effort.over:
         improving = False
         now = utilities(weights, best)
-        for i, target, back in trials(best):
+        for i, target, back in swaps(best):
             effort.spend(5e-5)
             if effort.over:
                 break
@@ -200,9 +200,9 @@ def _improved(
                 continue
             broken = [old] if valid(sorted(old)) else [[j] for j in old]
             others = [g for k, g in enumerate(best) if k not in (home, target)]
-            trial = sorted(sorted(g) for g in itertools.chain(others, broken, [new]) if g)
-            if fairer(utilities(weights, trial), now):
-                best = trial
+            changed = sorted(sorted(g) for g in itertools.chain(others, broken, [new]) if g)
+            if fairer(utilities(weights, changed), now):
+                best = changed
                 improving = True
                 break
     return best

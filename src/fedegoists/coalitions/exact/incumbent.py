@@ -1,26 +1,23 @@
-"""The best partition found so far and the lowest upper bound, which searches improve."""
+"""The incumbent: the best partition so far and the lowest upper bound, which searches improve."""
 
-from collections.abc import Sequence
-
-from fedegoists.coalitions.array_types import Floats
+from fedegoists.coalitions.array_types import Floats, Partition
 from fedegoists.coalitions.welfare import welfare
 
-__all__ = ["TOLERANCE", "Standing", "together"]
-
+__all__ = ["TOLERANCE", "Incumbent", "together"]
 
 TOLERANCE = 1e-9
-"""A value counts as the highest if the bound exceeds it by no more than this part."""
+"""A partition is optimal if the upper bound exceeds its value by no more than this fraction."""
 
 
-def together(partition: Sequence[Sequence[int]]) -> int:
-    """Return how many are not alone."""
+def together(partition: Partition) -> int:
+    """Return the number of participants that are not alone."""
     return sum(len(group) for group in partition if len(group) > 1)
 
 
-class Standing:
+class Incumbent:
     """A partition with its value, and an upper bound on any value.
 
-    The value is the welfare plus a bonus for everybody who is not alone.
+    The value is the welfare plus a bonus for each participant that is not alone.
     """
 
     def __init__(
@@ -36,25 +33,28 @@ class Standing:
         self.value = self.valued(partition)
         self._welfare = welfare(self._weights, partition)
 
-    def valued(self, partition: Sequence[Sequence[int]]) -> float:
+    def valued(self, partition: Partition) -> float:
         """Return the value of a partition."""
         return welfare(self._weights, partition) + self._bonus * together(partition)
 
     @property
     def optimal(self) -> bool:
-        """Whether value and bound meet, closely enough for the welfare beside all bonuses."""
+        """Whether value and bound meet, compared with the welfare without any bonus."""
         return self.upper_bound - self.value <= TOLERANCE * self._welfare
 
     @property
     def welfare_bound(self) -> float:
-        """What the welfare of no partition exceeds that is as good as the one known, or better."""
+        """Upper bound on the welfare of any partition at least as good as the incumbent.
+
+        Such a partition has at least as many bonuses, as one bonus exceeds any welfare.
+        """
         if not self._bonus:
             return self.upper_bound
         rest = self.upper_bound - self._bonus * together(self.partition)
         return rest + 1e-15 * self.upper_bound
 
     def offer(self, partition: list[list[int]], *, prefer: bool = False) -> None:
-        """Take a partition if it is better; if preferred, also if it is as good up to rounding."""
+        """Take a partition if it is better; if preferred, also if it is equal up to rounding."""
         value = self.valued(partition)
         if value > self.value or (prefer and value >= self.value * (1 - 1e-12)):
             self._take(partition)

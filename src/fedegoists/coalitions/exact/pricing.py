@@ -1,13 +1,19 @@
-"""The search for coalitions that are worth more than their members' prices.
+"""Pricing: the search for coalitions that are worth more than the prices of their members.
 
-Everybody has a price. A coalition's *profit* is its utility less the prices of its members. This is
-a branch and bound over sets of independent participants. Sets are sorted by their first member in a
-fixed order, its *root*: the highest profits of all roots, added to the prices, bound the welfare of
-every partition, because a partition has at most one coalition for each root.
+The restricted master sets a price p_i for every participant and p_t for every triple. The *profit*
+of a coalition S is its reduced cost in the linear program,
 
-The bound of a branch: its candidates are grouped so that all in a group compete; a set holds at
-most one of each group. A pair's worth is counted half for each of the two, and for each candidate
-only the best partner of each group counts.
+    profit(S) = u(S) − Σ_{i ∈ S} p_i − Σ p_t over the triples t with two or three members in S.
+
+A coalition of positive profit improves the linear program; where there is none, the prices sum to
+an upper bound on the welfare. More generally, every coalition has a *root*, its first member in a
+fixed order, and a partition has at most one coalition for each root. So the highest profit of each
+root, added to the price of the root, gives an upper bound for any prices.
+
+The search is a branch and bound over sets of independent participants, depth first: a branch holds
+the members chosen so far, and the candidates that may still join. Its bound: candidates are grouped
+so that all in a group compete, hence a set holds at most one of each group. The value of a pair is
+counted half for each of the two, and for each candidate only the best partner of each group counts.
 """
 
 from collections.abc import Sequence
@@ -17,25 +23,31 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.compiled import compiled
-from fedegoists.coalitions.exact.search_arrays import Search
+from fedegoists.coalitions.exact.reduction import Subproblem
+from fedegoists.coalitions.exact.restricted_master import Triple
+from fedegoists.coalitions.exact.search_arrays import PricingState
 
 __all__ = ["Pricing"]
 
 
 ROOM = 1024
-"""How many coalitions are kept until they are fetched."""
+"""Coalitions that the state holds until they are fetched."""
 
 STEPS_PER_BRANCH = 1000
-"""Steps are about a nanosecond: so many for each branch, and the square of its candidates."""
+"""A step is about a nanosecond: a branch takes this many, and the square of its candidates."""
 
 SECONDS_PER_STEP = 2e-9
-"""What a step counts as work; slower than it is."""
+"""Work of a step; more than it takes."""
 
 SECONDS_PER_ROOT = 5e-5
-"""What beginning with a root counts as work."""
+"""Work of beginning with a root."""
 
 CHUNK = 2_000_000
 """Steps between two looks at the clock."""
+
+DEPTH, FOUND, STEPS = 0, 1, 2
+"""Entries of `state`: the present depth, -1 when the search is done; the number of coalitions
+found and not yet fetched; the steps made."""
 
 
 @compiled
@@ -44,23 +56,35 @@ def _has(words: Words, i: int) -> bool:
 
 
 @compiled
-def _valid(s: Search, depth: int) -> bool:
-    """Principle 1 for the members at this depth."""
-    for a in range(depth + 1):
-        i = s.chosen[a]
-        gets = np.uint64(0)
-        helps = np.uint64(0)
-        for w in range(s.members.shape[1]):
-            gets |= s.givers[i, w] & s.members[depth, w]
-            helps |= s.takers[i, w] & s.members[depth, w]
-        if gets == 0 or helps == 0:
-            return False
-    return True
+def _bit(i: int) -> np.uint64:
+    """Return the bit of participant i in its word."""
+    return np.uint64(1) << np.uint64(i & 63)
 
 
 @compiled
-def _charge(s: Search, depth: int, below: int, j: int) -> None:
-    """Update what joining costs for triples once j is a member."""
+def _supported(givers: Words, takers: Words, i: int, words: Words) -> bool:
+    """Whether i has a giver and a taker in a set (Equation 1)."""
+    gets = np.uint64(0)
+    helps = np.uint64(0)
+    for w in range(len(words)):
+        gets |= givers[i, w] & words[w]
+        helps |= takers[i, w] & words[w]
+    return bool(gets != 0) and bool(helps != 0)
+
+
+@compiled
+def _valid(s: PricingState, depth: int) -> bool:
+    """Principle 1 for the members at this depth."""
+    members = s.members[depth]
+    valid = True
+    for a in range(depth + 1):
+        valid = valid and _supported(s.givers, s.takers, s.chosen[a], members)
+    return valid
+
+
+@compiled
+def _charge(s: PricingState, depth: int, below: int, j: int) -> None:
+    """Update the price of triples for further members once j is a member."""
     for a in range(s.n_triples_of[j]):
         c = s.triples_of[j, a]
         present = 0
@@ -78,119 +102,152 @@ def _charge(s: Search, depth: int, below: int, j: int) -> None:
 
 
 @compiled
-def _supported(s: Search, i: int, depth: int) -> bool:
-    """Whether i can have a giver and a taker in this branch."""
-    gets = np.uint64(0)
-    helps = np.uint64(0)
-    for w in range(s.inside.shape[1]):
-        gets |= s.givers[i, w] & s.inside[depth, w]
-        helps |= s.takers[i, w] & s.inside[depth, w]
-    return bool(gets != 0) and bool(helps != 0)
+def _drop_unsupported(
+    givers: Words, takers: Words, members: Ints, candidates: Ints, inside: Words, count: int
+) -> int:
+    """Drop candidates that cannot have a giver and a taker in this branch; return how many stay.
 
-
-@compiled
-def _open(s: Search, depth: int, count: int, threshold: float) -> None:
-    """Bound the branch at `depth` with `count` candidates, and say which to branch on."""
-    candidate = s.candidate[depth]
-    margin = s.margin[depth]
-    words = s.inside.shape[1]
-    # Members and candidates without a giver or a taker left.
+    Each one dropped may be the last giver or taker of others. If a member has none left, no set of
+    the branch is valid, and -1 is returned.
+    """
     changed = True
     while changed:
         changed = False
-        for a in range(depth + 1):
-            if not _supported(s, s.chosen[a], depth):
-                s.position[depth] = -1
-                s.first[depth] = 0
-                return
+        for i in members:
+            if not _supported(givers, takers, i, inside):
+                return -1
         kept = 0
         for a in range(count):
-            j = candidate[a]
-            if _supported(s, j, depth):
-                candidate[kept] = j
+            j = candidates[a]
+            if _supported(givers, takers, j, inside):
+                candidates[kept] = j
                 kept += 1
             else:
-                s.inside[depth, j >> 6] &= ~(np.uint64(1) << np.uint64(j & 63))
+                inside[j >> 6] &= ~_bit(j)
                 changed = True
         count = kept
-    # Groups of competitors.
+    return count
+
+
+@compiled
+def _group_rivals(rivals: Words, candidates: Ints, group_of: Ints, group_mask: Words) -> int:
+    """Group candidates greedily so that all in a group compete; return the number of groups."""
     groups = 0
-    for a in range(count):
-        j = candidate[a]
+    for a in range(len(candidates)):
+        j = candidates[a]
+        # The mask of a group holds the participants that compete with all its members.
         g = 0
-        while g < groups:
-            if (s.group_mask[g, j >> 6] >> np.uint64(j & 63)) & np.uint64(1):
-                break
+        while g < groups and not _has(group_mask[g], j):
             g += 1
         if g == groups:
             groups += 1
-            for w in range(words):
-                s.group_mask[g, w] = s.rivals[j, w]
-            s.group_top[g] = -np.inf
+            for w in range(rivals.shape[1]):
+                group_mask[g, w] = rivals[j, w]
         else:
-            for w in range(words):
-                s.group_mask[g, w] &= s.rivals[j, w]
-        s.group_of[a] = g
-    # What each candidate can add at most.
-    best = s.share[:groups]
-    for a in range(count):
-        j = candidate[a]
+            for w in range(rivals.shape[1]):
+                group_mask[g, w] &= rivals[j, w]
+        group_of[a] = g
+    return groups
+
+
+@compiled
+def _bound_groups(
+    value: Floats,
+    margin: Floats,
+    penalty: Floats,
+    candidates: Ints,
+    group_of: Ints,
+    best: Floats,
+    top: Floats,
+) -> None:
+    """Set for each group the most that one of its candidates can add to the profit."""
+    top[:] = -np.inf
+    for a in range(len(candidates)):
+        j = candidates[a]
+        # A set holds one candidate of each group, so j has at most its best partner in each.
         best[:] = 0.0
-        for b in range(count):
-            k = candidate[b]
-            v = s.value[j, k]
-            if v > best[s.group_of[b]]:
-                best[s.group_of[b]] = v
+        for b in range(len(candidates)):
+            v = value[j, candidates[b]]
+            if v > best[group_of[b]]:
+                best[group_of[b]] = v
         total = 0.0
-        for g in range(groups):
+        for g in range(len(best)):
             total += best[g]
-        # Where two of a triple would both join, its price is due once: half for each of them.
-        u = margin[j] + 0.5 * (total - s.penalty[depth, j])
-        if u > s.group_top[s.group_of[a]]:
-            s.group_top[s.group_of[a]] = u
-    # Groups that add little come first: while all together add too little, no branching on them.
-    ranked = np.argsort(s.group_top[:groups])
+        # Half of each pair's value goes to j, half to its partner. Where two of a triple would
+        # both join, its price is due once: half for each of them, too.
+        u = margin[j] + 0.5 * (total - penalty[j])
+        if u > top[group_of[a]]:
+            top[group_of[a]] = u
+
+
+@compiled
+def _open(s: PricingState, depth: int, count: int, threshold: float) -> None:
+    """Bound the branch at `depth` with `count` candidates, and order them for branching.
+
+    Branching goes from the last candidate to the first; a set is found at its last candidate. So
+    `prefix` of a candidate bounds all sets that use candidates up to it.
+    """
+    s.first[depth] = 0
+    members, candidates = s.chosen[: depth + 1], s.candidate[depth]
+    count = _drop_unsupported(s.givers, s.takers, members, candidates, s.inside[depth], count)
+    if count < 0:
+        s.position[depth] = -1
+        return
+    candidates = candidates[:count]
+    groups = _group_rivals(s.rivals, candidates, s.group_of, s.group_mask)
+    top = s.group_top[:groups]
+    _bound_groups(
+        s.value,
+        s.margin[depth],
+        s.penalty[depth],
+        candidates,
+        s.group_of,
+        s.share[:groups],
+        top,
+    )
+    # Groups that add little come first: as long as all together stay below the threshold, none of
+    # their candidates need be branched on.
+    ranked = np.argsort(top)
     slot = 0
     bound = s.profit[depth]
-    s.first[depth] = 0
     for q in range(groups):
         g = ranked[q]
-        bound += max(s.group_top[g], 0.0)
+        bound += max(top[g], 0.0)
         for a in range(count):
             if s.group_of[a] == g:
-                s.order[slot] = candidate[a]
+                s.order[slot] = candidates[a]
                 s.prefix[depth, slot] = bound
                 slot += 1
         if bound <= threshold:
             s.first[depth] = slot
     for a in range(count):
-        candidate[a] = s.order[a]
+        candidates[a] = s.order[a]
     s.position[depth] = count - 1
 
 
 @compiled
-def _search(s: Search, threshold: float, raises: bool, steps: int) -> float:
-    """Go on with the search; return the threshold, which rises with what is found if asked to."""
-    depth = s.state[0]
-    words = s.inside.shape[1]
-    room = len(s.found)
-    last = s.state[2] + steps
-    while depth >= 0 and s.state[2] < last:
+def _search(s: PricingState, threshold: float, raises: bool, steps: int) -> float:
+    """Continue the search; return the threshold, which rises with each find if asked to."""
+    depth = s.state[DEPTH]
+    last = s.state[STEPS] + steps
+    while depth >= 0 and s.state[STEPS] < last:
         p = s.position[depth]
         if p < s.first[depth] or s.prefix[depth, p] <= threshold:
-            depth -= 1
+            depth -= 1  # no set of this branch exceeds the threshold
             continue
         s.position[depth] = p - 1
-        s.state[2] += STEPS_PER_BRANCH + p * p
+        s.state[STEPS] += STEPS_PER_BRANCH + p * p
+        # The branch in which candidate p joins the members.
         j = s.candidate[depth, p]
         below = depth + 1
         s.chosen[below] = j
         s.profit[below] = s.profit[depth] + s.margin[depth, j] - s.penalty[depth, j]
-        for w in range(words):
+        for w in range(s.members.shape[1]):
             s.members[below, w] = s.members[depth, w]
-        s.members[below, j >> 6] |= np.uint64(1) << np.uint64(j & 63)
-        for w in range(words):
+        s.members[below, j >> 6] |= _bit(j)
+        for w in range(s.members.shape[1]):
             s.inside[below, w] = s.members[below, w]
+        # Its candidates are those before p: sets with later ones were found at these.
         count = 0
         for a in range(p):
             k = s.candidate[depth, a]
@@ -199,35 +256,34 @@ def _search(s: Search, threshold: float, raises: bool, steps: int) -> float:
                 count += 1
                 s.margin[below, k] = s.margin[depth, k] + s.value[j, k]
                 s.penalty[below, k] = s.penalty[depth, k]
-                s.inside[below, k >> 6] |= np.uint64(1) << np.uint64(k & 63)
+                s.inside[below, k >> 6] |= _bit(k)
         _charge(s, depth, below, j)
         if s.profit[below] > threshold and _valid(s, below):
-            if s.state[1] == room:
-                # No room: come back to this candidate when there is.
-                s.position[depth] = p
+            if s.state[FOUND] == len(s.found):
+                s.position[depth] = p  # no room: come back to this candidate when there is
                 break
-            row = s.state[1]
+            row = s.state[FOUND]
             s.found[row, :] = False
             for a in range(below + 1):
                 s.found[row, s.chosen[a]] = True
-            s.state[1] += 1
+            s.state[FOUND] += 1
             if raises:
                 threshold = s.profit[below]
         if count:
             _open(s, below, count, threshold)
             depth = below
-    s.state[0] = depth
+    s.state[DEPTH] = depth
     return threshold
 
 
 @compiled
-def _start(s: Search, ranked: Ints, root: int, threshold: float) -> None:
+def _start(s: PricingState, ranked: Ints, root: int, threshold: float) -> None:
     """Set the search to the sets whose first member is the root."""
     i = ranked[root]
     s.chosen[0] = i
     s.profit[0] = -s.price[i]
     s.members[0, :] = 0
-    s.members[0, i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+    s.members[0, i >> 6] |= _bit(i)
     s.inside[0, :] = s.members[0, :]
     count = 0
     for a in range(root + 1, len(ranked)):
@@ -237,9 +293,9 @@ def _start(s: Search, ranked: Ints, root: int, threshold: float) -> None:
             count += 1
             s.margin[0, k] = s.value[i, k] - s.price[k]
             s.penalty[0, k] = 0.0
-            s.inside[0, k >> 6] |= np.uint64(1) << np.uint64(k & 63)
+            s.inside[0, k >> 6] |= _bit(k)
     _charge(s, -1, 0, i)
-    s.state[0] = 0
+    s.state[DEPTH] = 0
     _open(s, 0, count, threshold)
 
 
@@ -252,20 +308,20 @@ class Pricing:
         The participants in the order of roots.
     """
 
-    def __init__(self, weights: Floats, edges: Bools, competition: Bools, effort: Effort) -> None:
-        n = len(weights)
+    def __init__(self, problem: Subproblem, effort: Effort) -> None:
+        n = problem.n
         words = (n + 63) // 64
-        value = np.where(competition, 0.0, weights + weights.T)
-        # Who competes with most comes first: a root then has few others to combine with.
+        competition = problem.competition
+        # Participants with most competitors come first: such a root has few others to combine with.
         self.ranked = np.argsort(-competition.sum(axis=1), kind="stable").astype(np.int64)
         self._effort = effort
-        self._search = Search(
-            value=np.ascontiguousarray(value),
+        self._search = PricingState(
+            value=problem.pair_values,
             price=np.zeros(n),
             rival=np.array(competition, order="C"),
             rivals=_words(competition),
-            givers=_words(edges.T),
-            takers=_words(edges),
+            givers=_words(problem.edges.T),
+            takers=_words(problem.edges),
             chosen=np.zeros(n + 1, dtype=np.int64),
             candidate=np.zeros((n + 1, n), dtype=np.int64),
             position=np.zeros(n + 1, dtype=np.int64),
@@ -289,10 +345,8 @@ class Pricing:
             state=np.zeros(3, dtype=np.int64),
         )
 
-    def set_prices(
-        self, prices: Floats, triples: Sequence[tuple[int, int, int]], triple_prices: Floats
-    ) -> None:
-        """Set what everybody costs, and what a coalition costs that holds most of a triple."""
+    def set_prices(self, prices: Floats, triples: Sequence[Triple], triple_prices: Floats) -> None:
+        """Set the prices of participants and triples."""
         of: list[list[int]] = [[] for _ in prices]
         for c, triple in enumerate(triples):
             for i in triple:
@@ -310,51 +364,54 @@ class Pricing:
         )
 
     def best(self, root: int, steps: int) -> tuple[float, bool, Bools]:
-        """Look for the coalition of highest profit with this first member.
+        """Look for the coalition of highest profit with this root.
 
         Returns
         -------
         bound : float
-            No valid coalition with this first member has a higher profit; at least 0.
+            No valid coalition with this root has a higher profit; at least 0.
         finished : bool
             Whether the search came to its end within the steps.
         found : boolean matrix
             Valid coalitions of positive profit, the best last.
         """
         s = self._search
-        s.state[1:] = 0
+        s.state[FOUND:] = 0
         threshold = 0.0
         _start(s, self.ranked, root, threshold)
-        while s.state[0] >= 0 and s.state[2] < steps and s.state[1] < ROOM:
+        while s.state[DEPTH] >= 0 and s.state[STEPS] < steps and s.state[FOUND] < ROOM:
             threshold = _search(s, threshold, True, min(steps, CHUNK))
             if self._effort.over:
                 break
-        self._effort.spend(SECONDS_PER_ROOT + int(s.state[2]) * SECONDS_PER_STEP)
+        self._effort.spend(SECONDS_PER_ROOT + int(s.state[STEPS]) * SECONDS_PER_STEP)
+        # Of an unfinished search, the bound is that of the branches not yet looked at.
         bound = threshold
-        for depth in range(int(s.state[0]) + 1):
+        for depth in range(int(s.state[DEPTH]) + 1):
             p = int(s.position[depth])
             if p >= s.first[depth]:
                 bound = max(bound, float(s.prefix[depth, p]))
-        return bound, bool(s.state[0] < 0), s.found[: s.state[1]].copy()
+        return bound, bool(s.state[DEPTH] < 0), s.found[: s.state[FOUND]].copy()
 
     def all_above(self, root: int, threshold: float, most: int, steps: int) -> Bools | None:
-        """Return all valid coalitions with this first member and a higher profit than this.
+        """Return all valid coalitions with this root and a profit above the threshold.
 
         None if there are more than `most`, or the steps do not suffice.
         """
         s = self._search
-        s.state[1:] = 0
+        s.state[FOUND:] = 0
         _start(s, self.ranked, root, threshold)
         blocks: list[Bools] = []
         count = 0
-        while s.state[0] >= 0:
-            before = int(s.state[2])
+        while s.state[DEPTH] >= 0:
+            before = int(s.state[STEPS])
             _search(s, threshold, False, CHUNK)
-            self._effort.spend((int(s.state[2]) - before) * SECONDS_PER_STEP)
-            blocks.append(s.found[: s.state[1]].copy())
-            count += int(s.state[1])
-            s.state[1] = 0
-            if count > most or (s.state[0] >= 0 and (s.state[2] > steps or self._effort.over)):
+            self._effort.spend((int(s.state[STEPS]) - before) * SECONDS_PER_STEP)
+            blocks.append(s.found[: s.state[FOUND]].copy())
+            count += int(s.state[FOUND])
+            s.state[FOUND] = 0
+            if count > most or (
+                s.state[DEPTH] >= 0 and (s.state[STEPS] > steps or self._effort.over)
+            ):
                 return None
         return np.concatenate([s.found[:0], *blocks])
 

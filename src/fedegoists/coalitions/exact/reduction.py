@@ -1,15 +1,56 @@
-"""What need not be searched: who is alone in any case, and who has nothing to do with whom."""
+"""Reduction: participants that are alone in any case, and components to be solved separately."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Floats
+from fedegoists.coalitions.array_types import Bools, Floats, Partition
 
-__all__ = ["components", "restricted"]
+__all__ = ["Subproblem", "components", "restricted"]
 
 
-def restricted(partition: Sequence[Sequence[int]], component: Sequence[int]) -> list[list[int]]:
+@dataclass(frozen=True)
+class Subproblem:
+    """The participants of one component, and what makes a partition of them good.
+
+    Attributes
+    ----------
+    weights : float matrix
+        Benefits; zero between competitors.
+    edges : boolean matrix
+        Benefit edges; not the same as positive weights where these were rounded to zero.
+    competition : boolean matrix
+        Pairs that may not be in one coalition.
+    seed : int
+        For all that is drawn at random.
+    bonus : float
+        Added to the value of a coalition for each member; zero unless participation counts.
+    keep : partition
+        Among equally good partitions prefer one that moves few participants away from this one.
+    """
+
+    weights: Floats
+    edges: Bools
+    competition: Bools
+    seed: int = 0
+    bonus: float = 0.0
+    keep: Partition = ()
+
+    @property
+    def n(self) -> int:
+        """The number of participants."""
+        return len(self.weights)
+
+    @cached_property
+    def pair_values(self) -> Floats:
+        """The value of each pair: what the two give each other; zero between competitors."""
+        values = np.where(self.competition, 0.0, self.weights + self.weights.T)
+        return np.ascontiguousarray(values)
+
+
+def restricted(partition: Partition, component: Sequence[int]) -> list[list[int]]:
     """Return a partition's groups inside a component, as positions in the component."""
     position = {i: k for k, i in enumerate(component)}
     groups = [[position[i] for i in group if i in position] for group in partition]
@@ -17,11 +58,12 @@ def restricted(partition: Sequence[Sequence[int]], component: Sequence[int]) -> 
 
 
 def components(weights: Floats, competition: Bools) -> list[list[int]]:
-    """Return the sets of participants that have to be looked at together, smallest first.
+    """Return the sets of participants that have to be solved together, smallest first.
 
-    Whoever has no giver or no taker among its independents, not counting others who drop out for
-    that reason, is alone in every valid partition. The rest is split by "independent, and one
-    benefits the other": a coalition that spans two parts can be split between them without loss.
+    A participant without a giver or without a taker among its independents is alone in every valid
+    partition; it is dropped, which may deprive others of their last giver or taker. The rest is
+    split into components linked by benefits between independents: a coalition that spans two
+    components could be split between them without loss.
     """
     useful = (weights > 0) & ~competition
     alive = np.ones(len(weights), dtype=bool)
@@ -36,7 +78,7 @@ def components(weights: Floats, competition: Bools) -> list[list[int]]:
     while left:
         frontier = [min(left)]
         left.discard(frontier[0])
-        for i in frontier:
+        for i in frontier:  # grows while it is walked: breadth first
             new = left.intersection(np.flatnonzero(linked[i]).tolist())
             left -= new
             frontier += sorted(new)

@@ -1,47 +1,67 @@
-"""The linear program over coalitions: which mixture of them is worth most.
+"""The restricted master: the linear program over the coalitions known so far, and its prices.
 
-Every participant may be used once at most, and so may the coalitions that hold two or three of a
-*triple*: of any three participants, only one coalition can hold more than one (a subset-row
-inequality, Jepsen and others 2008). The dual values are prices for participants and triples.
+With x_S the amount of coalition S that is used and v(S) its value:
+
+    maximise  Σ_S v(S) x_S   subject to   Σ_{S ∋ i} x_S ≤ 1  for every participant i,  x ≥ 0,
+
+and, for some *triples* of participants, the subset-row inequalities of Jepsen and others (2008):
+only one coalition of a partition can hold two or three of a triple, so the amounts of all such
+coalitions sum to at most 1. The dual values are the prices of participants and triples.
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.exact.solvers import load_linear_solver
 
-__all__ = ["Master"]
+if TYPE_CHECKING:
+    from ortools.linear_solver.pywraplp import Constraint, Variable
 
+__all__ = ["RestrictedMaster", "Triple"]
+
+Triple = tuple[int, int, int]
 
 MOST_COLUMNS = 4000
-"""With more coalitions than this, those far from paying are forgotten."""
+"""With more coalitions, those with the highest reduced costs are dropped."""
 
 MOST_TRIPLES_EACH = 6
-"""In how many new triples of one round a participant may be."""
+"""New triples per participant in one round: more would say much the same."""
+
+LEAST_EXCESS = 0.02
+"""A triple is added if the solution violates its inequality by more."""
 
 
-class Master:
-    """Coalitions with their values, triples, and the linear program over them."""
+class RestrictedMaster:
+    """Coalitions with their values, triples, and the linear program over them.
 
-    def __init__(self, values: Floats, bonus: float) -> None:
-        self._values = values
+    Parameters
+    ----------
+    pair_values : float matrix
+        The value of each pair to each other.
+    bonus : float
+        Added to the value of a coalition for each member.
+    """
+
+    def __init__(self, pair_values: Floats, bonus: float) -> None:
+        self._pair_values = pair_values
         self._bonus = bonus
-        self.triples: list[tuple[int, int, int]] = []
+        self.triples: list[Triple] = []
         self._columns: dict[bytes, Bools] = {}
         self._mixture: list[float] = []
-        self._prices = np.zeros(len(values))
+        self._prices = np.zeros(len(pair_values))
         self._build()
 
     def _build(self) -> None:
+        """Set up the linear program for the present coalitions and triples."""
         self._solver = load_linear_solver().Solver.CreateSolver("GLOP")
         infinity = self._solver.infinity()
-        n = len(self._values)
+        n = len(self._pair_values)
         self._rows = [self._solver.Constraint(-infinity, 1.0) for _ in range(n)]
-        self._triple_rows: list[Any] = []
-        self._variables: list[Any] = []
+        self._triple_rows: list[Constraint] = []
+        self._variables: list[Variable] = []
         self._objective = self._solver.Objective()
         self._objective.SetMaximization()
         columns, self._columns = list(self._columns.values()), {}
@@ -52,12 +72,12 @@ class Master:
             self._add_triple(triple)
 
     def value(self, column: Bools) -> float:
-        """Return what a coalition is worth, the bonus for each member included."""
+        """Return the value of a coalition, the bonus for each member included."""
         rows = np.flatnonzero(column)
-        return float(self._values[np.ix_(rows, rows)].sum()) / 2 + self._bonus * len(rows)
+        return float(self._pair_values[np.ix_(rows, rows)].sum()) / 2 + self._bonus * len(rows)
 
     def add(self, column: Bools) -> bool:
-        """Take up a coalition; return whether it is new."""
+        """Add a coalition; return whether it is new."""
         key = column.tobytes()
         if key in self._columns:
             return False
@@ -72,7 +92,7 @@ class Master:
         self._variables.append(variable)
         return True
 
-    def _add_triple(self, triple: tuple[int, int, int]) -> None:
+    def _add_triple(self, triple: Triple) -> None:
         row = self._solver.Constraint(-self._solver.infinity(), 1.0)
         self.triples.append(triple)
         self._triple_rows.append(row)
@@ -84,18 +104,18 @@ class Master:
     def columns(self) -> Bools:
         """All coalitions as rows of a boolean matrix."""
         if not self._columns:
-            return np.zeros((0, len(self._values)), dtype=np.bool_)
+            return np.zeros((0, len(self._pair_values)), dtype=np.bool_)
         return np.array(list(self._columns.values()))
 
     def solve(self, seconds: float) -> tuple[float, Floats]:
         """Return the value of the linear program and the prices, participants' before triples'.
 
-        If that takes more than so many seconds, the value is infinite and the prices are the last
-        ones: any prices can be searched.
+        If that takes longer than `seconds`, the value is infinite and the prices are the last
+        ones: the search for coalitions works with any prices.
         """
         self._solver.SetTimeLimit(int(min(max(1000 * seconds, 1.0), 1e9)))
         if len(self._columns) > MOST_COLUMNS:
-            self._forget()
+            self._drop_columns()
         if self._solver.Solve() != self._solver.OPTIMAL:
             new = len(self._rows) + len(self._triple_rows) - len(self._prices)
             return math.inf, np.concatenate([self._prices, np.zeros(new)])
@@ -107,12 +127,12 @@ class Master:
 
     @property
     def mixture(self) -> Floats:
-        """How much of each coalition the last solution uses; nothing of those added since."""
+        """The amount x_S of each coalition in the last solution; zero for those added since."""
         since = len(self._variables) - len(self._mixture)
         return np.array([*self._mixture, *[0.0] * since], dtype=np.float64)
 
-    def _forget(self) -> None:
-        """Keep the half of the coalitions that come closest to paying."""
+    def _drop_columns(self) -> None:
+        """Keep the half of the coalitions that are closest to being used."""
         if self._solver.Solve() != self._solver.OPTIMAL:
             return
         close = np.array([x.reduced_cost() for x in self._variables])
@@ -122,26 +142,31 @@ class Master:
         self._build()
 
     def separate(self, most: int = 40) -> int:
-        """Add triples that the last solution violates, the most violated first; return how many."""
+        """Add triples that the last solution violates, the most violated first; return how many.
+
+        The coalitions with two or three of {i, a, b} are those with i and a, with i and b, and
+        with a and b; a coalition with all three is counted thrice there, so twice too often.
+        """
         mixture = self.mixture
+        # Coalitions used wholly, or not at all, violate nothing.
         used = np.flatnonzero((mixture > 1e-6) & (mixture < 1 - 1e-6))
         if not len(used):
             return 0
         share = mixture[used]
         columns = self.columns[used].astype(np.float64)
-        pairs = (columns * share[:, None]).T @ columns
+        pairs = (columns * share[:, None]).T @ columns  # by pair: the amount that holds both
         known = set(self.triples)
-        found: list[tuple[float, tuple[int, int, int]]] = []
+        found: list[tuple[float, Triple]] = []
         for i in np.flatnonzero(columns.any(axis=0)).tolist():
             mine = columns[:, i] > 0
             with_i = (columns[mine] * share[mine, None]).T @ columns[mine]
             excess = pairs[i][:, None] + pairs[i][None, :] + pairs - 2 * with_i - 1
-            excess[: i + 1] = 0
-            for a, b in np.argwhere(np.triu(excess, 1) > 0.02).tolist():
+            excess[: i + 1] = 0  # i is the smallest of its triples
+            for a, b in np.argwhere(np.triu(excess, 1) > LEAST_EXCESS).tolist():
                 if (i, a, b) not in known:
                     found.append((-float(excess[a, b]), (i, a, b)))
         found.sort()
-        times = np.zeros(len(self._values), dtype=np.int64)
+        times = np.zeros(len(self._pair_values), dtype=np.int64)
         added = 0
         for _, triple in found:
             if added < most and (times[list(triple)] < MOST_TRIPLES_EACH).all():

@@ -1,4 +1,4 @@
-"""What the compiled searches keep in memory, as tuples of arrays."""
+"""The state of the compiled searches: named tuples of arrays, which Numba can pass around."""
 
 from typing import NamedTuple
 
@@ -7,60 +7,72 @@ import numpy.typing as npt
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 
-__all__ = ["Search", "Tables"]
+__all__ = ["AnnealingState", "PricingState"]
 
 
-class Tables(NamedTuple):
-    """For `moves`: the instance, where everybody is, and what they would find elsewhere."""
+class AnnealingState(NamedTuple):
+    """For `moves`: the instance, the current partition, and tables that value every move."""
 
-    value: Floats  # what two give each other; nothing between competitors
-    link: npt.NDArray[np.int32]  # what the first of two counts for the second; see `moves.GIVER`
-    near: Ints  # by participant, whom it could gain with, padded
+    # The instance.
+    value: Floats  # value of a pair: what two give each other; nothing between competitors
+    link: npt.NDArray[np.int32]  # link[i, k]: what i counts for k; see `moves.GIVER`
+    near: Ints  # by participant: the others of positive value, padded
     n_near: Ints
-    out: Ints  # by participant, whom it benefits and does not compete with, padded
+    out: Ints  # by participant: the others it benefits and does not compete with, padded
     n_out: Ints
-    label: Ints  # the coalition somebody is in, -1 for nobody's
-    place: Ints  # where it stands in the coalition's list
-    size: Ints
-    member: Ints  # by coalition, its members, padded
-    riders: Ints  # by coalition, how many free riders it has
-    worth: Floats  # by coalition and participant, like the next
-    found: npt.NDArray[np.int32]  # how many givers, takers and competitors somebody finds there
-    best: Ints  # the labels of the best partition
-    totals: Floats  # welfare, free riders, best welfare without free riders, moves tried
-    random: npt.NDArray[np.uint64]
+    # The partition. Coalitions of two or more have a slot; participants alone have label -1.
+    label: Ints  # by participant: the slot of its coalition
+    place: Ints  # by participant: its place in the coalition's list of members
+    size: Ints  # by slot
+    member: Ints  # by slot: the members, padded
+    riders: Ints  # by slot: the number of free riders
+    # By slot and participant, members or not:
+    worth: Floats  # the value of the participant and the coalition to each other
+    found: npt.NDArray[np.int32]  # its givers, takers and competitors there, in one number
+    # Results.
+    best: Ints  # the labels of the best partition without free riders
+    totals: Floats  # see `moves.WELFARE`
+    random: Words  # the state of the random numbers
+    # Scratch space of one proposal.
+    path: Ints  # the participants of an ear
+    pushed: Ints  # the competitors that a newcomer pushes out
+    home: Ints  # the slot that each of them goes to, -1 for alone
+    log: Ints  # the steps made, as rows of participant, slot, and 1 to enter or -1 to leave
+    touched: Ints  # the slots whose members changed
 
 
-class Search(NamedTuple):
+class PricingState(NamedTuple):
     """For `pricing`: the instance, the prices, and a depth-first search that can be continued."""
 
-    value: Floats  # what two give each other
-    price: Floats
+    # The instance.
+    value: Floats  # value of a pair: what two give each other
+    price: Floats  # by participant
     rival: Bools
     rivals: Words  # the same as bitsets
     givers: Words
     takers: Words
-    chosen: Ints
-    candidate: Ints  # by depth, padded; like the next ones
-    position: Ints  # by depth: the candidate to branch on next
-    first: Ints  # by depth: the first candidate that has to be branched on
-    margin: Floats  # by depth and participant: the profit it would add
-    prefix: Floats  # by depth and candidate: bound on sets with candidates up to this one
-    profit: Floats
-    inside: Words  # by depth: members and candidates
-    members: Words  # by depth
+    # The search, by depth; a branch holds the members chosen so far and candidates to add.
+    chosen: Ints  # the member added at this depth
+    candidate: Ints  # the candidates, padded
+    position: Ints  # the candidate to branch on next
+    first: Ints  # the first candidate that has to be branched on
+    margin: Floats  # by participant: the profit it would add
+    prefix: Floats  # by candidate: bound on sets with candidates up to this one
+    profit: Floats  # of the members
+    inside: Words  # members and candidates
+    members: Words
     # Cuts: a set that holds two or three of a triple pays the triple's price.
     triple: Ints
     triple_price: Floats
     triples_of: Ints  # by participant, padded
     n_triples_of: Ints
-    penalty: Floats  # by depth and participant: what joining would cost for triples
-    # Scratch space.
+    penalty: Floats  # by depth and participant: the price of triples if it joined
+    # Scratch space for the bound of a branch.
     group_of: Ints
     group_mask: Words
     group_top: Floats
     share: Floats
     order: Ints
     # Results.
-    found: Bools
-    state: Ints  # depth or -1 when done, number found, steps
+    found: Bools  # the coalitions found, as rows
+    state: Ints  # see `pricing.DEPTH`

@@ -1,40 +1,56 @@
 """The best partition out of a list of coalitions, by OR-Tools' CP-SAT.
 
-One boolean for each coalition; everybody is in one at most. Whoever is in none is alone.
+The set-partitioning problem: maximise Σ_S v(S) x_S, where x_S says whether coalition S is taken,
+and every participant is in at most one coalition taken. A participant in none is alone.
 """
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Floats
+from fedegoists.coalitions.array_types import Bools, Floats, Partition
 from fedegoists.coalitions.exact.solvers import load_solver
 
-__all__ = ["Choice", "choose", "solve_until"]
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpModel, CpSolver, CpSolverStatus, IntVar, LinearExprT
 
+__all__ = ["Choice", "choose", "partition_of", "rows_of", "solve_until"]
 
 SCALE_BITS = 50
-"""Values become integers, the largest total about 2**50; what rounding loses goes to the bound."""
+"""CP-SAT needs integers: values are scaled so that the largest total is about 2**50. The upper
+bound allows for the rounding."""
 
 SECONDS_TO_END = 1e-5
-"""How much earlier the solver is told to stop, for each coalition: it does so with a delay."""
+"""How much earlier the solver is told to stop, per coalition: it stops with a delay."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which coalitions to take, an upper bound on any choice, and whether the two meet.
+    """The partition chosen, an upper bound on any choice, and whether the two meet.
 
-    `clock_ended` tells that time rather than work ended it, so that another run may differ.
+    `clock_ended` tells that time rather than work ended the search, so that another run may differ.
     """
 
-    chosen: list[int]
+    partition: list[list[int]]
     upper_bound: float
     optimal: bool
     clock_ended: bool = False
+
+
+def partition_of(columns: Bools) -> list[list[int]]:
+    """Return the partition of some disjoint coalitions; the other participants are alone."""
+    groups: list[list[int]] = [np.flatnonzero(column).tolist() for column in columns]
+    alone = set(range(columns.shape[1])).difference(*groups)
+    return sorted([*groups, *([i] for i in alone)])
+
+
+def rows_of(partition: Partition, columns: Bools) -> list[int]:
+    """Return the rows of `columns` that are coalitions of a partition."""
+    known = {tuple(group) for group in partition if len(group) > 1}
+    return [k for k, c in enumerate(columns) if tuple(np.flatnonzero(c).tolist()) in known]
 
 
 def choose(
@@ -45,8 +61,8 @@ def choose(
     deadline: float,
     work: float,
     seed: int,
-    hint: Sequence[int] = (),
-    keep: Sequence[Sequence[int]] = (),
+    start: Partition = (),
+    keep: Partition = (),
 ) -> Choice:
     """Choose disjoint coalitions of the highest total value.
 
@@ -55,13 +71,13 @@ def choose(
     columns : boolean matrix
         A row for each coalition.
     at_most : float
-        A total that no choice exceeds, for scaling.
+        An upper bound on any total, for scaling.
     deadline : float
         When to stop, by `time.perf_counter`.
     work : float
         When to stop, in the solver's own count, about a second each.
-    hint : rows
-        A choice to start from.
+    start : partition
+        Its coalitions, as far as they are listed, are the choice to start from.
     keep : partition, optional
         Among choices of equal, proven highest value, return one in which as many participants as
         possible stay where this (possibly partial) partition has them.
@@ -77,6 +93,7 @@ def choose(
     integers = [round(math.ldexp(value, scale)) for value in values.tolist()]
     total = cp_model.LinearExpr.weighted_sum(taken, integers)
     model.maximize(total)
+    hint = rows_of(start, columns)
     _add_hint(model, taken, set(hint))
 
     solver = cp_model.CpSolver()
@@ -84,11 +101,12 @@ def choose(
     deadline -= SECONDS_TO_END * len(columns)
     status, late, _ = solve_until(solver, model, deadline, work)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Choice(list(hint), math.inf, False, late)
+        return Choice(partition_of(columns[hint]), math.inf, False, late)
     chosen = [k for k, x in enumerate(taken) if solver.value(x)]
     # Each value is off by half a unit at most, and no choice has more than n / 2 coalitions.
     bound = math.ldexp(solver.best_objective_bound + n / 4 + 1, -scale)
     if status == cp_model.OPTIMAL and keep:
+        # A second solve: at the highest value, up to rounding, as many stayers as possible.
         model.add(total >= round(solver.objective_value) - n)
         model.maximize(_stayers(model, columns, taken, keep))
         model.clear_hints()
@@ -96,13 +114,15 @@ def choose(
         again, late, _ = solve_until(solver, model, deadline, work)
         if again in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             chosen = [k for k, x in enumerate(taken) if solver.value(x)]
-    return Choice(chosen, bound, status == cp_model.OPTIMAL, late)
+    return Choice(partition_of(columns[chosen]), bound, status == cp_model.OPTIMAL, late)
 
 
-def solve_until(solver: Any, model: Any, deadline: float, work: float) -> tuple[Any, bool, float]:
+def solve_until(
+    solver: "CpSolver", model: "CpModel", deadline: float, work: float
+) -> "tuple[CpSolverStatus, bool, float]":
     """Solve with one worker until proven, the work is done or the time is up.
 
-    Returns the solver's status, whether it was the time, and how much work was done.
+    Returns the solver's status, whether time ended it, and the work done.
     """
     cp_model = load_solver()
     seconds = min(deadline - time.perf_counter(), 1e6)
@@ -111,25 +131,26 @@ def solve_until(solver: Any, model: Any, deadline: float, work: float) -> tuple[
     solver.parameters.num_workers = 1
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.max_deterministic_time = work
-    solver.parameters.catch_sigint_signal = False  # or an interruption would only end this solve
+    solver.parameters.catch_sigint_signal = False  # or Ctrl-C would only end this solve
     status = solver.solve(model)
     late = status != cp_model.OPTIMAL and time.perf_counter() > deadline - 0.05 * seconds
     return status, late, float(solver.response_proto.deterministic_time)
 
 
-def _add_hint(model: Any, taken: list[Any], chosen: set[int]) -> None:
+def _add_hint(model: "CpModel", taken: "list[IntVar]", chosen: set[int]) -> None:
     for k, x in enumerate(taken):
         model.add_hint(x, k in chosen)
 
 
-def _stayers(model: Any, columns: Bools, taken: list[Any], keep: Sequence[Sequence[int]]) -> Any:
-    """Return how many stay: old coalitions are paired with new ones, who is in both stays."""
+def _stayers(
+    model: "CpModel", columns: Bools, taken: "list[IntVar]", keep: Partition
+) -> "LinearExprT":
+    """Return the number of stayers: shared members of old coalitions and their new partners."""
     n = columns.shape[1]
     covering = [[taken[k] for k in np.flatnonzero(columns[:, i]).tolist()] for i in range(n)]
     new_groups = [*columns, *np.eye(n, dtype=np.bool_)]
-    present = [*taken, *(None for _ in range(n))]
     staying = []
-    by_new: list[list[Any]] = [[] for _ in new_groups]
+    by_new: list[list[IntVar]] = [[] for _ in new_groups]
     for g, group in enumerate(keep):
         members = np.zeros(n, dtype=np.bool_)
         members[list(group)] = True
@@ -142,9 +163,10 @@ def _stayers(model: Any, columns: Bools, taken: list[Any], keep: Sequence[Sequen
                 by_new[k].append(paired)
                 staying.append(shared * paired)
         model.add_at_most_one(here)
+    # A new coalition is paired at most once, and only if it is taken.
     for k, pairs in enumerate(by_new):
-        if present[k] is not None:
-            model.add(sum(pairs) <= present[k])
+        if k < len(taken):
+            model.add(sum(pairs) <= taken[k])
         elif pairs:
             # A coalition of one is there if its member is in no other.
             model.add(sum(pairs) + sum(covering[k - len(taken)]) <= 1)

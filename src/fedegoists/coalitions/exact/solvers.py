@@ -1,28 +1,29 @@
-"""OR-Tools, imported when it is needed: it takes a while, and it may be missing."""
+"""OR-Tools, imported when needed: the import takes a while, and it may be missing."""
 
-from typing import Any
+from types import ModuleType
 
 from fedegoists.errors import MissingDependencyError
 
 __all__ = ["load_linear_solver", "load_solver"]
 
+_MISSING = "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
 
-def load_solver() -> Any:
-    """Import OR-Tools' CP-SAT, or say how to get it."""
+
+def load_solver() -> ModuleType:
+    """Import OR-Tools' CP-SAT; the error says how to install it."""
     try:
         from ortools.sat.python import cp_model
     except ImportError:
         raise MissingDependencyError(_MISSING) from None
-    return cp_model
+    module: ModuleType = cp_model
+    return module
 
 
-def load_linear_solver() -> Any:
-    """Import OR-Tools' linear solvers, or say how to get them."""
+def load_linear_solver() -> ModuleType:
+    """Import OR-Tools' linear solvers; the error says how to install them."""
     try:
         from ortools.linear_solver import pywraplp
     except ImportError:
         raise MissingDependencyError(_MISSING) from None
-    return pywraplp
-
-
-_MISSING = "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
+    module: ModuleType = pywraplp
+    return module

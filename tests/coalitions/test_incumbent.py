@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedegoists.coalitions.exact.incumbent import Standing, together
+from fedegoists.coalitions.exact.incumbent import Incumbent, together
 
 
 def test_bonuses_do_not_hide_what_welfare_could_gain():
@@ -12,20 +12,20 @@ def test_bonuses_do_not_hide_what_welfare_could_gain():
     partition = [[0, 1], [2, 3]]
     value = 4e12 + 4
     assert together(partition) == 4
-    assert Standing(weights, partition, value, 1e12).optimal
+    assert Incumbent(weights, partition, value, 1e12).optimal
     # Half a unit of welfare is 1e-13 of the value, but an eighth of the welfare.
-    standing = Standing(weights, partition, value + 0.5, 1e12)
-    assert not standing.optimal
-    assert 4.5 <= standing.welfare_bound < 4.6
+    incumbent = Incumbent(weights, partition, value + 0.5, 1e12)
+    assert not incumbent.optimal
+    assert 4.5 <= incumbent.welfare_bound < 4.6
 
 
 def test_without_bonus_the_bound_is_about_welfare():
     weights = np.array([[0.0, 2.0], [1.0, 0.0]])
-    standing = Standing(weights, [[0], [1]], 5.0)
-    assert standing.welfare_bound == 5.0
-    standing.offer([[0, 1]])
-    assert standing.value == 3.0
-    assert not standing.optimal
-    standing.bound(2.0)
-    assert standing.upper_bound == 3.0
-    assert standing.optimal
+    incumbent = Incumbent(weights, [[0], [1]], 5.0)
+    assert incumbent.welfare_bound == 5.0
+    incumbent.offer([[0, 1]])
+    assert incumbent.value == 3.0
+    assert not incumbent.optimal
+    incumbent.bound(2.0)
+    assert incumbent.upper_bound == 3.0
+    assert incumbent.optimal
