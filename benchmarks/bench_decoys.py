@@ -15,6 +15,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from torch import Tensor
 
 from fedegoists.benefit.decoys import decoy
+from fedegoists.benefit.estimator import Inquiry
 from fedegoists.benefit.local_models import local_models
 from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.federation import Evaluate, Evaluated, SimulatedFederation
@@ -63,7 +64,9 @@ def main() -> None:
         federation = SimulatedFederation(data, network)
         settings = learn_settings(data, "transfer", repeats=1, seed=seed)
         queries = SiloQueries(federation, (federation.participants,))
-        trained, starts, _ = local_models(queries, settings, lambda *_: None)
+        trained, starts, _ = local_models(
+            Inquiry(queries, settings, lambda *_: None, torch.zeros(0), "")
+        )
         models, start = trained[0, 0], starts[0]
         for i, name in enumerate(federation.participants):
             others = rng.permutation([k for k in range(len(models)) if k != i]).tolist()

@@ -1,8 +1,8 @@
-"""The protocol of estimators, and the type of their results."""
+"""The type of estimators, their input and their results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedegoists.benefit.learn_settings import LearnSettings
     from fedegoists.benefit.silo_queries import SiloQueries
 
-__all__ = ["TINY", "Estimator", "Learned", "Progress"]
+__all__ = ["TINY", "Estimator", "Inquiry", "Learned", "Progress"]
 
 Progress = Callable[[str, int, int, float], None]
 """Called with the stage, how much of it is done, how much there is, and the mean loss."""
@@ -42,23 +42,30 @@ class Learned:
     history: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Estimator(Protocol):
-    """A way to learn a benefit graph."""
+@dataclass(frozen=True)
+class Inquiry:
+    """The input of an estimator.
 
-    def __call__(
-        self,
-        queries: "SiloQueries",
-        settings: "LearnSettings",
-        progress: Progress,
-        rivals: Tensor,
-        secret: str,
-    ) -> Learned:
-        """Learn the benefits in all repetitions at once.
+    Attributes
+    ----------
+    queries : SiloQueries
+        The silos of all repetitions.
+    settings : LearnSettings
+        How to learn.
+    progress : callable
+        Called in the course of learning.
+    rivals : Tensor
+        Of shape (repetitions, participants, participants): the pairs of competitors.
+    secret : str
+        Known to the server alone, see `fedegoists.benefit.decoys`.
+    """
 
-        Parameters
-        ----------
-        rivals : Tensor
-            Of shape (repetitions, participants, participants): the pairs of competitors.
-        secret : str
-            Known to the server alone, see `fedegoists.benefit.decoys`.
-        """
+    queries: "SiloQueries"
+    settings: "LearnSettings"
+    progress: Progress
+    rivals: Tensor
+    secret: str
+
+
+Estimator = Callable[[Inquiry], Learned]
+"""Learns the benefits in all repetitions at once."""

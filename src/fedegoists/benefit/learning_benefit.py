@@ -5,7 +5,7 @@ import secrets
 from torch import Tensor
 
 from fedegoists.benefit.estimate import BenefitEstimate, Matrix
-from fedegoists.benefit.estimator import Learned, Progress
+from fedegoists.benefit.estimator import Inquiry, Learned, Progress
 from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.silo_queries import Apart, Pairs, SiloQueries, by_repetition
@@ -71,7 +71,8 @@ def learn_repetitions(
     rivals = queries.among(apart or {})  # so that a wrong name is reported before anything trains
     hidden = secrets.token_hex() if secret is None else secret
     estimator = ESTIMATOR_ENTRIES[settings.estimator].load()
-    learned = estimator(queries, settings, progress or (lambda *_: None), rivals, hidden)
+    report = progress or (lambda *_: None)
+    learned = estimator(Inquiry(queries, settings, report, rivals, hidden))
     # Of participants that are not heard about their own validation data, nothing is known.
     present = learned.present & queries.answering()
     return {

@@ -5,9 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.estimator import Progress
-from fedegoists.benefit.learn_settings import LearnSettings
-from fedegoists.benefit.silo_queries import SiloQueries
+from fedegoists.benefit.estimator import Inquiry
 from fedegoists.federation import Train
 from fedegoists.federation.batches import stream_seed
 
@@ -17,9 +15,7 @@ FARTHEST = 100.0
 """How far a model may be from the start, in lengths of that one."""
 
 
-def local_models(
-    queries: SiloQueries, settings: LearnSettings, progress: Progress
-) -> tuple[Tensor, Tensor, Tensor]:
+def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
     """Have all silos train alone from a common start, once for each repeat.
 
     Returns
@@ -28,6 +24,7 @@ def local_models(
         Of shapes (repetitions, repeats, participants, parameters), (repeats, parameters) and
         (repetitions, participants).
     """
+    queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
     models, starts = [], []
     present = torch.ones(repetitions, n, dtype=torch.bool)
@@ -40,7 +37,8 @@ def local_models(
         models.append(_near(trained, start))
         starts.append(start)
         present &= answered
-        progress("local training", repeat + 1, settings.repeats, float("nan"))
+        inquiry.progress("local training", repeat + 1, settings.repeats, float("nan"))
+    queries.count_anew()  # the evaluations that follow are counted by themselves
     return torch.stack(models, 1), torch.stack(starts), present
 
 

@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.estimator import TINY, Learned, Progress
-from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.estimator import TINY, Inquiry, Learned
 from fedegoists.benefit.pareto_hypernetwork import ParetoFront, learn_front
-from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.benefit.validation_halves import HALVES, half_of
 
 __all__ = ["pair_gains", "pairs"]
@@ -15,27 +13,21 @@ TOGETHER = 32
 """Sources in one call of a silo."""
 
 
-def pairs(
-    queries: SiloQueries,
-    settings: LearnSettings,
-    progress: Progress,
-    rivals: Tensor,  # noqa: ARG001 - a hypernetwork's models are made from the data of all
-    secret: str,  # noqa: ARG001
-) -> Learned:
+def pairs(inquiry: Inquiry) -> Learned:
     """Learn gains of pairs; a weight is the gain where it is positive."""
-    front = learn_front(queries, settings, progress)
-    queries.count_anew()
-    gains = pair_gains(queries, front, settings)
+    front = learn_front(inquiry)
+    gains = pair_gains(inquiry, front)
     history = {"training loss": front.losses}
     return Learned(gains.clamp_min(0.0), gains, front.present, history=history)
 
 
-def pair_gains(queries: SiloQueries, front: ParetoFront, settings: LearnSettings) -> Tensor:
+def pair_gains(inquiry: Inquiry, front: ParetoFront) -> Tensor:
     """Return the fraction of its loss that a participant saves in a pair against alone.
 
     Of shape (repetitions, repeats, halves, targets, sources): the front's models for i alone and
     for i and j with equal weights, on i's validation data. Zeros where a silo failed.
     """
+    queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
     unit = torch.eye(n, device=queries.federation.device)
     mixtures = 0.5 * (unit[:, None] + unit[None])

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.estimator import TINY, Progress
-from fedegoists.benefit.learn_settings import LearnSettings
-from fedegoists.benefit.silo_queries import RARELY, SiloQueries
+from fedegoists.benefit.estimator import TINY, Inquiry
+from fedegoists.benefit.silo_queries import RARELY
 from fedegoists.federation import Gradient
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.hypernetwork import Hypernetworks
@@ -58,8 +57,9 @@ class ParetoFront:
         return back.reshape(preferences.shape)
 
 
-def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progress) -> ParetoFront:
+def learn_front(inquiry: Inquiry) -> ParetoFront:
     """Train a hypernetwork for each repetition and repeat, all at once."""
+    queries, settings = inquiry.queries, inquiry.settings
     federation, (repetitions, n) = queries.federation, queries.shape
     repeats, device = settings.repeats, federation.device
     seeds = [stream_seed(settings.seed, repeat, "hypernetwork") for repeat in range(repeats)]
@@ -109,11 +109,12 @@ def learn_front(queries: SiloQueries, settings: LearnSettings, progress: Progres
         optimiser.step()
         if (step + 1) % every == 0 or step + 1 == settings.steps:
             reports.append(objective / (step % every + 1))
-            progress("hypernetwork", step + 1, settings.steps, reports[-1].mean().item())
+            inquiry.progress("hypernetwork", step + 1, settings.steps, reports[-1].mean().item())
             objective = torch.zeros(repetitions)
     for tensor in tensors:
         tensor.grad = None
     present = answers >= RARELY * settings.steps
+    queries.count_anew()  # the evaluations that follow are counted by themselves
     return ParetoFront(networks, present, torch.stack(reports), settings.scale)
 
 

@@ -11,11 +11,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.estimator import TINY, Learned, Progress
+from fedegoists.benefit.estimator import TINY, Inquiry, Learned
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.pairs import pair_gains
 from fedegoists.benefit.pareto_hypernetwork import ParetoFront, learn_front
-from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Gradient
 
@@ -28,22 +27,15 @@ STEEPEST = 3.0
 """Slopes in parts of the loss count as no more than this."""
 
 
-def hypernetwork(
-    queries: SiloQueries,
-    settings: LearnSettings,
-    progress: Progress,
-    rivals: Tensor,  # noqa: ARG001 - its models are made from the data of all
-    secret: str,  # noqa: ARG001
-) -> Learned:
+def hypernetwork(inquiry: Inquiry) -> Learned:
     """Learn preference vectors; the evidence for an edge is what the front gains by the pair."""
-    start_of(settings, queries.shape[1])  # so that a wrong one is reported before anything trains
-    front = learn_front(queries, settings, progress)
-    queries.count_anew()
-    rows, losses = _preferences(queries, front, settings, progress)
+    settings, (_, n) = inquiry.settings, inquiry.queries.shape
+    start_of(settings, n)  # so that a wrong one is reported before anything trains
+    front = learn_front(inquiry)
+    rows, losses = _preferences(inquiry, front)
     weights = rows.cpu()[:, :, None]
     # Where silos hide their losses, more than an equal share is the evidence left.
-    hidden = settings.clip is not None
-    gains = weights - 1 / queries.shape[1] if hidden else pair_gains(queries, front, settings)
+    gains = pair_gains(inquiry, front) if settings.clip is None else weights - 1 / n
     history = {"training loss": front.losses, "validation loss": losses}
     return Learned(weights, gains, front.present, history=history)
 
@@ -58,10 +50,9 @@ def start_of(settings: LearnSettings, n: int) -> Tensor:
     return (start / start.sum()).clamp_min(LEAST)
 
 
-def _preferences(
-    queries: SiloQueries, front: ParetoFront, settings: LearnSettings, progress: Progress
-) -> tuple[Tensor, Tensor]:
+def _preferences(inquiry: Inquiry, front: ParetoFront) -> tuple[Tensor, Tensor]:
     """Return preferences (repetitions, repeats, targets, sources), losses (steps, repetitions)."""
+    queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
     device, repeats, steps = queries.federation.device, settings.repeats, settings.preference_steps
     used = front.present.to(device)[:, None, None]
@@ -93,5 +84,5 @@ def _preferences(
         moved = (moved / moved.sum(-1, keepdim=True).clamp_min(TINY)).clamp_min(LEAST) * used
         rows = moved / moved.sum(-1, keepdim=True).clamp_min(TINY)
         reports.append(losses.mean((1, 2)))
-        progress("preferences", step + 1, steps, losses.mean().item())
+        inquiry.progress("preferences", step + 1, steps, losses.mean().item())
     return rows, torch.stack(reports)

@@ -1,13 +1,10 @@
 """The estimator ``transfer``: the local model of one participant on the data of another."""
 
 import torch
-from torch import Tensor
 
 from fedegoists.benefit.decoys import Disguise
-from fedegoists.benefit.estimator import TINY, Learned, Progress
-from fedegoists.benefit.learn_settings import LearnSettings
+from fedegoists.benefit.estimator import TINY, Inquiry, Learned
 from fedegoists.benefit.local_models import local_models
-from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.benefit.validation_halves import HALVES, half_of
 
 __all__ = ["transfer"]
@@ -22,13 +19,7 @@ LARGE = 20_000
 """Networks with more parameters than this need much memory for each mixture."""
 
 
-def transfer(
-    queries: SiloQueries,
-    settings: LearnSettings,
-    progress: Progress,
-    rivals: Tensor,
-    secret: str,
-) -> Learned:
+def transfer(inquiry: Inquiry) -> Learned:
     """Learn what j's local model, mixed with i's, is worth on i's validation data.
 
     Let g(f) be the part of its loss on its own validation data that i saves with 1 − f times its
@@ -41,11 +32,11 @@ def transfer(
     Where i competes with j it is asked about a decoy instead, and its answer is thrown away; it is
     asked in an order of its own, and both are drawn from a secret, see `fedegoists.benefit.decoys`.
     """
-    models, starts, present = local_models(queries, settings, progress)
-    queries.count_anew()
+    queries, settings, rivals = inquiry.queries, inquiry.settings, inquiry.rivals
+    models, starts, present = local_models(inquiry)
     repetitions, n = queries.shape
     schema = queries.federation.schema
-    disguise = Disguise(secret, settings.seed, queries.names, rivals, schema)
+    disguise = Disguise(inquiry.secret, settings.seed, queries.names, rivals, schema)
     rivals = torch.cat([rivals, torch.zeros(repetitions, n, 1, dtype=torch.bool)], 2)
     saved = torch.zeros(repetitions, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
     known = torch.zeros(repetitions, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
@@ -71,7 +62,7 @@ def transfer(
                     heard[..., None], 0.0
                 )
                 known[repetition, repeat, half, target, sources] = heard
-        progress("transfer", repeat + 1, settings.repeats, alone.nanmean().item())
+        inquiry.progress("transfer", repeat + 1, settings.repeats, alone.nanmean().item())
     tau = settings.softness
     with_others, with_start = saved[..., :n, :], saved[..., n:, :]
     choices = torch.cat([torch.zeros_like(with_others[..., :1]), with_others], -1)

@@ -134,7 +134,7 @@ class Repetitions:
 def method_of(name: str, wanted: Wanted, trials: Repetitions, decisions: Decisions) -> Method:
     """Return a method with its settings, and with what it needs of the decisions."""
     entry = METHOD_ENTRIES[name]
-    own: dict[str, Any] = dict(wanted.settings.get(name, {}))
+    own = {**wanted.settings.get(name, {})}
     if entry.benefit != "unused":
         own["benefit"] = decisions.edges if entry.benefit == "edges" else decisions.benefit
     personal = wanted.personal

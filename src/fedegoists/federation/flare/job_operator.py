@@ -5,10 +5,10 @@ import functools
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.flare.kits import (
@@ -22,6 +22,9 @@ from fedegoists.federation.flare.kits import (
     require,
 )
 from fedegoists.files import write_all
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
 
 __all__ = ["DeclinedError", "Operator", "ServerStatus", "UnreachableError", "write_job"]
 
@@ -80,7 +83,7 @@ class Operator:
         require()
         self.kit = kit
         self.deployment: Deployment = read_deployment(kit)
-        self._session: Any = None
+        self._session: Session | None = None
 
     def close(self) -> None:
         """End the session."""
@@ -126,7 +129,7 @@ class Operator:
         """Have the server refuse a site from now on."""
         self._do(lambda session: session.disable_client(site))
 
-    def _do(self, command: Callable[[Any], Result]) -> Result:
+    def _do(self, command: Callable[["Session"], Result]) -> Result:
         for attempt in (1, 2):
             try:
                 if self._session is None:
@@ -144,7 +147,7 @@ class Operator:
                     ) from None
         raise AssertionError
 
-    def _opened(self) -> Any:
+    def _opened(self) -> "Session":
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
         with contextlib.redirect_stdout(io.StringIO()):  # it prints that it connects
@@ -177,11 +180,12 @@ class Operator:
 TO_CONNECT = 10.0
 
 
-def _jobs_of(site: str, session: Any) -> Any:
-    return session.get_client_job_status([site])
+def _jobs_of(site: str, session: "Session") -> list[dict[str, object]] | None:
+    rows: list[dict[str, object]] | None = session.get_client_job_status([site])
+    return rows
 
 
-def _state(job: Any, running: set[str]) -> str:
+def _state(job: Mapping[str, object], running: set[str]) -> str:
     """Return the state of a job; a job that the server's store calls running may have died."""
     status = str(job.get("status", ""))
     if str(job["job_id"]) in running:

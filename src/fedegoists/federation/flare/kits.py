@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import private_folder, read_text, write_bytes
@@ -34,7 +33,7 @@ SILO_CLIENT = "fedegoists.federation.flare.silo_executor.SiloClient"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 
-PERMISSIONS: dict[str, Any] = {
+PERMISSIONS: dict[str, object] = {
     "format_version": "1.0",
     "permissions": {
         "project_admin": "none",
@@ -199,9 +198,13 @@ def _hide_keys(kit: Path) -> None:
         key.chmod(0o600)
 
 
-def _project(deployment: Deployment, days: int) -> dict[str, Any]:
+def _project(deployment: Deployment, days: int) -> dict[str, object]:
     """Return FLARE's description of the project."""
-    participants: list[dict[str, Any]] = [
+    silos: list[dict[str, object]] = [
+        {"name": site, "type": "client", "org": re.sub(r"[^A-Za-z0-9_]", "_", site)}
+        for site in deployment.sites.values()
+    ]
+    participants: list[dict[str, object]] = [
         {
             "name": deployment.host,
             "type": "server",
@@ -209,10 +212,7 @@ def _project(deployment: Deployment, days: int) -> dict[str, Any]:
             "fed_learn_port": deployment.port,
             "admin_port": deployment.port,
         },
-        *(
-            {"name": site, "type": "client", "org": re.sub(r"[^A-Za-z0-9_]", "_", site)}
-            for site in deployment.sites.values()
-        ),
+        *silos,
         {"name": deployment.operator, "type": "admin", "org": "coordinator", "role": "lead"},
     ]
     builders = "nvflare.lighter.impl"
@@ -236,7 +236,7 @@ def _project(deployment: Deployment, days: int) -> dict[str, Any]:
     }
 
 
-def _provisioned(folder: Path, description: Mapping[str, Any], project: str) -> Path:
+def _provisioned(folder: Path, description: Mapping[str, object], project: str) -> Path:
     """Let FLARE make all kits; return where they are. The authority's key stays in `folder`."""
     from nvflare.lighter.ctx import CtxKey
     from nvflare.lighter.provision import prepare_builders, prepare_project

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from nvflare.fuel.f3.streaming import byte_receiver, byte_streamer
 
@@ -61,10 +60,10 @@ def _prepare() -> None:
     gc.freeze()  # objects that exist now stay anyway: collections need not examine them again
 
 
-def _trimmer() -> Callable[[int], Any] | None:
+def _trimmer() -> Callable[[int], object] | None:
     """Return glibc's function that gives free pages back to the system, where there is one."""
     own = ctypes.CDLL(None) if sys.platform == "linux" else None
-    trim: Callable[[int], Any] | None = getattr(own, "malloc_trim", None)
+    trim: Callable[[int], object] | None = getattr(own, "malloc_trim", None)
     return trim
 
 
@@ -115,7 +114,7 @@ class Later:
 def forget_in_one_thread(later: Later) -> None:
     """Have FLARE forget received messages in one thread instead of one thread for each."""
 
-    def schedule(task: Any, ttl: float | None = None) -> None:
+    def schedule(task: byte_receiver.RxTask, ttl: float | None = None) -> None:
         with task.stop_lock:
             if task.cleanup_timer is None:
                 seconds = task.completed_task_ttl if ttl is None else ttl

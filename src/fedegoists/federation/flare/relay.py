@@ -7,7 +7,7 @@ own user can open; the relay connects there, and ends its job when the run goes 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Client
-from typing import Any
+from typing import Protocol
 
 from nvflare.collab import collab
 from nvflare.collab.api.context import set_call_context
@@ -69,7 +69,17 @@ class Relay:
                 pool.submit(deliver, *received)
 
 
-def ask(site: Any, context: Any, timeout: float, message: bytes) -> bytes:
+class Site(Protocol):
+    """A silo as FLARE presents it to a job."""
+
+    def __call__(self, *, timeout: float) -> "Site":
+        """Return the silo with a timeout for its answers."""
+
+    def ask(self, message: bytes) -> object:
+        """Return the silo's answer to a message."""
+
+
+def ask(site: Site, context: object, timeout: float, message: bytes) -> bytes:
     """Ask one silo; the context of the job's main function has to be set in every thread."""
     set_call_context(context)
     answer = site(timeout=timeout).ask(message)
