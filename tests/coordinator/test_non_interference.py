@@ -267,7 +267,7 @@ def test_training_does_not_show_it_either(tmp_path, order, reports):
     """Others fall apart; a member's page and model stay the same, byte for byte."""
     pytest.importorskip("torch", reason="runs need the extra train")
     from fedegoists.coordinator.runs.run_worker import work_on
-    from tests.coordinator.test_process import BANKS, with_banks
+    from tests.coordinator.banks import BANKS, with_banks
 
     weights = [[float(i != j and (i < 3) == (j < 3)) for i in range(5)] for j in range(5)]
     plan = RunPlan(source="banks", methods=("local", "fedegoists"), seeds=1, steps=20)
