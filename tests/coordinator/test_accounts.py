@@ -2,12 +2,8 @@
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    NotAllowedError,
-)
-from fedegoists.coordinator.domain import (
-    accounts,
-)
+from fedegoists.coordinator.coordinator_errors import NotAllowedError
+from fedegoists.coordinator.domain import accounts
 from fedegoists.coordinator.store.database_tables import AccountRow, Base
 
 

@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from fedegoists.coordinator.domain import (
-    consortia,
-)
+from fedegoists.coordinator.domain import consortia
 from fedegoists.coordinator.runs import run_records
 from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan
 from tests.coordinator.consortia import NAMES, WEIGHTS, checked, forms, found, report

@@ -5,14 +5,8 @@ import json
 import pytest
 from sqlalchemy import text
 
-from fedegoists.coordinator.coordinator_errors import (
-    ConflictError,
-    StoreError,
-)
-from fedegoists.coordinator.domain import (
-    accounts,
-    consortia,
-)
+from fedegoists.coordinator.coordinator_errors import ConflictError, StoreError
+from fedegoists.coordinator.domain import accounts, consortia
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_log import BEGINNING, check_chain, digest_of, entries
 from tests.coordinator.consortia import NAMES, checked, found, report

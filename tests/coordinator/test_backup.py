@@ -4,17 +4,18 @@ import itertools
 import stat
 import tarfile
 import threading
+from pathlib import Path
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    StoreError,
-)
-from fedegoists.coordinator.domain import (
-    accounts,
-)
+from fedegoists.coordinator.coordinator_errors import StoreError
+from fedegoists.coordinator.domain import accounts, consortia
+from fedegoists.coordinator.domain.coalition_decisions import formation_of
+from fedegoists.coordinator.runs import run_records
+from fedegoists.coordinator.runs.run_orders import RunPlan
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.backup import back_up, restore
+from fedegoists.coordinator.store.database_tables import FormationRow
 from fedegoists.errors import FileError
 from tests.coordinator.consortia import NAMES, WEIGHTS, checked, forms, found, report
 from tests.coordinator.databases import database_url
@@ -130,3 +131,26 @@ def test_a_damaged_backup_changes_nothing(sqlite_store, tmp_path, clock):
         restore(tmp_path / "missing.tar.gz", other)
     assert checked(other).count == 0
     other.close()
+
+
+EARLIER = Path(__file__).with_name("earlier_backup.tar.gz")
+"""Of version 0.1.0, with the formats of tables and hashes that must stay readable."""
+
+EARLIER_HEAD = "6f1c85c5634df2b02bc7aa5bb82d9dd793fb5e43ff850dcfc386470322edfc35"
+
+
+def test_a_backup_of_an_earlier_version_is_restored_verified_and_its_runs_understood(
+    store, tmp_path
+):
+    assert restore(EARLIER, store).head == EARLIER_HEAD
+    assert checked(store, EARLIER_HEAD).ok
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, 1)
+        formation = formation_of(session.latest(FormationRow, consortium))
+        assert formation.coalitions == (("North", "South"), ("East",))
+        plans = {
+            run.number: run_records.task_for(session, run, tmp_path).plan
+            for run in run_records.runs_of(session, consortium)
+        }
+    assert plans[1] == RunPlan(source="banks", methods=("local",), seeds=2, steps=7)
+    assert plans[2] == RunPlan(source="banks", repeats=3)

@@ -4,14 +4,8 @@ import json
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    ConflictError,
-    NotFoundError,
-)
-from fedegoists.coordinator.domain import (
-    coalition_decisions,
-    consortia,
-)
+from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
+from fedegoists.coordinator.domain import coalition_decisions, consortia
 from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.store.audit_check import reports_digest
 from fedegoists.coordinator.store.audit_log import entries
@@ -22,10 +16,10 @@ def test_a_decision_needs_closed_reports_benefits_and_members(store):
     consortium_id, _ = found(store, NAMES)
     with pytest.raises(ConflictError, match="may still report"):
         coalition_decisions.Decider(store).form("manager m", consortium_id, FormationOrder())
-    with pytest.raises(ConflictError, match="who benefits whom is not known"):
+    with pytest.raises(ConflictError, match="there is no benefit graph yet"):
         forms(store, consortium_id)
     empty, _ = found(store, [], "Nobody")
-    with pytest.raises(ConflictError, match="nobody has joined"):
+    with pytest.raises(ConflictError, match="no member has joined"):
         forms(store, empty)
 
 

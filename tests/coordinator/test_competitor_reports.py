@@ -2,14 +2,8 @@
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    ConflictError,
-    NotFoundError,
-)
-from fedegoists.coordinator.domain import (
-    competitor_reports,
-    consortia,
-)
+from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
+from fedegoists.coordinator.domain import competitor_reports, consortia
 from fedegoists.errors import GraphError
 from tests.coordinator.consortia import NAMES, checked, found, report
 

@@ -2,14 +2,8 @@
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    ConflictError,
-)
-from fedegoists.coordinator.domain import (
-    accounts,
-    coalition_decisions,
-    consortia,
-)
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain import accounts, coalition_decisions, consortia
 from tests.coordinator.consortia import NAMES, WEIGHTS, checked, forms, found, report
 
 

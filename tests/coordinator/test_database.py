@@ -12,15 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    DamagedStoreError,
-    FullStoreError,
-    StoreError,
-)
-from fedegoists.coordinator.domain import (
-    competitor_reports,
-    consortia,
-)
+from fedegoists.coordinator.coordinator_errors import DamagedStoreError, FullStoreError, StoreError
+from fedegoists.coordinator.domain import competitor_reports, consortia
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.errors import SettingsError
 from tests.coordinator.consortia import NAMES, checked, found, report

@@ -3,6 +3,7 @@
 import pytest
 
 from fedegoists.benefit.learn_settings import SHOWN_TO_ALL
+from fedegoists.consortium.consortium_settings import TrainingSection
 from fedegoists.consortium.progress import SILENT
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.runs import decided_pipeline
@@ -45,3 +46,19 @@ def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_st
     for estimator in SHOWN_TO_ALL:
         with pytest.raises(ConflictError, match="also to competitors"):
             decided_pipeline.learn(task(estimator, [names[:2]]), SILENT)
+
+
+def test_a_plan_passes_all_training_settings_on(tmp_path):
+    given = {
+        "methods": ("fedprox", "fedegoists"),
+        "settings": {"fedprox": {"mu": 0.1}},
+        "personal": ("output.",),
+        "seeds": 2,
+        "steps": 7,
+    }
+    competition = CompetitionGraph([], ["a", "b"])
+    folders = (tmp_path, "run-1", tmp_path / "silos")
+    plan = RunPlan.model_validate_json(RunPlan(**given).model_dump_json())
+    settings = decided_pipeline.settings_of(RunTask(plan, "flare", competition, None, *folders))
+    assert settings.training == TrainingSection(**given)
+    assert (settings.name, settings.output.folder) == ("run-1", str(tmp_path))

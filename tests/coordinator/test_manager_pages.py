@@ -1,5 +1,7 @@
 """The manager's pages and their forms."""
 
+import html
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -112,3 +114,48 @@ def test_benefits_come_from_a_csv_on_the_page(served):
     assert wrong.status_code == 422
     assert "Nobody" in wrong.text
     assert "/tmp" not in wrong.text
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "method", "route", "body"),
+    [
+        ("", {"name": ""}, "POST", "", {}),
+        ("", {"name": "a\u0007b"}, "POST", "", {"name": "a\u0007b"}),
+        ("", {"name": "Banks"}, "POST", "", {"name": "Banks"}),
+        ("/1/invite", {"name": "North"}, "POST", "/1/members", {"name": "North"}),
+        ("/1/expel", {"name": "West"}, "DELETE", "/1/members/West", None),
+        ("/9/expel", {"name": "West"}, "DELETE", "/9/members/West", None),
+        ("/1/reports", {"action": "reopen"}, "POST", "/1/reports/reopen", None),
+        (
+            "/1/reports",
+            {"action": "deadline", "deadline": "2020-01-01"},
+            "PUT",
+            "/1/deadline",
+            {"deadline": "2020-01-01"},
+        ),
+        ("/1/form", {"time_limit": "61"}, "POST", "/1/formations", {"time_limit": 61}),
+        ("/1/form", {}, "POST", "/1/formations", {}),
+        (
+            "/1/runs",
+            {"kind": "training", "seeds": "0", "source": "banks"},
+            "POST",
+            "/1/runs",
+            {"plan": {"seeds": 0, "source": "banks"}},
+        ),
+        ("/1/runs", {"kind": "training"}, "POST", "/1/runs", {"plan": {}}),
+        ("/1/runs/7/cancel", {}, "POST", "/1/runs/7/cancel", None),
+    ],
+)
+def test_a_form_is_refused_as_the_interface_refuses_it(served, form, fields, method, route, body):
+    client, manager = served
+    founded(client, manager)
+    csrf = signed_in(client, manager)
+    page = client.post(f"/consortia{form}", data={"csrf": csrf, **fields})
+    api = client.request(
+        method, f"/api/consortia{route}", json=body, headers={"X-CSRF-Token": csrf}
+    )
+    assert page.status_code == api.status_code >= 400
+    detail = api.json()["detail"]
+    said = detail if isinstance(detail, str) else detail[0]["msg"].removeprefix("Value error, ")
+    assert said in html.unescape(page.text)
+    assert client.get("/api/consortia").json()[0]["reports"] == "open"

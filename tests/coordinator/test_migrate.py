@@ -5,12 +5,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
-from fedegoists.coordinator.coordinator_errors import (
-    StoreError,
-)
-from fedegoists.coordinator.domain import (
-    coalition_decisions,
-)
+from fedegoists.coordinator.coordinator_errors import StoreError
+from fedegoists.coordinator.domain import coalition_decisions
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import reports_digest
 from fedegoists.coordinator.store.database_tables import Base

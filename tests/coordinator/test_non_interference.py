@@ -26,11 +26,7 @@ from fedegoists.coalitions import METHODS
 from fedegoists.coalitions.formation import OBJECTIVES
 from fedegoists.coordinator.domain import coalition_decisions, competitor_reports
 from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
-from fedegoists.coordinator.domain.consortia import (
-    close_reports,
-    consortium_with,
-    member_named,
-)
+from fedegoists.coordinator.domain.consortia import close_reports, consortium_with, member_named
 from fedegoists.coordinator.domain.member_view import member_decision
 from fedegoists.coordinator.runs import run_records
 from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan

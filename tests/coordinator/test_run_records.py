@@ -2,13 +2,8 @@
 
 import pytest
 
-from fedegoists.coordinator.coordinator_errors import (
-    ConflictError,
-)
-from fedegoists.coordinator.domain import (
-    coalition_decisions,
-    consortia,
-)
+from fedegoists.coordinator.coordinator_errors import ConflictError
+from fedegoists.coordinator.domain import coalition_decisions, consortia
 from fedegoists.coordinator.runs import run_records, run_worker
 from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan
 from fedegoists.coordinator.store.database_tables import RunRow

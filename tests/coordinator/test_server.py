@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx2 as httpx
@@ -256,3 +257,9 @@ def test_a_member_can_show_a_client_certificate(tmp_path):
             assert other.put(path, json=body, headers=bearer(token)).status_code == 204
             assert other.get("/api/me").json()["member"] == "North"
         assert client.get("/api/me").status_code == 401
+
+
+def test_the_service_does_not_load_what_training_needs():
+    code = f"import sys, {server.__name__}; print({{'torch', 'nvflare'}} & {{*sys.modules}})"
+    seen = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert seen.stdout.strip() == "set()"

@@ -62,9 +62,8 @@ class RunPlan(TrainingSection):
         """
         if competition.pairs and self.estimator in SHOWN_TO_ALL:
             raise ConflictError(
-                f"the estimator {self.estimator!r} shows everybody models made from everybody's "
-                "data, also to competitors, and there are some: choose 'transfer', 'alignment' "
-                "or 'auto'"
+                f"the estimator {self.estimator!r} shows all participants models made from all "
+                "data, also to competitors: choose 'transfer', 'alignment' or 'auto'"
             )
 
     @property
@@ -152,8 +151,8 @@ class RunTask:
     engine : str
         A name in `fedegoists.consortium.engine.ENGINES`.
     competition : CompetitionGraph
-        Of the participants, of whom silos must have data. Competitors never see models made from
-        one another's data, also while benefits are learned.
+        The participants, whose data the silos must have, and the pairs that compete. Competitors
+        never see models made from one another's data, also while benefits are learned.
     formation : Formation or None
         The decision to train by; None to learn benefits.
     folder, name : Path, str
