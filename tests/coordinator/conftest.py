@@ -9,9 +9,11 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="the extra coordinator is not installed")
 pytest.importorskip("fastapi", reason="the extra coordinator is not installed")
 
+from fedegoists.coordinator.runs.run_queue import RunQueue
 from fedegoists.coordinator.store import CoordinatorStore
 from tests.cli.conftest import run
 from tests.coordinator.databases import database_url, postgres_server
+from tests.coordinator.served import inside
 
 __all__ = ["run"]
 
@@ -64,3 +66,16 @@ def sqlite_store(tmp_path, clock):
     opened = CoordinatorStore(f"sqlite:///{tmp_path / 'coordinator.db'}", clock=clock)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def served(sqlite_store, tmp_path):
+    """A client of the application, and the manager's token."""
+    with inside(sqlite_store, tmp_path) as both:
+        yield both
+
+
+@pytest.fixture
+def any_plan(monkeypatch):
+    """Plans are queued whether there is such data or not."""
+    monkeypatch.setattr(RunQueue, "_check", lambda *_: None)

@@ -1,14 +1,18 @@
 """A small consortium inside a store, without the network."""
 
 from fedegoists import BenefitGraph
-from fedegoists.coordinator.domain import (
-    accounts,
-    coalition_decisions,
-    competitor_reports,
-    consortia,
+from fedegoists.coordinator.domain import accounts, competitor_reports, consortia
+from fedegoists.coordinator.domain.coalition_decisions import (
+    Decider,
+    FormationOrder,
+    record_benefit,
 )
+from fedegoists.coordinator.store.audit_check import check_log
 
-__all__ = ["found", "report"]
+__all__ = ["NAMES", "WEIGHTS", "checked", "closed", "forms", "found", "report"]
+
+NAMES = ["North", "South", "East"]
+WEIGHTS = [[0, 2, 1], [1, 0, 2], [2, 1, 0]]
 
 
 def found(store, names, name="Banks", weights=None):
@@ -21,7 +25,7 @@ def found(store, names, name="Banks", weights=None):
             _, tokens[member] = accounts.accept_invitation(session, invitation)
         if weights is not None:
             graph = BenefitGraph(weights, names)
-            coalition_decisions.record_benefit(session, "manager m", consortium, graph, "test")
+            record_benefit(session, "manager m", consortium, graph, "test")
     return consortium.id, tokens
 
 
@@ -31,3 +35,21 @@ def report(store, consortium_id, reporter, competitor, *, withdraw=False):
         member = consortia.member_named(session, consortium, reporter)
         act = competitor_reports.withdraw if withdraw else competitor_reports.report
         act(session, member, competitor)
+
+
+def closed(store, consortium_id):
+    """Close the reports."""
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(session, "manager m", consortium)
+
+
+def forms(store, consortium_id, **order):
+    """Close the reports and decide."""
+    closed(store, consortium_id)
+    return Decider(store).form("manager m", consortium_id, FormationOrder(**order))
+
+
+def checked(store, head=None):
+    with store.read() as session:
+        return check_log(session, head)

@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import uuid
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["database_url", "postgres_server"]
+__all__ = ["database_url", "postgres_server", "tampered"]
 
 
 def _programs() -> Path | None:
@@ -86,3 +87,13 @@ def database_url(kind: str, folder: Path, request: pytest.FixtureRequest) -> str
     if kind == "sqlite":
         return f"sqlite:///{folder / 'coordinator.db'}"
     return request.getfixturevalue("new_postgres_database")()
+
+
+def tampered(path, *statements):
+    """Change a database behind the coordinator's back, as its owner could."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER IF EXISTS audit_log_no_update")
+        connection.execute("DROP TRIGGER IF EXISTS audit_log_no_delete")
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()

@@ -19,10 +19,34 @@ from fedegoists.coordinator.domain.accounts import first_manager
 from fedegoists.coordinator.service.coordinator_service import Limits, Service
 from fedegoists.coordinator.service.web_app import create_app
 from fedegoists.coordinator.store import CoordinatorStore
+from tests.coordinator.consortia import NAMES, WEIGHTS
+from tests.coordinator.waiting import until
 
-__all__ = ["Process", "bearer", "inside", "invite_and_join", "running"]
+__all__ = [
+    "EDGES",
+    "MANY",
+    "Process",
+    "bearer",
+    "decided",
+    "founded",
+    "inside",
+    "inside_again",
+    "invite_and_join",
+    "manager_token",
+    "names_competitors",
+    "running",
+    "signed_in",
+]
 
 MANY = Limits(requests_per_minute=1_000_000, failures_per_minute=1_000_000)
+
+
+EDGES = [
+    [a, b, w]
+    for a, row in zip(NAMES, WEIGHTS, strict=True)
+    for b, w in zip(NAMES, row, strict=True)
+    if w
+]
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -31,16 +55,24 @@ def bearer(token: str) -> dict[str, str]:
 
 @contextmanager
 def inside(
-    store: CoordinatorStore, data: Path, limits: Limits = MANY
+    store: CoordinatorStore, data: Path, limits: Limits = MANY, clock=time.monotonic
 ) -> Iterator[tuple[TestClient, str]]:
     """The application over a store, without its run queue; yields a client, the manager's token."""
-    app = create_app(Service(store, data, limits))
+    app = create_app(Service(store, data, limits, clock=clock))
     client = TestClient(app, raise_server_exceptions=False, follow_redirects=False)
     invitation = first_manager(store)
     assert invitation is not None
     with start_blocking_portal() as client.portal:  # else every request would start a thread
         accepted = client.post("/api/invitations/accept", json={"invitation": invitation})
         yield client, accepted.json()["token"]
+    client.close()
+
+
+@contextmanager
+def inside_again(store, data, limits=MANY, clock=time.monotonic) -> Iterator[TestClient]:
+    """Another application over the same store, which knows no caller yet."""
+    client = TestClient(create_app(Service(store, data, limits, clock=clock)))
+    yield client
     client.close()
 
 
@@ -57,6 +89,34 @@ def invite_and_join(client, manager: str, consortium: int, names) -> dict[str, s
         )
         tokens[name] = accepted.json()["token"]
     return tokens
+
+
+def founded(client, manager, name="Banks"):
+    made = client.post("/api/consortia", json={"name": name}, headers=bearer(manager))
+    assert made.status_code == 201, made.text
+    consortium = made.json()["id"]
+    return consortium, invite_and_join(client, manager, consortium, NAMES)
+
+
+def decided(client, manager, consortium):
+    api, head = f"/api/consortia/{consortium}", bearer(manager)
+    assert client.put(f"{api}/benefit", json={"edges": EDGES}, headers=head).status_code == 200
+    assert client.post(f"{api}/reports/close", headers=head).status_code == 200
+    made = client.post(f"{api}/formations", json={}, headers=head)
+    assert made.status_code == 201, made.text
+    return made.json()
+
+
+def names_competitors(client, token, *names):
+    answer = client.put("/api/me/reports", json={"competitors": names}, headers=bearer(token))
+    assert answer.status_code == 200, answer.text
+
+
+def signed_in(client, token):
+    answer = client.post("/login", data={"secret": token})
+    assert answer.status_code == 303, answer.text
+    page = client.get("/", follow_redirects=True)
+    return page.text.split('data-csrf="')[1].split('"')[0]
 
 
 class Process:
@@ -86,15 +146,17 @@ class Process:
 
     def _wait(self) -> None:
         """Wait until it answers."""
-        end = time.monotonic() + 60
-        while time.monotonic() < end and self.process.poll() is None:
+
+        def answers() -> bool:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the coordinator ended: {self.said}{self.log.read_text()}")
             try:
-                httpx.get(f"{self.url}/health", verify=False, timeout=1)
+                httpx.get(f"{self.url}/health", verify=False, timeout=60)
             except httpx.TransportError:
-                time.sleep(0.05)
-            else:
-                return
-        raise AssertionError(f"the coordinator does not answer: {self.said}{self.log.read_text()}")
+                return False
+            return True
+
+        until(answers)
 
     @property
     def said(self) -> str:

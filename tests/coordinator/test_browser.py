@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedegoists import coordinator
+from tests.coordinator.banks import BANKS, with_banks
 from tests.coordinator.served import running
-from tests.coordinator.test_process import BANKS, with_banks
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
@@ -96,9 +96,9 @@ def pictured(page, name):
     folder = os.environ.get("FEDEGOISTS_SCREENSHOTS")
     for kind, width in WIDTHS.items():
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(300)
-        inner = page.evaluate("document.documentElement.scrollWidth")
-        assert inner <= width, f"{name} is {inner} pixels wide at {width}"
+        page.wait_for_function(
+            "(width) => document.documentElement.scrollWidth <= width", arg=width, timeout=PATIENCE
+        )
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             page.screenshot(path=f"{folder}/coordinator-{name}-{kind}.png", full_page=True)

@@ -25,11 +25,7 @@ from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions import FORMATION_METHODS, OBJECTIVES
 from fedegoists.coordinator.domain import coalition_decisions, competitor_reports
 from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
-from fedegoists.coordinator.domain.consortia import (
-    close_reports,
-    consortium_with,
-    member_named,
-)
+from fedegoists.coordinator.domain.consortia import close_reports, consortium_with, member_named
 from fedegoists.coordinator.domain.member_view import member_decision
 from fedegoists.coordinator.runs import run_records
 from fedegoists.coordinator.runs.run_orders import RunOrder, RunPlan
@@ -270,7 +266,7 @@ def test_training_does_not_show_it_either(tmp_path, order, reports):
     """Others fall apart; a member's page and model stay the same, byte for byte."""
     pytest.importorskip("torch", reason="runs need the extra train")
     from fedegoists.coordinator.runs.run_worker import work_on
-    from tests.coordinator.test_process import BANKS, with_banks
+    from tests.coordinator.banks import BANKS, with_banks
 
     weights = [[float(i != j and (i < 3) == (j < 3)) for i in range(5)] for j in range(5)]
     plan = RunPlan(source="banks", methods=("local", "fedegoists"), seeds=1, steps=20)

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.domain.worker_process import WorkerProcess
+from tests.coordinator.waiting import until
 
 MAKER = """
 import sys
@@ -26,30 +26,25 @@ if __name__ == "__main__":
 def sleeps_in(folder):
     (Path(folder) / "new").write_text(str(os.getpid()))
     (Path(folder) / "new").rename(Path(folder) / "pid")
-    time.sleep(600)
+    threading.Event().wait()  # until it is ended
 
 
 def pid_in(folder):
-    until = time.monotonic() + 60
-    while not (folder / "pid").exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until((folder / "pid").exists)
     return int((folder / "pid").read_text())
 
 
 def ends(pid):
-    """Whether a process is gone within a minute; one that nobody has waited for yet is."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+    """Wait until a process is gone; one that nobody has waited for yet is."""
+
+    def gone():
         try:
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True
             os.kill(pid, 0)
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
         except (FileNotFoundError, ProcessLookupError):
             return True
-        time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
-    return False
+
+    return until(gone)
 
 
 def asked(process, folder):
@@ -120,3 +115,9 @@ def test_it_does_not_outlive_who_asked(tmp_path):
         maker.kill()
         maker.wait()
     assert ends(pid)
+
+
+def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
+    process = WorkerProcess()
+    assert process.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
+    process.close()

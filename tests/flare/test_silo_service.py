@@ -183,8 +183,8 @@ def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_pa
     assert torch.equal(whole[mask], best)
     assert torch.equal(whole[~mask], START[~mask])
     said = {"participant": "South", "method": "fedavg", "seed": 1, "round": 3, "task": "binary"}
-    assert said.items() <= about.items()
-    assert about["inputs"][0]["columns"] == ["age", "income", "debt"]
+    assert said.items() <= about.model_dump().items()
+    assert about.inputs[0].columns == ("age", "income", "debt")
     missing = own.changed(slot="fedprox/best")
     assert "are not here" in asked(service, model.changed(personal=missing)).refused
     assert "not one model" in asked(service, model.changed(parameters=START[None])).refused

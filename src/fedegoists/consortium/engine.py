@@ -62,7 +62,7 @@ class SiloAccess:
     memory : Path, optional
         File that keeps the silos' descriptions, to resume a run while a silo is away.
     progress : Progress
-        Is told what happens to the connection.
+        Receives messages about the connection.
     """
 
     run: str

@@ -1,4 +1,4 @@
-"""The coordinator's process: one folder, one process, until it is told to stop."""
+"""The coordinator's process, which serves one folder until it is stopped."""
 
 import asyncio
 import errno

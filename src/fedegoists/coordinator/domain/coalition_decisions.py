@@ -185,10 +185,10 @@ class Decider:
             )
         participants = participants_of(session, consortium)
         if not participants:
-            raise ConflictError("nobody has joined yet")
+            raise ConflictError("no member has joined yet; invite members first")
         estimate = session.latest(BenefitRow, consortium)
         if estimate is None:
-            raise ConflictError("who benefits whom is not known yet; record or learn it first")
+            raise ConflictError("there is no benefit graph yet; upload or learn one first")
         graph = graph_of(estimate)
         missing = [name for name in participants if name not in graph.participants]
         if missing:
@@ -289,7 +289,7 @@ def trial_of(session: Transaction, consortium: ConsortiumRow, number: int) -> Fo
     if found is not None:
         return found
     record = session.numbered(FormationRow, consortium, number)
-    with _ONE_BY_ONE:  # whoever else asked for it meanwhile finds it there
+    with _ONE_BY_ONE:  # another thread may have added it meanwhile
         found = _TRIALS.get(record.certificate_digest)
         if found is None:
             found = _trial(formation_of(record))
@@ -323,7 +323,7 @@ def quick_what_if(
 ) -> WhatIf:
     """Return what a change would bring, in milliseconds.
 
-    The coalitions are taken apart as far as the change demands and merged until nobody gains by
+    The coalitions are taken apart as far as the change demands and merged until no one gains by
     merging; a search for the best partition, as a formation itself makes it, may move more.
     """
     with _ONE_BY_ONE:

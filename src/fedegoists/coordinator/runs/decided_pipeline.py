@@ -66,7 +66,7 @@ def _over_silos(
     if not kind.local and task.kit is None:
         raise SettingsError(
             "the coordinator was started without --kit, so silos cannot be reached over FLARE; "
-            "start it with the kit, then start a new run, which goes on with what is trained"
+            "start it with the kit, then start a new run, which resumes the training"
         )
     access = SiloAccess(
         # Runs of two consortia may have the same name, and a silo may be in both.

@@ -61,9 +61,8 @@ class RunPlan(TrainingSection):
         entry = ESTIMATOR_ENTRIES.get(self.estimator)
         if competition.pairs and entry is not None and entry.mingles:
             raise ConflictError(
-                f"the estimator {self.estimator!r} shows everybody models made from everybody's "
-                "data, also to competitors, and there are some: choose 'transfer', 'alignment' "
-                "or 'auto'"
+                f"the estimator {self.estimator!r} shows all participants models made from all "
+                "data, also to competitors: choose 'transfer', 'alignment' or 'auto'"
             )
 
     @property
@@ -151,8 +150,8 @@ class RunTask:
     engine : str
         A name in `fedegoists.consortium.engine.ENGINES`.
     competition : CompetitionGraph
-        Of the participants, of whom silos must have data. Competitors never see models made from
-        one another's data, also while benefits are learned.
+        The participants, whose data the silos must have, and the pairs that compete. Competitors
+        never see models made from one another's data, also while benefits are learned.
     formation : Formation or None
         The decision to train by; None to learn benefits.
     folder, name : Path, str

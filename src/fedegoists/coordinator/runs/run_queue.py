@@ -114,7 +114,7 @@ class RunQueue:
             self._wake.clear()
 
     def _do(self, run: RunRow) -> None:
-        log.info("run %s begins or goes on", run.id)
+        log.info("run %s begins or is resumed", run.id)
         if run.started is not None:  # until its process has started
             again = (self.store, run.id, "waiting", run.done, run.total, "is being resumed")
             run_records.note_progress(*again, waiting=True)

@@ -59,7 +59,7 @@ def ordered_run(
         raise ConflictError("nothing has been decided yet; form coalitions first")
     joined = participants_of(session, consortium)
     if not joined:
-        raise ConflictError("nobody has joined yet")
+        raise ConflictError("no member has joined yet; invite members first")
     # Members that joined after the decision do not take part in training by it.
     reach.check(order, formation_of(formation).participants if formation else joined)
     run = RunRow(

@@ -33,7 +33,7 @@ HEADERS = {
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 SECRETS_IN_BODY = ("/login", "/api/invitations/accept")
-"""Paths whose body holds a secret other than that of the request."""
+"""Paths whose body holds another secret than the request's header."""
 
 TOO_LARGE = "the request is too large"
 TWO_YEARS = 63_072_000
@@ -67,7 +67,7 @@ class TokenBuckets:
         return key in self._left
 
     def left(self, key: str) -> float:
-        """Return what is left in a bucket."""
+        """Return the tokens left in a bucket."""
         amount, at = self._left.get(key, (self.most, 0.0))
         return min(self.most, amount + (self.clock() - at) * self.rate)
 
@@ -78,7 +78,7 @@ class TokenBuckets:
         return left >= 1
 
     def keep(self, key: str, amount: float) -> None:
-        """Set what is left in a bucket; those not used for longest are dropped."""
+        """Set the tokens left in a bucket; the least recently used buckets are dropped."""
         self._left[key] = (amount, self.clock())
         self._left.move_to_end(key)
         while len(self._left) > MAX_BUCKETS:

@@ -104,7 +104,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 def _invalid(request: Request, error: Exception) -> Response:
-    """Return what is wrong with a request, without repeating it: it may hold a secret."""
+    """Return the errors of a request without its values, which may be secret."""
     assert isinstance(error, RequestValidationError)
     found = [
         {"loc": list(one["loc"]), "msg": one["msg"], "type": one["type"]} for one in error.errors()

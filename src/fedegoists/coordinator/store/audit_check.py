@@ -25,11 +25,11 @@ ENDED = ("finished", "failed", "cancelled")
 """The states in which a run has ended."""
 
 NO_FORMATION = 0
-"""Stands for the number of the decision where a run follows none."""
+"""Number of the decision of a run that follows none."""
 
 Key = str | tuple[object, ...]
 Facts = dict[Key, tuple[Any, ...]]
-"""What is known of each consortium, member, report and so on, by what identifies it."""
+"""The state of each consortium, member, report and so on, by its identity."""
 
 
 def text_digest(text: str) -> str:

@@ -126,7 +126,7 @@ class LogCheck:
         The hash of the last entry. With a copy of it kept elsewhere, even a truncated or
         rewritten log is detected.
     problems : tuple of str
-        Descriptions of what was altered; empty if nothing was.
+        Descriptions of the alterations; empty if there are none.
     """
 
     count: int

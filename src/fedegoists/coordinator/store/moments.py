@@ -1,4 +1,4 @@
-"""Times as text: UTC, ISO 8601, of fixed length, so that their order is that of text."""
+"""Times as text: UTC, ISO 8601, of fixed length, so that they sort as text."""
 
 import datetime
 

@@ -3,59 +3,26 @@
 import hashlib
 import itertools
 import json
-import re
 import shutil
 import signal
 import socket
 import sqlite3
 import ssl
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-from pydantic import ValidationError
 
-from fedegoists.benefit import ESTIMATOR_ENTRIES
-from fedegoists.consortium.progress import SILENT
 from fedegoists.coordinator import server
-from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.domain import coalition_decisions, consortia
-from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
-from fedegoists.coordinator.domain.worker_process import WorkerProcess
-from fedegoists.coordinator.runs import decided_pipeline, run_records
-from fedegoists.coordinator.runs.run_orders import Reach, RunOrder, RunPlan, RunTask
-from fedegoists.coordinator.runs.run_queue import RunQueue
-from fedegoists.coordinator.runs.run_worker import work_on
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import check_log
-from fedegoists.coordinator.store.database_tables import BenefitRow, RunRow
-from fedegoists.errors import SettingsError
-from fedegoists.graphs import CompetitionGraph
-from tests.coordinator.consortia import found, report
-from tests.coordinator.served import (
-    Process,
-    bearer,
-    inside,
-    invite_and_join,
-    manager_token,
-    running,
-)
+from tests.coordinator.banks import BANKS, PLAN, with_banks
+from tests.coordinator.served import Process, bearer, invite_and_join, manager_token, running
+from tests.coordinator.waiting import until
 
-torch = pytest.importorskip("torch", reason="runs need the extra train")
-
-BANKS = ["Alder", "Birch", "Cedar", "Dogwood", "Elm"]
-PLAN = {"source": "banks", "methods": ["local", "fedegoists"], "seeds": 1, "steps": 40}
-
-
-def with_banks(data: Path) -> None:
-    """Put the example banks' files where the coordinator looks for them."""
-    from fedegoists.consortium.example_files import init
-
-    init(data / "example", "banks")
-    (data / "silos").mkdir(parents=True)
-    (data / "example" / "banks").rename(data / "silos" / "banks")
+pytest.importorskip("torch", reason="runs need the extra train")
 
 
 @pytest.mark.slow
@@ -80,10 +47,7 @@ def test_runs_survive_a_kill_and_leave_reports_to_those_they_are_for(tmp_path):
         formed = client.post(f"{api}/formations", json={}, headers=head)
         assert formed.status_code == 201, formed.text
         assert client.post(f"{api}/runs", json={"plan": PLAN}, headers=head).status_code == 201
-        until = time.monotonic() + 60
-        while client.get(f"{api}/runs/1", headers=head).json()["state"] == "queued":
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: client.get(f"{api}/runs/1", headers=head).json()["state"] != "queued")
     first.kill()  # in the middle of training
     first.stop()
 
@@ -240,26 +204,6 @@ def test_unencrypted_connections_of_others_are_warned_of(
         assert err == ""
 
 
-def test_a_run_over_flare_without_the_kit_says_so(sqlite_store, tmp_path):
-    pytest.importorskip("nvflare", reason="the extra flare is not installed")
-    consortium_id, _ = found(sqlite_store, BANKS[:2])
-    with sqlite_store.write() as session:
-        consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(session, "manager m", consortium)
-        queued = run_records.enqueue(
-            session,
-            "manager m",
-            consortium,
-            RunOrder(kind="benefit", engine="flare", plan=RunPlan()),
-            Reach(tmp_path, BANKS),
-        )
-    work_on(sqlite_store, queued.id, tmp_path)  # as if it was started again without --kit
-    with sqlite_store.read() as session:
-        failed = session.get(RunRow, queued.id)
-    assert failed.state == "failed"
-    assert "start it with the kit" in failed.error
-
-
 def openssl(folder: Path, *arguments: str) -> None:
     subprocess.run(["openssl", *arguments], check=True, cwd=folder, capture_output=True)
 
@@ -315,168 +259,7 @@ def test_a_member_can_show_a_client_certificate(tmp_path):
         assert client.get("/api/me").status_code == 401
 
 
-def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_path, monkeypatch):
-    with_banks(tmp_path)
-    consortium_id, _ = found(sqlite_store, BANKS[:2])
-    with sqlite_store.write() as session:
-        consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(session, "manager m", consortium)
-
-    def queued(**plan):
-        with sqlite_store.write() as session:
-            consortium = consortia.consortium_with(session, consortium_id)
-            order = RunOrder(kind="benefit", plan=RunPlan(**plan))
-            return run_records.enqueue(session, "manager m", consortium, order).id
-
-    def after(run_id):
-        work_on(sqlite_store, run_id, tmp_path)
-        with sqlite_store.read() as session:
-            return session.get(RunRow, run_id)
-
-    learned = after(queued(source="banks", repeats=2, benefit_steps=5, threshold=0.0))
-    assert learned.state == "finished", learned.error
-    with sqlite_store.read() as session:
-        consortium = consortia.consortium_with(session, consortium_id)
-        estimate = session.latest(BenefitRow, consortium)
-        assert estimate.source == "learned by run 1"
-        assert coalition_decisions.graph_of(estimate).participants == ("Alder", "Birch")
-    failed = after(queued(source="nowhere"))
-    assert failed.state == "failed"
-    assert "nowhere" in failed.error
-    missing = after(queued(source="synthetic-weak"))
-    assert "no data of 'Alder'" in missing.error
-    with pytest.raises(ValidationError):
-        RunPlan(source="../../etc")
-    shutil.copytree(tmp_path / "silos" / "banks", tmp_path / "elsewhere" / "private")
-    monkeypatch.chdir(tmp_path / "elsewhere")  # as if the coordinator was started there
-    outside = after(queued(source="private"))
-    assert "no folder 'private' among the silos" in outside.error
-    stopped = queued(source="banks")
-    with sqlite_store.write() as session:
-        run_records.cancel(session, "manager m", session.get(RunRow, stopped))
-    assert after(stopped).state == "cancelled"
-    with sqlite_store.read() as session:
-        assert check_log(session).ok
-
-
-def test_a_plan_that_cannot_work_is_refused_when_it_is_asked_for(
-    sqlite_store, tmp_path, monkeypatch
-):
-    with_banks(tmp_path)
-    consortium_id, _ = found(sqlite_store, BANKS[:2], weights=[[0, 1], [1, 0]])
-    other_id, _ = found(sqlite_store, ["Alder", "Zelkova"], "Others")
-    with sqlite_store.write() as session:
-        for one in (consortium_id, other_id):
-            consortium = consortia.consortium_with(session, one)
-            consortia.close_reports(session, "manager m", consortium)
-    coalition_decisions.Decider(sqlite_store).form("manager m", consortium_id, FormationOrder())
-    refused = [
-        (consortium_id, "training", {"source": "nope"}, "no folder 'nope' among the silos"),
-        (consortium_id, "training", {"methods": ["foo"]}, "unknown method 'foo'; methods are lo"),
-        (consortium_id, "benefit", {"methods": ["local+ft"]}, "unknown method 'local+ft'"),
-        (other_id, "benefit", {}, "has no data of 'Zelkova'"),
-    ]
-    if not torch.cuda.is_available():
-        refused.append((consortium_id, "training", {"device": "cuda"}, "no usable GPU"))
-    with inside(sqlite_store, tmp_path) as (client, manager):
-        head = bearer(manager)
-        api = f"/api/consortia/{consortium_id}/runs"
-        assert client.post("/login", data={"secret": manager}).status_code == 303
-        csrf = re.search(r'name="csrf" value="(\w+)"', client.get("/consortia/1").text)[1]
-        form = {"csrf": csrf, "kind": "training", "source": "nope"}
-        answer = client.post(f"/consortia/{consortium_id}/runs", data=form)
-        assert (answer.status_code, "among the silos" in answer.text) == (409, True)
-        # A process for each of the others would only take longer.
-        monkeypatch.setattr(WorkerProcess, "call", lambda _, function, *asked: function(*asked))
-        for one, kind, change, words in refused:
-            body = {"kind": kind, "plan": {**PLAN, **change}}
-            answer = client.post(f"/api/consortia/{one}/runs", json=body, headers=head)
-            assert (answer.status_code, words in answer.text) == (409, True), answer.text
-            assert client.get(f"/api/consortia/{one}/runs", headers=head).json() == []
-        assert client.post(api, json={"plan": PLAN}, headers=head).status_code == 201
-    assert not (tmp_path / "runs").exists()  # nothing was begun
-    with sqlite_store.read() as session:
-        assert check_log(session).ok
-
-
-def test_methods_are_checked_over_flare_too(tmp_path):
-    pytest.importorskip("nvflare", reason="the extra flare is not installed")
-    names = tuple(BANKS[:2])
-
-    def task(method):
-        competition = CompetitionGraph([], names)
-        plan = RunPlan(methods=(method,))
-        folders = (tmp_path, "run-1", tmp_path / "silos")
-        return RunTask(plan, "flare", competition, None, *folders)
-
-    decided_pipeline.check(task("fedavg"))
-    with pytest.raises(SettingsError, match="unknown method 'foo'"):
-        decided_pipeline.check(task("foo"))
-
-
-def test_a_helping_process_leaves_it_to_the_service_what_ctrl_c_means():
-    process = WorkerProcess()
-    assert process.call(signal.getsignal, signal.SIGINT) == signal.SIG_IGN
-    process.close()
-
-
-def test_what_nobody_expected_of_a_plan_is_said_and_logged(sqlite_store, tmp_path, caplog):
-    names = tuple(BANKS[:2])
-    competition = CompetitionGraph([], names)
-    folders = (tmp_path, "run-1", tmp_path / "silos")
-    task = RunTask(None, "simulation", competition, None, *folders)
-    queue = RunQueue(sqlite_store, tmp_path)
-    with pytest.raises(ConflictError, match="unexpected: AttributeError; see the log"):
-        queue._check(task)
-    assert "a run could not begin" in caplog.text
-    with queue._one_preflight, pytest.raises(ConflictError, match="another run is being tried out"):
-        queue._check(task)
-    queue.stop()
-    with pytest.raises(ConflictError, match="the coordinator stops"):
-        queue._check(task)
-
-
-MINGLING = [name for name, entry in ESTIMATOR_ENTRIES.items() if entry.mingles]
-
-
-@pytest.mark.parametrize("competing", [False, True])
-@pytest.mark.parametrize("estimator", ["auto", *ESTIMATOR_ENTRIES])
-def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
-    sqlite_store, tmp_path, estimator, competing
-):
-    consortium_id, _ = found(sqlite_store, BANKS[:3])
-    if competing:
-        report(sqlite_store, consortium_id, BANKS[0], BANKS[1])
-    plan = RunPlan(source="banks", estimator=estimator)
-    with sqlite_store.write() as session:
-        consortium = consortia.consortium_with(session, consortium_id)
-        consortia.close_reports(session, "manager m", consortium)
-        run = (
-            session,
-            "manager m",
-            consortium,
-            RunOrder(kind="benefit", engine="simulation", plan=plan),
-        )
-        if competing and estimator in MINGLING:
-            with pytest.raises(ConflictError, match=f"{estimator}.* choose 'transfer', 'align"):
-                run_records.enqueue(*run)
-        else:
-            assert run_records.enqueue(*run).state == "queued"
-
-
-def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_start_too(tmp_path):
-    """Reports may have changed while it was queued, and what ``auto`` means must not tell."""
-    names = tuple(BANKS[:3])
-
-    def task(estimator, pairs):
-        plan = RunPlan(source="banks", estimator=estimator)
-        competition = CompetitionGraph(pairs, names)
-        folders = (tmp_path, "run-1", tmp_path / "silos")
-        return RunTask(plan, "flare", competition, None, *folders)
-
-    for pairs in ([], [names[:2]]):
-        settings = decided_pipeline.settings_of(task("auto", pairs))
-        assert settings.benefit.estimator == "transfer"
-    for estimator in MINGLING:
-        with pytest.raises(ConflictError, match="also to competitors"):
-            decided_pipeline.learn(task(estimator, [names[:2]]), SILENT)
+def test_the_service_does_not_load_what_training_needs():
+    code = f"import sys, {server.__name__}; print({{'torch', 'nvflare'}} & {{*sys.modules}})"
+    seen = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert seen.stdout.strip() == "set()"

@@ -1,0 +1,78 @@
+"""Decisions: what they need, their proof, and what-ifs."""
+
+import json
+
+import pytest
+
+from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
+from fedegoists.coordinator.domain import coalition_decisions, consortia
+from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
+from fedegoists.coordinator.store.audit_check import reports_digest
+from fedegoists.coordinator.store.audit_log import entries
+from tests.coordinator.consortia import NAMES, WEIGHTS, checked, forms, found, report
+
+
+def test_a_decision_needs_closed_reports_benefits_and_members(store):
+    consortium_id, _ = found(store, NAMES)
+    with pytest.raises(ConflictError, match="may still report"):
+        coalition_decisions.Decider(store).form("manager m", consortium_id, FormationOrder())
+    with pytest.raises(ConflictError, match="there is no benefit graph yet"):
+        forms(store, consortium_id)
+    empty, _ = found(store, [], "Nobody")
+    with pytest.raises(ConflictError, match="no member has joined"):
+        forms(store, empty)
+
+
+def test_a_decision_is_kept_with_its_proof(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    record = forms(store, consortium_id)
+    assert coalition_decisions.formation_of(record).coalitions == (("North", "South"), ("East",))
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        commitment = coalition_decisions.commitment_for(consortium, record)
+    assert commitment.digest == record.commitment
+    assert commitment.member_certificate("South", ["East"]).check(record.commitment).ok
+    assert commitment.opening().check(record.commitment).ok
+    assert checked(store).ok
+
+
+def test_log_and_opening_do_not_tell_which_side_reported(store):
+    """Whoever is given both tries all ways in which the graph can have been reported."""
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    record = forms(store, consortium_id)
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        opening = json.loads(
+            coalition_decisions.commitment_for(consortium, record).opening().to_json()
+        )
+        log = [value for entry in entries(session) for value in json.loads(entry.details).values()]
+    ways = [{"South": ["East"]}, {"East": ["South"]}, {"South": ["East"], "East": ["South"]}]
+    assert json.loads(record.reports) in ways
+    assert record.salt not in json.dumps(opening)
+    known = [value for value in opening.values() if isinstance(value, str)]
+    assert record.secret in known
+    tried = {
+        reports_digest(value, json.dumps(way, ensure_ascii=False, sort_keys=True))
+        for value in known
+        for way in ways
+    }
+    assert tried.isdisjoint(log)
+    assert reports_digest(record.salt, record.reports) in log
+
+
+def test_what_if_is_answered_from_the_decision(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    forms(store, consortium_id)
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        trial = coalition_decisions.trial_of(session, consortium, 1)
+        assert coalition_decisions.trial_of(session, consortium, 1) is trial
+        with pytest.raises(NotFoundError):
+            coalition_decisions.trial_of(session, consortium, 2)
+    result = coalition_decisions.quick_what_if(trial, add=[("South", "East")])
+    assert not any({"South", "East"} <= set(group) for group in result.coalitions)
+    assert (result.welfare, result.welfare_change) == (3, -6)
+    left = coalition_decisions.quick_what_if(trial, leaves=["East"])
+    assert (left.coalitions, left.welfare) == ((("North", "South"),), 3)
