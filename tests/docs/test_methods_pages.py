@@ -1,17 +1,14 @@
 """The pages about methods say what the code does."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
 
-from fedegoists.methods import METHOD_ENTRIES, METHODS
-from fedegoists.methods.method import MethodSettings
+from fedegoists.methods import METHOD_ENTRIES, METHODS, registry
+from tests.docs.pages import DOCS, HowTo
 from tests.methods.test_methods import QUICK
 from tests.silos import federation, groups, initial
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def section(name):
@@ -33,14 +30,16 @@ def test_every_method_has_a_section_with_its_paper_and_settings(name):
         assert f"| `{declared.name}` | {declared.default} | {allowed} | {meaning} |" in text
 
 
-def test_the_eleventh_method_of_the_page_works():
+def test_the_method_of_the_page_works(monkeypatch, tmp_path):
     """The file in the how-to is a method: alone it is Local, in company it takes the median."""
-    page = (DOCS / "how-to-add-a-method.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    names: dict = {"__name__": "fedmedian"}
-    exec(compile(code, "how-to-add-a-method.md", "exec"), names)
-    method = names["FedMedian"](QUICK)
-    assert isinstance(method, MethodSettings)
+    page = HowTo("how-to-add-a-method")
+    page.module(monkeypatch, tmp_path)
+    (name, entry), *_ = page.entry("{", vars(registry), "}").items()
+    monkeypatch.setitem(METHOD_ENTRIES, name, entry)
+    method = entry.load()(QUICK)
+    assert method.name == name
+    assert method.settings == QUICK
+    assert entry.tunable
     silos_ = federation("mlp")
     start = initial("mlp")
     alone = groups([["s0"], ["s1"], ["s2"]])

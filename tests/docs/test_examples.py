@@ -1,0 +1,83 @@
+"""The pages' Python, and the messages they describe, are what the code has."""
+
+import ast
+import importlib
+import re
+from typing import get_args
+
+import pytest
+import torch
+
+from fedegoists.federation.validated import Tensors
+from fedegoists.methods import METHOD_ENTRIES
+from tests.docs.pages import DOCS, HowTo
+
+PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
+README = DOCS.parent / "README.md"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_imports_exists(page):
+    for block in HowTo(page).blocks("python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedegoists"):
+                module = importlib.import_module(node.module)
+                for name in node.names:
+                    assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.S | re.M)
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["formation"].coalitions == (("North", "South"), ("East",))
+    assert (tmp_path / "certificate.json").exists()
+
+
+def test_an_own_model_is_trained_as_the_page_says():
+    (code,) = HowTo("how-to-own-model").blocks("python")
+    for given, quick in (
+        ('"my-hospitals"', '"synthetic-weak"'),
+        ('("North", "West")', '("v1", "v5")'),
+        ("steps=300", "steps=5"),
+        ("rounds=50", "rounds=1"),
+    ):
+        assert code.count(given) == 1
+        code = code.replace(given, quick)
+    names: dict = {}
+    exec(compile(code, "how-to-own-model.md", "exec"), names)
+    assert names["outcome"].best.shape == (8, names["federation"].schema.size)
+    assert names["outcome"].best.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["", ".benefit", ".consortium", ".federation", ".learning.datasets", ".methods", ".training"],
+)
+def test_the_reference_has_every_public_name(package):
+    text = HowTo("reference-python").text
+    methods = {entry.place.split(":")[1] for entry in METHOD_ENTRIES.values()}
+    public = set(importlib.import_module(f"fedegoists{package}").__all__)
+    for name in public - methods - {"__version__"}:  # methods have a page of their own
+        assert re.search(rf"\b{name}\b", text), name
+
+
+def test_messages_are_as_described():
+    pytest.importorskip("safetensors")
+    from fedegoists.federation.flare import messages, wire
+
+    section = HowTo("reference-files").text.split("## Messages")[1].split("\n## ")[0]
+    assert f"| `protocol` | `{wire.PROTOCOL}`;" in section
+    for operation in get_args(messages.Operation):
+        assert f"`{operation}`" in section
+    for kind in (messages.Call, messages.Answers):
+        for field in kind.model_fields:
+            assert f"`{field}`" in section
+    (example,) = re.findall(r"^```json\n(.*?)^```$", section, re.S | re.M)
+    tensors = Tensors({"0": torch.zeros(3)})
+    call = messages.Call.model_validate_json(example, context=tensors)
+    (request,) = call.requests("North").values()
+    assert request.parameters.shape == (3,)
+    sizes = {2000: wire.MOST_TENSORS, 4 * 1024**2: wire.LARGEST_HEADER}
+    assert all(said == real for said, real in sizes.items())
