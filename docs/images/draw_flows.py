@@ -317,7 +317,7 @@ FORM = Flow(
                 ("best", "best_partition"),
                 ("reduction", "components"),
                 ("enumeration", "Enumeration"),
-                ("generation", "Generation"),
+                ("generation", "ColumnGeneration"),
             ),
             "starts: the results of steps 3 and 4;\nsmall components by enumeration,\n"
             "others by column generation",
@@ -537,7 +537,7 @@ ROUND = Flow(
             4,
             2,
             "7  Check against silo.toml",
-            (("limits", "Guard.admit"),),
+            (("limits", "SiloGuard.admit"),),
             "operations, models, samples,\nrounds and evaluations a day",
         ),
         Box(
@@ -553,7 +553,7 @@ ROUND = Flow(
             6,
             2,
             "9  Clip, add noise, keep",
-            (("limits", "Guard.leaving"), ("checkpoints", "KeptLayers.save")),
+            (("limits", "SiloGuard.leaving"), ("checkpoints", "SiloCheckpoints.save")),
             "personal parameters stay here",
         ),
         Box(

@@ -3,7 +3,7 @@
 from jinja2 import ChoiceLoader, DictLoader, PackageLoader
 
 from fedegoists import cli
-from fedegoists.benefit import registry as estimators
+from fedegoists.benefit import estimator_registry as estimators
 from fedegoists.consortium.report import report_files
 from fedegoists.learning import model_registry
 from fedegoists.learning.datasets import dataset_registry

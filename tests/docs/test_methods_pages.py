@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from fedegoists.methods import METHOD_ENTRIES, METHODS, registry
+from fedegoists.methods import METHOD_ENTRIES, METHODS, method_registry
 from tests.docs.pages import DOCS, HowTo
 from tests.methods.test_methods import QUICK
 from tests.silos import federation, groups, initial
@@ -34,7 +34,7 @@ def test_the_method_of_the_page_works(monkeypatch, tmp_path):
     """The file in the how-to is a method: alone it is Local, in company it takes the median."""
     page = HowTo("how-to-add-a-method")
     page.module(monkeypatch, tmp_path)
-    (name, entry), *_ = page.entry("{", vars(registry), "}").items()
+    (name, entry), *_ = page.entry("{", vars(method_registry), "}").items()
     monkeypatch.setitem(METHOD_ENTRIES, name, entry)
     method = entry.load()(QUICK)
     assert method.name == name

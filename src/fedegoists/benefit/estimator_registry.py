@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from fedegoists.benefit.estimator import Estimator
 
-__all__ = ["ESTIMATOR_ENTRIES", "EstimatorEntry"]
+__all__ = ["ESTIMATOR_ENTRIES", "EstimatorEntry", "check_estimator"]
 
 FRONT = ("steps", "batch_size", "rate", "concentration", "scale", "hidden", "layers", "bound")
 """The settings of a Pareto hypernetwork."""
@@ -93,3 +93,17 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         hides=True,
     ),
 }
+
+
+def check_estimator(name: str, *others: str) -> str:
+    """Return the name of a registered estimator, or one of `others`, such as ``auto``.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    """
+    known = (*others, *ESTIMATOR_ENTRIES)
+    if name not in known:
+        raise ValueError(f"unknown estimator {name!r}; estimators are {', '.join(known)}")
+    return name

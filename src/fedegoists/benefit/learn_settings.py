@@ -2,7 +2,7 @@
 
 from pydantic import Field, field_validator, model_validator
 
-from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES, check_estimator
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.federation.gradient_privacy import check_privacy
@@ -84,10 +84,7 @@ class LearnSettings(Validated):
     @field_validator("estimator")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in ESTIMATOR_ENTRIES:
-            known = ", ".join(ESTIMATOR_ENTRIES)
-            raise ValueError(f"unknown estimator {name!r}; estimators are {known}")
-        return name
+        return check_estimator(name)
 
     @model_validator(mode="after")
     def _possible(self) -> "LearnSettings":

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES, check_estimator
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
@@ -80,12 +81,15 @@ class CompetitionSection(TypedSettings):
         return self
 
 
+UNLEARNED = ("auto", "everybody", "file")
+"""Names that stand for an estimator, or for none."""
+ESTIMATORS = ", ".join((*UNLEARNED, *ESTIMATOR_ENTRIES))
+
+
 class BenefitSection(TypedSettings):
     """The benefit graph: learned from models, losses and gradients; no data leaves a silo."""
 
-    estimator: Literal[
-        "auto", "transfer", "hypernetwork", "pairs", "alignment", "everybody", "file"
-    ] = "auto"
+    estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
     """The estimator; auto suits the data. With everybody, nothing is learned, and only competition
     keeps participants apart."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
@@ -104,6 +108,11 @@ class BenefitSection(TypedSettings):
     """With clip: noise multiplier, for differential privacy."""
     seed: int = Field(default=0, ge=0)
     """The estimator's seed."""
+
+    @field_validator("estimator")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return check_estimator(name, *UNLEARNED)
 
     @model_validator(mode="after")
     def _file_given(self) -> "BenefitSection":

@@ -67,6 +67,8 @@ def _setting(key: str, field: FieldInfo, given: Mapping[str, object]) -> str:
     comment = " ".join((field.description or "").split())
     if get_origin(field.annotation) is Literal:
         comment += f" One of {', '.join(get_args(field.annotation))}."
+    elif isinstance(field.json_schema_extra, dict) and "choices" in field.json_schema_extra:
+        comment += f" One of {field.json_schema_extra['choices']}."
     if key in given:
         return f"{key} = {toml_value(given[key])} # {comment}"
     value = field.default

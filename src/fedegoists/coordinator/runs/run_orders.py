@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES, check_estimator
 from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import TrainingSection
 from fedegoists.consortium.engine import ENGINES, EngineKind, engine_named
@@ -19,7 +19,6 @@ FILES = "files.json"
 """File in the folder of a run: the name, without a suffix, of each participant's files."""
 
 RunKind = Literal["benefit", "training"]
-Estimator = Literal["auto", "transfer", "hypernetwork", "pairs", "alignment"]
 
 
 class RunPlan(TrainingSection):
@@ -35,10 +34,15 @@ class RunPlan(TrainingSection):
     source: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
     options: dict[str, str | int | float | bool] = Field(default={}, max_length=20)
     data_seed: int = Field(default=0, ge=0, le=2**31)
-    estimator: Estimator = "auto"
+    estimator: str = "auto"
     threshold: float | None = Field(default=None, ge=0)
     repeats: int | None = Field(default=None, ge=2, le=100)
     benefit_steps: int | None = Field(default=None, ge=1, le=1_000_000)
+
+    @field_validator("estimator")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return check_estimator(name, "auto")
 
     def check_for(self, engine: EngineKind) -> None:
         """Refuse a plan that an engine could not follow, or only in part."""
@@ -66,7 +70,7 @@ class RunPlan(TrainingSection):
             )
 
     @property
-    def kept_apart(self) -> Estimator:
+    def kept_apart(self) -> str:
         """The estimator to learn benefits by.
 
         The automatic one is ``transfer``, with or without competition: otherwise the choice would
