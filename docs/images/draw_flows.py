@@ -68,7 +68,7 @@ COLOURS = {
     "cli": "#e8eaf0",
     "graphs": "#fdf1c7",
     "coalitions": "#d9e8fb",
-    "coalitions.proof": "#d5f0dc",
+    "coalitions.certificate": "#d5f0dc",
     "learning": "#fbe1e1",
     "federation": "#fde5cf",
     "methods": "#e8dcf7",
