@@ -1,9 +1,9 @@
-"""Why two participants are, or are not, in the same coalition.
+"""Explanations: why two participants are, or are not, in the same coalition.
 
-An explanation is for the manager: it names competitors. Nothing here is for a participant's eyes.
+An explanation is for the manager only, never for a participant: it names competitors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +18,14 @@ __all__ = ["Alternative", "Explanation", "explain"]
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another way to arrange things that was checked.
+    """Another arrangement that was checked.
 
     Attributes
     ----------
     change, impossible : str
-        What would be done, and how to say that it cannot be.
+        The change in words, and the words that it is impossible.
     obstacle : str or None
-        The principle it would break and how; None if it would be valid.
+        How it would break a principle; None if it would be valid.
     welfare_change : float
         By how much the total benefit would rise or fall.
     """
@@ -38,7 +38,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Whether two participants are together, one sentence on why, and what was checked for it."""
+    """Whether two participants are together, one sentence on why, and the alternatives checked."""
 
     a: str
     b: str
@@ -51,7 +51,7 @@ class Explanation:
 
 
 def explain(formation: Formation, a: str, b: str) -> Explanation:
-    """Say in a sentence why two participants are together or apart.
+    """Explain in a sentence why two participants are together or apart.
 
     The reasons come from real alternatives: one of the two joins the other's coalition, or the two
     coalitions unite. Each is checked against the principles and valued.
@@ -125,85 +125,75 @@ def _partners(formation: Formation, name: str, *, giving: bool = True) -> str:
 
 
 def _moved(formation: Formation, mover: str, host: str) -> Alternative:
-    """Check what would happen if one participant joined another's coalition."""
-    order = _order(formation)
-    home = formation.coalition_of(mover)
-    joined = tuple(sorted((*formation.coalition_of(host), mover), key=order))
+    """Check the alternative in which one participant joins another's coalition."""
+    home, target = formation.coalition_of(mover), formation.coalition_of(host)
+    joined = _ordered(formation, (*target, mover))
     left = tuple(name for name in home if name != mover)
-    alone = len(joined) == 2
-    obstacle = None
-    for name in joined:
-        if formation.competition.competes(name, mover):
-            obstacle = f"{name} there competes with {mover}"
-            break
-    else:
-        for name, missing in _free_riders(formation, joined):
-            giver, taker = (name, host) if missing == "outgoing" else (host, name)
-            if alone:
-                giver = mover if name == host and missing == "incoming" else giver
-                taker = mover if name == host and missing == "outgoing" else taker
-                obstacle = f"{taker} would not benefit from {giver}"
-            elif missing == "outgoing":
-                obstacle = f"nobody there would benefit from {name}"
-            else:
-                obstacle = f"{name} would not benefit from anybody there"
-            break
-        else:
-            for name, missing in _free_riders(formation, left):
-                what = "nobody to benefit" if missing == "outgoing" else "nobody to benefit from"
-                obstacle = f"{name} would be left with {what} in its coalition without {mover}"
-                break
-    instead = " instead" if left else ""
+    pair = len(joined) == 2
     return Alternative(
         change=(
-            f"{mover} pairing up with {host}{instead}"
-            if alone
-            else f"{mover} joining {host}'s coalition{instead}"
+            (f"{mover} pairing up with {host}" if pair else f"{mover} joining {host}'s coalition")
+            + (" instead" if left else "")
         ),
         impossible=(
             f"{mover} cannot pair up with {host}"
-            if alone
+            if pair
             else f"{mover} cannot join {host}'s coalition"
         ),
-        obstacle=obstacle,
-        welfare_change=_change(formation, (joined, left), (formation.coalition_of(host), home)),
+        obstacle=_obstacle(formation, mover, host, joined, left),
+        welfare_change=_change(formation, (joined, left), (target, home)),
     )
 
 
+def _obstacle(
+    formation: Formation, mover: str, host: str, joined: Coalition, left: Coalition
+) -> str | None:
+    """Return how the coalition joined, or the one left behind, would break a principle."""
+    for name in joined:
+        if formation.competition.competes(name, mover):
+            return f"{name} there competes with {mover}"
+    for rider in free_riders(_relations(formation, joined)[0], [joined]):
+        name, gives_nothing = rider.participant, rider.missing == "outgoing"
+        if len(joined) == 2:
+            other = mover if name == host else host
+            giver, taker = (name, other) if gives_nothing else (other, name)
+            return f"{taker} would not benefit from {giver}"
+        if gives_nothing:
+            return f"nobody there would benefit from {name}"
+        return f"{name} would not benefit from anybody there"
+    for rider in free_riders(_relations(formation, left)[0], [left]):
+        what = "nobody to benefit" if rider.missing == "outgoing" else "nobody to benefit from"
+        return f"{rider.participant} would be left with {what} in its coalition without {mover}"
+    return None
+
+
 def _united(formation: Formation, one: Coalition, other: Coalition) -> Alternative:
-    """Check what would happen if two coalitions of two or more united."""
-    union = tuple(sorted((*one, *other), key=_order(formation)))
-    rivals = next(iter(_conflicts(formation, union)), None)
+    """Check the alternative in which two coalitions of two or more unite."""
+    union = _ordered(formation, (*one, *other))
+    rivals = next(iter(conflicts(*_relations(formation, union), [union])), None)
     return Alternative(
         change="uniting the two coalitions",
         impossible="the two coalitions cannot unite",
-        obstacle=f"{rivals[0]} and {rivals[1]} compete" if rivals else None,
+        obstacle=f"{rivals.source} and {rivals.target} compete" if rivals else None,
         welfare_change=_change(formation, (union,), (one, other)),
     )
 
 
-def _conflicts(formation: Formation, group: Coalition) -> list[tuple[str, str]]:
-    """Return the competitors in a group, by the checker of Principle 2."""
-    gives, rivals = _relations(formation, group)
-    return [(c.source, c.target) for c in conflicts(gives, rivals, [group])]
-
-
-def _free_riders(formation: Formation, group: Coalition) -> list[tuple[str, str]]:
-    """Return the free riders in a group, by the checker of Principle 1."""
-    gives, _ = _relations(formation, group)
-    return [(f.participant, f.missing) for f in free_riders(gives, [group])] if group else []
+def _ordered(formation: Formation, group: Coalition) -> Coalition:
+    return tuple(sorted(group, key=formation.participants.index))
 
 
 def _relations(
     formation: Formation, group: Coalition
 ) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    place = _order(formation)
-    rows = [place(name) for name in group]
-    edges = formation.benefit.weights[np.ix_(rows, rows)] > 0
-    rival = formation.competition.matrix[np.ix_(rows, rows)]
+    """Return the benefit edges and the competition inside a group, as the checker takes them."""
+    (rows,) = positions([group], formation.participants)
     names = np.array(group, dtype=object)
-    gives = {name: set(names[edges[k]].tolist()) for k, name in enumerate(group)}
-    rivals = {name: set(names[rival[k]].tolist()) for k, name in enumerate(group)}
+    inside = np.ix_(rows, rows)
+    gives, rivals = (
+        {name: set(names[related].tolist()) for name, related in zip(group, matrix, strict=True)}
+        for matrix in (formation.benefit.weights[inside] > 0, formation.competition.matrix[inside])
+    )
     return gives, rivals
 
 
@@ -215,10 +205,6 @@ def _change(
     change = welfare_change(weights, old, new)
     # Weights such as 0.1 are not exact: what is left of 0.1 + 0.4 − 0.3 − 0.2 is no difference.
     return 0.0 if abs(change) <= 1e-12 * (welfare(weights, old) + welfare(weights, new)) else change
-
-
-def _order(formation: Formation) -> Callable[[str], int]:
-    return {name: k for k, name in enumerate(formation.participants)}.__getitem__
 
 
 def _improves(alternative: Alternative) -> bool:

@@ -1,8 +1,7 @@
-"""Binding a decision to hidden graphs: everybody can check its own part, an auditor all of it."""
+"""Commitments to a decision: each member can check its own part, an auditor all of it."""
 
 from fedegoists.commitments.commitment import Commitment
 from fedegoists.commitments.member_certificate import MemberCertificate
-from fedegoists.commitments.opening import Opening
-from fedegoists.commitments.opening_files import read_disclosure
+from fedegoists.commitments.opening import Opening, read_disclosure
 
 __all__ = ["Commitment", "MemberCertificate", "Opening", "read_disclosure"]

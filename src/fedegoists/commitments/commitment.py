@@ -16,7 +16,7 @@ __all__ = ["Commitment", "new_secret"]
 
 
 def new_secret() -> bytes:
-    """Return a secret for one commitment; whoever has it can open everything."""
+    """Return a secret for one commitment; with it, all entries can be opened."""
     return secrets.token_bytes(DIGEST_BYTES)
 
 
@@ -63,19 +63,19 @@ class Commitment:
 
     @cached_property
     def digest(self) -> str:
-        """What is published: it reveals nothing, and fits this decision only."""
+        """The published hash: it reveals nothing, and fits this decision only."""
         participants = self.certificate.benefit.participants
         return leaves.commitment_digest(self.context, participants, self._levels[-1][0])
 
     def member_certificate(self, member: str, reported: Iterable[str] = ()) -> MemberCertificate:
-        """Open what concerns one member, and nothing that others reported.
+        """Open the entries that concern one member, and no reports of others.
 
         Parameters
         ----------
         member : str
-            For whom it is.
+            The member.
         reported : names
-            Whom this member itself reported as competitors, to show it that they count.
+            The competitors that this member reported itself, to show it that they count.
         """
         names = self.certificate.benefit.participants
         place = {name: k for k, name in enumerate(names)}
@@ -100,9 +100,13 @@ class Commitment:
             reported=tuple(names[p] for p in rivals),
             commitment=self.digest,
             opened=tuple(
-                OpenedEntry(key, values[key], leaves.salt_of(self.secret, key)) for key in keys
+                OpenedEntry(key=key, value=values[key], salt=leaves.salt_of(self.secret, key).hex())
+                for key in keys
             ),
-            proof=tuple(prove(self._levels, [k for k in positions if k is not None])),
+            proof=tuple(
+                digest.hex()
+                for digest in prove(self._levels, [k for k in positions if k is not None])
+            ),
         )
 
     @cached_property
@@ -110,5 +114,10 @@ class Commitment:
         return dict(leaves.entries(self.certificate))
 
     def opening(self) -> Opening:
-        """Open everything, for an auditor: it names every competitor."""
-        return Opening(self.context, self.secret, self.certificate, self.digest)
+        """Open all entries, for an auditor: it names every competitor."""
+        return Opening(
+            context=self.context,
+            commitment=self.digest,
+            secret=self.secret.hex(),
+            certificate=self.certificate.to_json(),
+        )

@@ -1,4 +1,4 @@
-"""What is committed to, entry by entry, and where each entry stands.
+"""The entries that a commitment binds, and their positions among the leaves of the hash tree.
 
 For n participants, in this order: the coalition of each; the benefit of each to each, row by row;
 whether they compete, for each pair; and one entry for the certificate with all claims. An entry is
@@ -36,12 +36,12 @@ Value = str | bool | tuple[int, ...]
 
 
 def size_for(n: int) -> int:
-    """Return how many entries there are for n participants."""
+    """Return the number of entries for n participants."""
     return n + n * n + n * (n - 1) // 2 + 1
 
 
 def position_of(key: Key, n: int) -> int | None:
-    """Return where an entry stands, or None if there is no such entry.
+    """Return the position of an entry, or None if there is no such entry.
 
     Examples
     --------
@@ -86,13 +86,15 @@ def entries(certificate: Certificate) -> Iterator[tuple[Key, Value]]:
 
 
 def weight_of(digits: object) -> float:
-    """Return the benefit that an entry states; anything else than 16 digits is an error.
+    """Return the benefit of an opened entry; anything but 16 hexadecimal digits is an error.
 
     Examples
     --------
     >>> weight_of("3fe0000000000000")
     0.5
     """
+    if digits is None:
+        raise ValueError("a benefit inside the coalition is not opened")
     if not isinstance(digits, str) or len(digits) != 16:
         raise ValueError("a weight has 16 hexadecimal digits")
     weight: float = struct.unpack(">d", bytes.fromhex(digits))[0]
@@ -105,7 +107,7 @@ def content_of(key: Key, value: Value) -> bytes:
 
 
 def salt_of(secret: bytes, key: Key) -> bytes:
-    """Return the salt of an entry: one secret gives all of them, and none tells another."""
+    """Return the salt of an entry; all follow from one secret, but none from another."""
     return hmac.digest(secret, _canonical(key), "sha256")
 
 
@@ -116,7 +118,7 @@ def hashed(secret: bytes, certificate: Certificate) -> Iterator[bytes]:
 
 
 def commitment_digest(context: str, participants: Sequence[str], root: bytes) -> str:
-    """Return what is published: it binds the tree to its participants and to its occasion."""
+    """Return the commitment: it binds the tree to its participants and to its occasion."""
     head = ["fedegoists commitment", 1, context, list(participants), root.hex()]
     return _sha256(_canonical(head))
 

@@ -1,170 +1,70 @@
-"""A member's certificate: proof that the principles hold for it, without what others reported.
+"""A member's certificate: proof that the principles hold for it, without the reports of others.
 
-It opens the member's coalition as it is committed to for everybody in it, the benefits between the
-member and the others in it, that the member competes with none of them, and that the competitors
-the member itself reported are counted. All other entries of the graphs stay hidden behind salted
-hashes. Checking it needs nothing but this file and the published commitment.
+It opens the member's coalition as it is committed to for each of its members, the benefits between
+the member and the others in it, the entries that the member competes with none of them, and those
+that the competitors it reported itself are counted. All other entries of the graphs stay hidden
+behind salted hashes. Checking it needs only this file and the published commitment.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fedegoists.coalitions import CertificateCheck, CheckedClaim
 from fedegoists.commitments import leaves
-from fedegoists.commitments.merkle import DIGEST_BYTES, leaf_hash, root_from
-from fedegoists.errors import CertificateError, GraphError
-from fedegoists.files import read_text, write_bytes
-from fedegoists.graphs.interchange import json_value
+from fedegoists.commitments.disclosure import HASH, VERSION, Disclosure
+from fedegoists.commitments.merkle import leaf_hash, root_from
+from fedegoists.errors import CertificateError
 from fedegoists.graphs.participants import MAX_PARTICIPANTS
 
-__all__ = ["FORMAT", "MemberCertificate", "OpenedEntry"]
+__all__ = ["MemberCertificate", "OpenedEntry"]
 
-FORMAT = "fedegoists member certificate"
-VERSION = 1
-
-HASH = r"^[0-9a-f]{64}$"
+Known = Mapping[leaves.Key, leaves.Value]
 
 
-@dataclass(frozen=True)
-class OpenedEntry:
-    """One entry of the commitment, with the salt that lets anybody hash it."""
+class OpenedEntry(BaseModel):
+    """One entry of the commitment, with the salt needed to hash it, in hexadecimal digits."""
 
-    key: leaves.Key
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    key: leaves.Key = Field(max_length=3)
     value: leaves.Value
-    salt: bytes = field(repr=False)
+    salt: str = Field(pattern=HASH, repr=False)
 
 
-class _EntryFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    key: list[str | int] = Field(max_length=3)
-    value: str | bool | list[int]
-    salt: str = Field(pattern=HASH)
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    format: str
-    version: int
-    context: str
-    participants: list[str] = Field(max_length=MAX_PARTICIPANTS)
-    member: str
-    coalition: list[str]
-    reported: list[str]
-    commitment: str = Field(pattern=HASH)
-    opened: list[_EntryFile]
-    proof: list[str]
-
-
-@dataclass(frozen=True)
-class MemberCertificate:
-    """What a member needs to check a decision as far as it concerns it.
+class MemberCertificate(Disclosure):
+    """All that a member needs to check a decision as far as it concerns it.
 
     Make one with `Commitment.member_certificate`, write it with `save`, and check it with `check`,
     or on the command line with ``fedegoists verify certificate.json``.
     """
 
+    FORMAT = "fedegoists member certificate"
+
+    format: Literal["fedegoists member certificate"] = "fedegoists member certificate"
+    version: Literal[1] = VERSION
     context: str
-    participants: tuple[str, ...]
+    participants: tuple[str, ...] = Field(max_length=MAX_PARTICIPANTS)
     member: str
     coalition: tuple[str, ...]
     reported: tuple[str, ...]
-    commitment: str
+    commitment: str = Field(pattern=HASH)
     opened: tuple[OpenedEntry, ...]
-    proof: tuple[bytes, ...] = field(repr=False)
-
-    # Files ---------------------------------------------------------------------------------
-
-    def to_json(self) -> str:
-        """Return the certificate as JSON text."""
-        entries = [
-            _EntryFile.model_construct(key=list(e.key), value=e.value, salt=e.salt.hex())
-            for e in self.opened
-        ]
-        file = _File.model_construct(
-            format=FORMAT,
-            version=VERSION,
-            context=self.context,
-            participants=list(self.participants),
-            member=self.member,
-            coalition=list(self.coalition),
-            reported=list(self.reported),
-            commitment=self.commitment,
-            opened=entries,
-            proof=[digest.hex() for digest in self.proof],
-        )
-        return file.model_dump_json(indent=1, warnings=False) + "\n"
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the certificate to a file that only its owner can read."""
-        write_bytes(path, self.to_json().encode(), private=True)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "MemberCertificate":
-        """Read a certificate from a file."""
-        return cls.from_json(read_text(path), str(path))
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "member certificate") -> "MemberCertificate":
-        """Read a certificate from JSON text.
-
-        Raises
-        ------
-        CertificateError
-            If the text is no member certificate, or is damaged so that nothing can be checked.
-        """
-        try:
-            file = _File.model_validate(json_value(text, where))
-            proof = tuple(bytes.fromhex(digest) for digest in file.proof)
-        except GraphError as error:
-            raise CertificateError(str(error)) from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise CertificateError(f"{where}: {place}: {first['msg']}") from None
-        except ValueError:
-            raise CertificateError(
-                f"{where}: the proof is not made of hexadecimal hashes"
-            ) from None
-        if (file.format, file.version) != (FORMAT, VERSION):
-            raise CertificateError(f"{where}: not a {FORMAT} of version {VERSION}")
-        if any(len(digest) != DIGEST_BYTES for digest in proof):
-            raise CertificateError(f"{where}: the proof holds a hash of another length")
-        return cls(
-            context=file.context,
-            participants=tuple(file.participants),
-            member=file.member,
-            coalition=tuple(file.coalition),
-            reported=tuple(file.reported),
-            commitment=file.commitment,
-            opened=tuple(
-                OpenedEntry(
-                    tuple(e.key),
-                    tuple(e.value) if isinstance(e.value, list) else e.value,
-                    bytes.fromhex(e.salt),
-                )
-                for e in file.opened
-            ),
-            proof=proof,
-        )
-
-    # Checking ------------------------------------------------------------------------------
+    proof: tuple[Annotated[str, Field(pattern=HASH)], ...] = Field(repr=False)
 
     def check(
         self, commitment: str | None = None, reported: Sequence[str] | None = None
     ) -> CertificateCheck:
-        """Check everything that the certificate shows.
+        """Check all claims that the opened entries support.
 
         Parameters
         ----------
         commitment : str, optional
             The published commitment, as other members have it too; compared with this one's.
         reported : names, optional
-            Whom the member did report; each must be counted.
+            The competitors that the member did report; each must be counted.
         """
-        known: Mapping[leaves.Key, leaves.Value] = {e.key: e.value for e in self.opened}
+        known = {entry.key: entry.value for entry in self.opened}
         claims = [self._bound(commitment)]
         place = {name: k for k, name in enumerate(self.participants)}
         named = {self.member, *self.coalition, *self.reported}
@@ -182,79 +82,62 @@ class MemberCertificate:
         return CertificateCheck(tuple(claims))
 
     def _bound(self, commitment: str | None) -> CheckedClaim:
-        """Whether all that is opened belongs to the commitment that everybody was given."""
+        """Whether all opened entries belong to the published commitment."""
         expected = self.commitment if commitment is None else commitment
         n = len(self.participants)
-        found = "yes"
-        hashes: dict[int, bytes] = {}
-        for entry in self.opened:
-            position = leaves.position_of(entry.key, n)
-            if position is None or position in hashes:
-                found = f"no: there is no entry {entry.key}, or it is opened twice"
-                break
-            hashes[position] = leaf_hash(entry.salt, leaves.content_of(entry.key, entry.value))
-        else:
-            try:
-                root = root_from(hashes, leaves.size_for(n), self.proof)
-            except CertificateError as error:
-                found = f"no: {error}"
-            else:
-                digest = leaves.commitment_digest(self.context, self.participants, root)
-                if not digest == expected == self.commitment:
-                    found = f"no: it belongs to {digest[:16]}…"
-        return CheckedClaim("bound to the commitment", f"{expected[:16]}…", found, found == "yes")
+        try:
+            hashes: dict[int, bytes] = {}
+            for entry in self.opened:
+                position = leaves.position_of(entry.key, n)
+                if position is None or position in hashes:
+                    raise CertificateError(f"there is no entry {entry.key}, or it is opened twice")
+                content = leaves.content_of(entry.key, entry.value)
+                hashes[position] = leaf_hash(bytes.fromhex(entry.salt), content)
+            root = root_from(hashes, leaves.size_for(n), map(bytes.fromhex, self.proof))
+            digest = leaves.commitment_digest(self.context, self.participants, root)
+            ok = digest == expected == self.commitment
+            found = "yes" if ok else f"no: it belongs to {digest[:16]}…"
+        except CertificateError as error:
+            ok, found = False, f"no: {error}"
+        return CheckedClaim("bound to the commitment", f"{expected[:16]}…", found, ok)
 
-    def _same_coalition(
-        self, known: Mapping[leaves.Key, leaves.Value], place: Mapping[str, int]
-    ) -> CheckedClaim:
+    def _same_coalition(self, known: Known, place: Mapping[str, int]) -> CheckedClaim:
         together = tuple(sorted(place[name] for name in self.coalition))
         agreed = all(known.get(("coalition", p)) == together for p in together)
         ok = agreed and self.member in self.coalition
         found = "the same for everybody in it" if ok else "not the same for everybody in it"
         return CheckedClaim("coalition", ", ".join(self.coalition), found, ok)
 
-    def _no_free_riding(
-        self, known: Mapping[leaves.Key, leaves.Value], own: int, others: Sequence[int]
-    ) -> CheckedClaim:
+    def _no_free_riding(self, known: Known, own: int, others: Sequence[int]) -> CheckedClaim:
+        """Both sums of Equation 1, for this member."""
         if not others:
             return CheckedClaim("no free riders", "proven", "alone: nobody is used", True)
         try:
-            gets = sum(weight_of(known, p, own) > 0 for p in others)
-            gives = sum(weight_of(known, own, p) > 0 for p in others)
+            gets = sum(leaves.weight_of(known.get(("benefit", p, own))) > 0 for p in others)
+            gives = sum(leaves.weight_of(known.get(("benefit", own, p))) > 0 for p in others)
         except ValueError as error:
             return CheckedClaim("no free riders", "proven", str(error), False)
         found = f"{self.member} benefits from {gets} and benefits {gives} of {len(others)}"
         return CheckedClaim("no free riders", "proven", found, bool(gets and gives))
 
-    def _no_conflict(
-        self, known: Mapping[leaves.Key, leaves.Value], own: int, others: Sequence[int]
-    ) -> CheckedClaim:
-        open_pairs = [known.get(("competition", *sorted((own, p)))) for p in others]
-        ok = all(pair is False for pair in open_pairs)
+    def _no_conflict(self, known: Known, own: int, others: Sequence[int]) -> CheckedClaim:
+        """Principle 2, for this member."""
+        ok = all(known.get(_pair(own, p)) is False for p in others)
         found = f"no competitor of {self.member} is in its coalition"
         return CheckedClaim("no conflicts", "proven", found if ok else "not shown", ok)
 
     def _counted(
-        self,
-        known: Mapping[leaves.Key, leaves.Value],
-        own: int,
-        place: Mapping[str, int],
-        reported: Sequence[str],
+        self, known: Known, own: int, place: Mapping[str, int], reported: Sequence[str]
     ) -> CheckedClaim:
         missing = [
             name
             for name in reported
-            if name not in place
-            or known.get(("competition", *sorted((own, place[name])))) is not True
+            if name not in place or known.get(_pair(own, place[name])) is not True
         ]
         stated = f"{len(reported)} counted"
         found = f"not counted: {', '.join(missing)}" if missing else stated
         return CheckedClaim("own reports", stated, found, not missing)
 
 
-def weight_of(known: Mapping[leaves.Key, leaves.Value], source: int, target: int) -> float:
-    """Return an opened benefit, or say that it is not opened."""
-    digits = known.get(("benefit", source, target))
-    if digits is None:
-        raise ValueError("a benefit inside the coalition is not opened")
-    return leaves.weight_of(digits)
+def _pair(one: int, other: int) -> leaves.Key:
+    return ("competition", min(one, other), max(one, other))

@@ -1,8 +1,8 @@
-"""A hash tree: one short value stands for many, and each of them can be shown to be one of them.
+"""A hash tree (Merkle tree): one hash binds many leaves, and a short proof shows some of them.
 
 Leaves and inner nodes are hashed with different first bytes, so that none can pass for the other.
-Where a level has an odd number of nodes, the last one goes up as it is. The number of leaves is
-known to whoever checks, so a proof also shows at which place a leaf stands.
+Where a level has an odd number of nodes, the last one goes up as it is. The checker knows the
+number of leaves, so a proof also shows the position of each leaf.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ Level = list[bytes]
 
 
 def leaf_hash(salt: bytes, content: bytes) -> bytes:
-    """Return the hash of a leaf; without its salt, its content cannot be guessed and tried."""
+    """Return the hash of a leaf; the salt keeps its content from being guessed by trying."""
     return hashlib.sha256(b"\x00" + salt + content).digest()
 
 
@@ -43,7 +43,7 @@ def tree(leaves: Iterable[bytes]) -> list[Level]:
 
 
 def prove(levels: Sequence[Level], positions: Iterable[int]) -> list[bytes]:
-    """Return the fewest hashes that lead from some leaves together to the root."""
+    """Return the fewest hashes that, together with some leaves, give the root."""
     known = sorted(set(positions))
     proof = []
     for level in levels[:-1]:
@@ -54,7 +54,7 @@ def prove(levels: Sequence[Level], positions: Iterable[int]) -> list[bytes]:
 
 
 def root_from(leaves: Mapping[int, bytes], size: int, proof: Iterable[bytes]) -> bytes:
-    """Return the root of the tree in which some leaves stand at their positions.
+    """Return the root of the tree with these leaves at their positions.
 
     Raises
     ------

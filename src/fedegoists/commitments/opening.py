@@ -1,78 +1,39 @@
 """A full opening, for an auditor: both graphs, all claims, and the secret that binds them."""
 
-import json
 import os
-from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import Field
 
 from fedegoists.coalitions import Certificate, CertificateCheck, CheckedClaim
 from fedegoists.commitments import leaves
-from fedegoists.commitments.merkle import DIGEST_BYTES, tree
-from fedegoists.errors import CertificateError, GraphError
-from fedegoists.files import read_text, write_bytes
+from fedegoists.commitments.disclosure import HASH, VERSION, Disclosure
+from fedegoists.commitments.member_certificate import MemberCertificate
+from fedegoists.commitments.merkle import tree
+from fedegoists.errors import GraphError
+from fedegoists.files import read_text
 from fedegoists.graphs.interchange import json_value
 
-__all__ = ["FORMAT", "Opening"]
-
-FORMAT = "fedegoists opening"
-VERSION = 1
+__all__ = ["Opening", "read_disclosure"]
 
 
-@dataclass(frozen=True)
-class Opening:
-    """Everything a commitment hides. It names every competitor, so it is for an auditor only."""
+class Opening(Disclosure):
+    """All content of a commitment. It names every competitor, so it is for an auditor only.
 
+    `certificate` is the text of the certificate, letter by letter.
+    """
+
+    FORMAT = "fedegoists opening"
+
+    format: Literal["fedegoists opening"] = "fedegoists opening"
+    version: Literal[1] = VERSION
     context: str
-    secret: bytes = field(repr=False)
-    certificate: Certificate
     commitment: str
-
-    def to_json(self) -> str:
-        """Return the opening as JSON text; the certificate is in it letter by letter."""
-        value = {
-            "format": FORMAT,
-            "version": VERSION,
-            "context": self.context,
-            "commitment": self.commitment,
-            "secret": self.secret.hex(),
-            "certificate": self.certificate.to_json(),
-        }
-        return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the opening to a file that only its owner can read."""
-        write_bytes(path, self.to_json().encode(), private=True)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Opening":
-        """Read an opening from a file."""
-        return cls.from_json(read_text(path), str(path))
-
-    @classmethod
-    def from_json(cls, text: str, where: str = "opening") -> "Opening":
-        """Read an opening from JSON text; anything that is not one is a `CertificateError`."""
-        try:
-            data = json_value(text, where)
-        except GraphError as error:
-            raise CertificateError(str(error)) from None
-        keys = ("context", "commitment", "secret", "certificate")
-        if (
-            not isinstance(data, dict)
-            or set(data) != {"format", "version", *keys}
-            or (data["format"], data["version"]) != (FORMAT, VERSION)
-            or not all(isinstance(data[key], str) for key in keys)
-        ):
-            raise CertificateError(f"{where}: not a {FORMAT} of version {VERSION}")
-        try:
-            secret = bytes.fromhex(data["secret"])
-        except ValueError:
-            secret = b""
-        if len(secret) != DIGEST_BYTES:
-            raise CertificateError(f"{where}: its secret is not {DIGEST_BYTES} hexadecimal bytes")
-        certificate = Certificate.from_json(data["certificate"], f"{where}, certificate")
-        return cls(data["context"], secret, certificate, data["commitment"])
+    secret: str = Field(pattern=HASH, repr=False)
+    certificate: str = Field(repr=False)
 
     def check(self, commitment: str | None = None, *, time_limit: float = 10.0) -> CertificateCheck:
-        """Re-derive the commitment from the graphs, and everything the certificate claims.
+        """Derive the commitment again from the graphs, and all claims of the certificate.
 
         Parameters
         ----------
@@ -81,11 +42,24 @@ class Opening:
         time_limit : float
             Seconds for deriving the upper bound again.
         """
+        certificate = Certificate.from_json(self.certificate, "the certificate of the opening")
         expected = self.commitment if commitment is None else commitment
-        root = tree(leaves.hashed(self.secret, self.certificate))[-1][0]
-        participants = self.certificate.benefit.participants
-        digest = leaves.commitment_digest(self.context, participants, root)
+        root = tree(leaves.hashed(bytes.fromhex(self.secret), certificate))[-1][0]
+        digest = leaves.commitment_digest(self.context, certificate.benefit.participants, root)
         ok = digest == expected == self.commitment
         found = "yes" if ok else f"no: it belongs to {digest[:16]}…"
         bound = CheckedClaim("bound to the commitment", f"{expected[:16]}…", found, ok)
-        return CertificateCheck((bound, *self.certificate.check(time_limit=time_limit).claims))
+        return CertificateCheck((bound, *certificate.check(time_limit=time_limit).claims))
+
+
+def read_disclosure(path: str | os.PathLike[str]) -> MemberCertificate | Opening | None:
+    """Return a member's certificate or an auditor's opening; None if the file is neither."""
+    text = read_text(path)
+    try:
+        data = json_value(text, str(path))
+    except GraphError:
+        return None
+    form = data.get("format") if isinstance(data, dict) else None
+    if form == MemberCertificate.FORMAT:
+        return MemberCertificate.from_json(text, str(path))
+    return Opening.from_json(text, str(path)) if form == Opening.FORMAT else None
