@@ -1,12 +1,13 @@
 """Clipped and noisy gradients, and how much they tell."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from fedegoists.benefit import LearnSettings, learn
+from fedegoists.benefit import ESTIMATOR_ENTRIES, LearnSettings, learn
 from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Gradient
@@ -108,3 +109,11 @@ def test_a_graph_can_be_learned_from_noisy_gradients():
     estimate = learn(federation(data, Line(4)), quick("hypernetwork", clip=5.0, noise=0.5))
     weights = estimate.weights
     assert min(weights[0, 1], weights[1, 0]) > max(weights[2:, :2].max(), weights[:2, 2:].max())
+
+
+def test_the_privacy_loss_of_an_estimator_that_is_not_accounted_for_is_refused(monkeypatch):
+    entry = replace(ESTIMATOR_ENTRIES["hypernetwork"], summary="asks for other gradients")
+    monkeypatch.setitem(ESTIMATOR_ENTRIES, "other", entry)
+    settings = LearnSettings(estimator="other", clip=1.0, noise=1.0)
+    with pytest.raises(SettingsError, match="'other' is not accounted for; use 'hypernetwork'"):
+        privacy_spent(settings, 100)

@@ -78,7 +78,11 @@ def test_paths_are_relative_to_the_file(written, tmp_path, monkeypatch):
         ("seeds = 2", "sedes = 2", "line 15: unknown key 'training.sedes'; keys of training are m"),
         ("[benefit]", "[benefits]", "line 10: unknown key 'benefits'; keys are name,"),
         ('source = "heart"', "", "line 3: data.source is missing"),
-        ("threshold = 0.1", 'estimator = "guess"', "line 11: benefit.estimator is 'guess': unknown"),
+        (
+            "threshold = 0.1",
+            'estimator = "guess"',
+            "line 11: benefit.estimator is 'guess': unknown",
+        ),
         ("threshold = 0.1", 'estimator = "file"', 'line 10: benefit: estimator = "file" and file'),
         ('name = "hospitals"', 'name = "../x"', "line 1: name is '../x': string should match"),
         ("[benefit]", "published = true\n[benefit]", "line 7: competition: give only one of pairs"),

@@ -18,7 +18,7 @@ def shaped(*shapes, task="classification", classes=10):
     return SimpleNamespace(name="tiny", task=task, classes=classes, shapes=shapes)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["mlp", "cifar10-cnn", "cifar100-cnn", "icu-transformer"])
 def test_auto_is_the_network_made_for_the_data(name):
     data = silos(name)
     assert model_for(data).name == model_for(data, name).name == name

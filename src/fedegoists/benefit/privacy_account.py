@@ -16,6 +16,10 @@ from fedegoists.errors import MissingDependencyError, SettingsError
 __all__ = ["PrivacySpent", "privacy_spent"]
 
 
+ACCOUNTED = "hypernetwork"
+"""The estimator whose replies are counted here."""
+
+
 @dataclass(frozen=True)
 class PrivacySpent:
     """The privacy loss of one sample of a silo.
@@ -47,6 +51,12 @@ def privacy_spent(settings: LearnSettings, training: int, delta: float = 1e-5) -
     """
     if not 0 < delta < 1:
         raise SettingsError(f"delta is {delta}; expected a number between 0 and 1")
+    if settings.clip is not None and settings.estimator != ACCOUNTED:
+        # Another estimator asks for other replies: its ε would be wrong, without a sign of it.
+        raise SettingsError(
+            f"the privacy loss of the estimator {settings.estimator!r} is not accounted for; "
+            f"use {ACCOUNTED!r}, or leave out clip and noise"
+        )
     trained = _answers(training, settings.batch_size, settings.steps) * settings.repeats
     validated = settings.preference_steps * settings.repeats  # all of them in every step
     if settings.clip is None or settings.noise == 0:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fedegoists.cli.output import errors, line, screen, titled_table, training_extra
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.learning.model_registry import MODELS
 
 if TYPE_CHECKING:
     from fedegoists.methods.method_run import Observer, Outcome
@@ -88,8 +89,7 @@ StepsOption = Annotated[
 ModelOption = Annotated[
     str,
     typer.Option(
-        help="The network: mlp, cifar10-cnn, cifar100-cnn, icu-transformer, or auto for the one "
-        "that suits the data."
+        help=f"The network: {', '.join(MODELS)}, or auto for the first that suits the data."
     ),
 ]
 PersonalOption = Annotated[
