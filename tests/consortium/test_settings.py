@@ -81,7 +81,7 @@ def test_paths_are_relative_to_the_file(written, tmp_path, monkeypatch):
         (
             "threshold = 0.1",
             'estimator = "guess"',
-            "line 11: benefit.estimator is 'guess': unknown",
+            "benefit.estimator is 'guess': unknown estimator",
         ),
         ("threshold = 0.1", 'estimator = "file"', 'line 10: benefit: estimator = "file" and file'),
         ('name = "hospitals"', 'name = "../x"', "line 1: name is '../x': string should match"),
