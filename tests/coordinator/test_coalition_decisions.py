@@ -67,12 +67,12 @@ def test_what_if_is_answered_from_the_decision(store):
     forms(store, consortium_id)
     with store.read() as session:
         consortium = consortia.consortium_with(session, consortium_id)
-        trial = coalition_decisions.trial_of(session, consortium, 1)
-        assert coalition_decisions.trial_of(session, consortium, 1) is trial
+        basis = coalition_decisions.what_if_basis(session, consortium, 1)
+        assert coalition_decisions.what_if_basis(session, consortium, 1) is basis
         with pytest.raises(NotFoundError):
-            coalition_decisions.trial_of(session, consortium, 2)
-    result = coalition_decisions.quick_what_if(trial, add=[("South", "East")])
+            coalition_decisions.what_if_basis(session, consortium, 2)
+    result = coalition_decisions.quick_what_if(basis, add=[("South", "East")])
     assert not any({"South", "East"} <= set(group) for group in result.coalitions)
     assert (result.welfare, result.welfare_change) == (3, -6)
-    left = coalition_decisions.quick_what_if(trial, leaves=["East"])
+    left = coalition_decisions.quick_what_if(basis, leaves=["East"])
     assert (left.coalitions, left.welfare) == ((("North", "South"),), 3)

@@ -37,7 +37,7 @@ class Engine(Protocol):
     def absent(self) -> tuple[str, ...]:
         """Participants of the consortium that cannot be reached and are left out."""
 
-    def federation(self, model: str, trials: int | None = None) -> "StatefulFederation":
+    def federation(self, model: str, repetitions: int | None = None) -> "StatefulFederation":
         """Return the silos that train a network; in several repetitions if asked."""
 
 

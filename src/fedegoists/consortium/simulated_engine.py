@@ -55,9 +55,11 @@ class SimulatedEngine:
         self.data = DataDescription.of(self.samples, data_digest(self.samples))
         self._device = settings.training.device
 
-    def federation(self, model: str, trials: int | None = None) -> StatefulFederation:
+    def federation(self, model: str, repetitions: int | None = None) -> StatefulFederation:
         """Return the silos with a network."""
-        data = self.samples if trials is None else dict.fromkeys(range(trials), self.samples)
+        data = (
+            self.samples if repetitions is None else dict.fromkeys(range(repetitions), self.samples)
+        )
         network = build_model(model, 0, **model_options(self.data, model))
         return SimulatedFederation(data, network, device=self._device)
 

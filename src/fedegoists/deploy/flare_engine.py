@@ -88,7 +88,7 @@ class FlareEngine:
         if access.memory is not None:
             write_bytes(access.memory, ABOUT_ALL.dump_json(self.about), private=True)
 
-    def federation(self, model: str, trials: int | None = None) -> FlareFederation:
+    def federation(self, model: str, repetitions: int | None = None) -> FlareFederation:
         """Return the silos with a network."""
         return FlareFederation(
             self.link,
@@ -96,7 +96,7 @@ class FlareEngine:
             model=model,
             options=model_options(self.data, model),
             task=self.data.task,
-            repetitions=trials,
+            repetitions=repetitions,
         )
 
     def close(self) -> None:

@@ -173,8 +173,7 @@ class Decider:
                 benefit=inputs.benefit_id,
                 method=order.method,
             )
-        with _ONE_BY_ONE:
-            _keep_trial(record.certificate_digest, _trial(formation))  # the manager asks what if
+        _keep_basis(record.certificate_digest, formation)  # what-ifs usually follow
         return record
 
     def _inputs(self, session: Transaction, consortium_id: int) -> _Inputs:
@@ -278,37 +277,28 @@ _CURRENT: dict[tuple[str, int, int], bool] = {}
 # What-ifs -------------------------------------------------------------------------------------
 
 
-def trial_of(session: Transaction, consortium: ConsortiumRow, number: int) -> Formation:
-    """Return a decision for what-if questions; the same one for as long as it is kept."""
-    digest = session.scalar(
-        select(FormationRow.certificate_digest).where(
-            FormationRow.consortium_id == consortium.id, FormationRow.number == number
-        )
-    )
-    found = None if digest is None else _TRIALS.get(digest)
-    if found is not None:
-        return found
-    record = session.numbered(FormationRow, consortium, number)
-    with _ONE_BY_ONE:  # another thread may have added it meanwhile
-        found = _TRIALS.get(record.certificate_digest)
-        if found is None:
-            found = _trial(formation_of(record))
-            _keep_trial(record.certificate_digest, found)
+def what_if_basis(session: Transaction, consortium: ConsortiumRow, number: int) -> Formation:
+    """Return a decision as if by method ``stable``, which answers what-ifs in milliseconds."""
+    own = FormationRow.consortium_id == consortium.id, FormationRow.number == number
+    digest = session.scalar(select(FormationRow.certificate_digest).where(*own))
+    found = None if digest is None else _BASES.get(digest)
+    if found is None:
+        record = session.numbered(FormationRow, consortium, number)
+        found = _keep_basis(record.certificate_digest, formation_of(record))
     return found
 
 
-def _trial(formation: Formation) -> Formation:
-    """Return a decision as if it were made by method ``stable``, which answers in milliseconds."""
-    return replace(formation, method="stable", objective="welfare")
+def _keep_basis(digest: str, formation: Formation) -> Formation:
+    with _ONE_BY_ONE:  # another thread may have added it meanwhile
+        if digest not in _BASES:
+            _BASES[digest] = replace(formation, method="stable", objective="welfare")
+        found = _BASES[digest]
+        while len(_BASES) > KEPT:
+            _BASES.pop(next(iter(_BASES)))
+    return found
 
 
-def _keep_trial(digest: str, trial: Formation) -> None:
-    _TRIALS[digest] = trial
-    while len(_TRIALS) > KEPT:
-        _TRIALS.pop(next(iter(_TRIALS)), None)
-
-
-_TRIALS: dict[str, Formation] = {}
+_BASES: dict[str, Formation] = {}
 """By the hash of their certificate, so that its text, which may be megabytes, is read once."""
 
 _ONE_BY_ONE = Lock()
@@ -316,17 +306,17 @@ _ONE_BY_ONE = Lock()
 
 
 def quick_what_if(
-    trial: Formation,
+    basis: Formation,
     add: Sequence[tuple[str, str]] = (),
     remove: Sequence[tuple[str, str]] = (),
     leaves: Sequence[str] = (),
 ) -> WhatIf:
-    """Return what a change would bring, in milliseconds.
+    """Return the effect of a hypothetical change, in milliseconds.
 
     The coalitions are taken apart as far as the change demands and merged until no one gains by
     merging; a search for the best partition, as a formation itself makes it, may move more.
     """
     with _ONE_BY_ONE:
-        answer = what_if(trial, add=add, remove=remove, leaves=leaves)
+        answer = what_if(basis, add=add, remove=remove, leaves=leaves)
         _ = answer.moved, answer.utility_changes  # computed here, while no other answer is
     return answer

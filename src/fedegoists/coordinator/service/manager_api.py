@@ -16,7 +16,7 @@ from fedegoists.coordinator.domain.coalition_decisions import (
     is_current,
     quick_what_if,
     record_benefit,
-    trial_of,
+    what_if_basis,
 )
 from fedegoists.coordinator.domain.competitor_reports import competition_of
 from fedegoists.coordinator.service.api_schemas import (
@@ -213,9 +213,9 @@ def what_if(
 ) -> WhatIfView:
     """Show the effect of a hypothetical change; nothing of it is stored."""
     with caller.service.reading(consortium_id) as (session, found):
-        trial = trial_of(session, found, number)
-        current = is_current(session, found, number, trial)
-    result = quick_what_if(trial, body.add, body.remove, body.leaves)
+        basis = what_if_basis(session, found, number)
+        current = is_current(session, found, number, basis)
+    result = quick_what_if(basis, body.add, body.remove, body.leaves)
     return WhatIfView(
         current=current,
         coalitions=[list(group) for group in result.coalitions],
