@@ -3,6 +3,11 @@
 The command line prints the message without a traceback and exits with 2.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 __all__ = [
     "CertificateError",
     "FedEgoistsError",
@@ -11,6 +16,8 @@ __all__ = [
     "MissingDependencyError",
     "PartitionError",
     "SettingsError",
+    "first_problem",
+    "shown",
 ]
 
 
@@ -19,7 +26,7 @@ class FedEgoistsError(Exception):
 
 
 class GraphError(FedEgoistsError, ValueError):
-    """A benefit or competition graph that cannot be what its author meant."""
+    """A benefit or competition graph that is not valid."""
 
 
 class PartitionError(FedEgoistsError, ValueError):
@@ -31,7 +38,7 @@ class SettingsError(FedEgoistsError, ValueError):
 
 
 class CertificateError(FedEgoistsError, ValueError):
-    """A certificate that is not one: unreadable, incomplete, or of another version."""
+    """A certificate that is unreadable, incomplete, or of another version."""
 
 
 class FileError(FedEgoistsError, OSError):
@@ -40,3 +47,25 @@ class FileError(FedEgoistsError, OSError):
 
 class MissingDependencyError(FedEgoistsError, ImportError):
     """A package that this feature needs and that is not installed."""
+
+
+def shown(value: object, length: int = 60) -> str:
+    """Return the representation of a value, cut to a readable length, for error messages.
+
+    Examples
+    --------
+    >>> shown("x" * 100, 8)
+    "'xxxxxxx…"
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, or lists nested as deep
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def first_problem(error: "ValidationError") -> str:
+    """Return the first problem of a pydantic error: where it is, and what is wrong there."""
+    first = error.errors()[0]
+    place = " → ".join(shown(part) for part in first["loc"]) or "the file"
+    return f"{place}: {first['msg']}"

@@ -1,8 +1,9 @@
 """The commands about coalitions: form, verify, audit, explain, what-if, draw."""
 
 import csv
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,14 +38,16 @@ from fedegoists.coalitions import (
 from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
-from fedegoists.errors import CertificateError, SettingsError
+from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
 from fedegoists.files import read_text, write_all, write_bytes
-from fedegoists.graphs import read_graphs
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
 from fedegoists.graphs.interchange import json_value
-from fedegoists.graphs.participants import shown
 from fedegoists.plotting import format_of
 
-__all__ = ["register"]
+if TYPE_CHECKING:
+    from fedegoists.commitments import MemberCertificate, Opening
+
+__all__ = ["register", "write_formation"]
 
 CertificateArgument = Annotated[
     Path, typer.Argument(metavar="CERTIFICATE", help="A certificate.json that `form` wrote.")
@@ -62,6 +65,14 @@ TimeLimitOption = Annotated[
     float | None,
     typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
 ]
+ParticipantsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="One name per line; any other name is then an error."),
+]
+
+Graphs = tuple[BenefitGraph, CompetitionGraph]
+
+WRITTEN = "Written to {out}. Re-check it: fedegoists verify {certificate}"
 
 
 def register(app: typer.Typer) -> None:
@@ -81,16 +92,14 @@ def form_command(
     competition: Annotated[
         Path, typer.Argument(metavar="COMPETITION", help="CSV with a,b; or JSON.")
     ],
-    participants: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="One name a line; other names are then an error."),
-    ] = None,
+    participants: ParticipantsOption = None,
     method: Annotated[
-        FormationMethod, typer.Option(help="How to form; best is never worse than the others.")
+        FormationMethod,
+        typer.Option(help="The formation method; best is never worse than the others."),
     ] = "best",
     objective: Annotated[
         Objective,
-        typer.Option(help="For best: the most benefit, the fairest, or the fewest alone."),
+        typer.Option(help="For best: the highest welfare, the fairest, or the fewest alone."),
     ] = "welfare",
     time_limit: TimeLimitOption = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 0,
@@ -104,7 +113,7 @@ def form_command(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide who trains with whom, from two CSV files. Ctrl-C ends it with the best so far."""
+    """Decide who trains with whom, from two files. Ctrl-C ends the search with the best so far."""
     graphs = read_graphs(benefit, competition, participants, tell=_warn)
     with working("Forming coalitions …") as progress:
         formation = form(
@@ -125,7 +134,7 @@ def form_command(
         if out is None:
             line("Add --out DIR to keep this with a certificate and a picture.", "dim")
         else:
-            _say_written(out)
+            line(WRITTEN.format(out=out, certificate=out / "certificate.json"))
 
 
 def verify_command(
@@ -133,26 +142,21 @@ def verify_command(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A certificate, a member's certificate, an auditor's opening, or a CSV with "
-            "participant,coalition.",
+            help="A certificate of any kind, an opening, or a CSV with participant,coalition.",
         ),
     ],
     benefit: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The benefit graph: to compare with a certificate's, or for a CSV."
+            metavar="FILE", help="The benefit graph: to compare with a certificate, or for a CSV."
         ),
     ] = None,
     competition: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The competition graph, likewise."),
+        Path | None, typer.Option(metavar="FILE", help="The competition graph, likewise.")
     ] = None,
-    participants: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The participants, one name a line.")
-    ] = None,
+    participants: ParticipantsOption = None,
     budget: Annotated[
-        int,
-        typer.Option(min=0, help="Sets of coalitions to look at for mergers; 0 means all."),
+        int, typer.Option(min=0, help="Sets of coalitions to look at for mergers; 0 means all.")
     ] = 100_000,
     time_limit: Annotated[
         float,
@@ -160,11 +164,11 @@ def verify_command(
     ] = 10.0,
     commitment: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="The published commitment, for what was opened of it."),
+        typer.Option(metavar="HASH", help="The published commitment, if a part of it is opened."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Re-derive everything a certificate claims, or check coalitions of any origin.
+    """Derive all claims of a certificate again, or check coalitions of any origin.
 
     Exits with 1 if anything does not hold or is not proven.
     """
@@ -176,107 +180,100 @@ def verify_command(
     if benefit is not None and competition is not None:
         graphs = read_graphs(benefit, competition, participants, tell=_warn)
     if file.suffix.casefold() == ".csv":
-        if graphs is None:
-            raise SettingsError(
-                "coalitions from a CSV file need --benefit and --competition to be checked against"
-            )
-        with working("Checking …"):
-            verification = verify(*graphs, read_coalitions(file), budget=budget or None)
-        if as_json:
-            print_json(
-                {
-                    "ok": verification.ok,
-                    "free_riders": [str(w) for w in verification.free_riders],
-                    "conflicts": [str(w) for w in verification.conflicts],
-                    "mergers": [str(w) for w in verification.mergers],
-                    "stable": verification.stable,
-                }
-            )
-        else:
-            show_verification(verification)
-        raise typer.Exit(0 if verification.ok else 1)
-
-    from fedegoists.commitments import read_disclosure  # loads pydantic
-
-    disclosed = read_disclosure(file)
-    if disclosed is not None:
+        ok = _verify_coalitions(file, graphs, budget or None, as_json)
+    elif (disclosed := _disclosed(file)) is not None:
         if graphs is not None:
             raise SettingsError(f"{file} is not checked against graphs; leave them out")
         with working("Checking what is opened …"):
-            shown_to = disclosed.check(commitment)
-        if as_json:
-            claims = [vars(claim) for claim in shown_to.claims]
-            print_json({"ok": shown_to.ok, "commitment": disclosed.commitment, "claims": claims})
-        else:
-            show_certificate_check(shown_to)
-            screen.print(f"commitment {disclosed.commitment}", soft_wrap=True)
-        raise typer.Exit(0 if shown_to.ok else 1)
-    if commitment is not None:
-        raise SettingsError("--commitment goes with a member's certificate or an opening")
-    certificate = Certificate.load(file)
-    with working("Re-deriving every claim …"):
-        check = certificate.check(budget=budget or None, time_limit=time_limit)
-    if graphs is not None:
-        check = CertificateCheck(
-            check.claims
-            + tuple(
-                CheckedClaim(
-                    f"{name} graph",
-                    mine.sha256[:16],
-                    f"{own.sha256[:16]} in the certificate",
-                    mine == own,
-                )
-                for name, mine, own in (
-                    ("benefit", graphs[0], certificate.benefit),
-                    ("competition", graphs[1], certificate.competition),
-                )
-            )
+            check = disclosed.check(commitment)
+        ok = _show_check(check, as_json, {"commitment": disclosed.commitment})
+    else:
+        if commitment is not None:
+            raise SettingsError("--commitment goes with a member's certificate or an opening")
+        certificate = Certificate.load(file)
+        with working("Checking every claim again …"):
+            check = certificate.check(budget=budget or None, time_limit=time_limit)
+        own, rivals = certificate.benefit, certificate.competition
+        if graphs is not None:
+            same = _compared(graphs[0], own), _compared(graphs[1], rivals)
+            check = CertificateCheck((*check.claims, *same))
+        digests = {"benefit_sha256": own.sha256, "competition_sha256": rivals.sha256}
+        ok = _show_check(check, as_json, digests)
+    raise typer.Exit(0 if ok else 1)
+
+
+def _verify_coalitions(
+    file: Path, graphs: Graphs | None, budget: int | None, as_json: bool
+) -> bool:
+    """Check the coalitions of a CSV file against graphs; return whether all is well."""
+    if graphs is None:
+        raise SettingsError(
+            "coalitions from a CSV file need --benefit and --competition to be checked against"
         )
+    with working("Checking …"):
+        verification = verify(*graphs, read_coalitions(file), budget=budget)
     if as_json:
         print_json(
             {
-                "ok": check.ok,
-                "benefit_sha256": certificate.benefit.sha256,
-                "competition_sha256": certificate.competition.sha256,
-                "claims": [vars(claim) for claim in check.claims],
+                "ok": verification.ok,
+                "free_riders": [str(w) for w in verification.free_riders],
+                "conflicts": [str(w) for w in verification.conflicts],
+                "mergers": [str(w) for w in verification.mergers],
+                "stable": verification.stable,
             }
         )
     else:
+        show_verification(verification)
+    return verification.ok
+
+
+def _disclosed(file: Path) -> "MemberCertificate | Opening | None":
+    """Read a member's certificate or an auditor's opening; None if the file is neither."""
+    from fedegoists.commitments import read_disclosure  # loads pydantic
+
+    return read_disclosure(file)
+
+
+def _compared(
+    mine: BenefitGraph | CompetitionGraph, own: BenefitGraph | CompetitionGraph
+) -> CheckedClaim:
+    """Compare a graph of the user with that of a certificate."""
+    found = f"{own.sha256[:16]} in the certificate"
+    return CheckedClaim(f"{mine.KIND} graph", mine.sha256[:16], found, mine == own)
+
+
+def _show_check(check: CertificateCheck, as_json: bool, digests: dict[str, str]) -> bool:
+    """Show the checked claims and the digests of what was checked; return whether all is well."""
+    if as_json:
+        print_json({"ok": check.ok, **digests, "claims": [vars(claim) for claim in check.claims]})
+    else:
         show_certificate_check(check)
-        screen.print(f"benefit graph     {certificate.benefit.sha256}", soft_wrap=True)
-        screen.print(f"competition graph {certificate.competition.sha256}", soft_wrap=True)
-    raise typer.Exit(0 if check.ok else 1)
+        width = max(map(len, digests)) - 1  # of the longest label
+        for name, digest in digests.items():
+            label = name.replace("_sha256", " graph")
+            screen.print(f"{label:{width}} {digest}", soft_wrap=True)
+    return check.ok
 
 
 def audit_command(
     certificate: CertificateArgument,
     budget: Annotated[
-        int,
-        typer.Option(min=0, help="Sets of participants to look at; 0 means all."),
+        int, typer.Option(min=0, help="Sets of participants to look at; 0 means all.")
     ] = BLOCKING_BUDGET,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for a group, from any coalitions, who would all be better off on their own.
+    """Look for a group of participants that would all gain by leaving together.
 
     Exits with 1 if there is one, or if that is not proven.
     """
     formation = _formation(certificate)
     with working("Looking for a blocking group …"):
-        audit = audit_core(
-            formation.benefit,
-            formation.competition,
-            formation.coalitions,
-            budget=budget or None,
-        )
+        graphs = formation.benefit, formation.competition
+        audit = audit_core(*graphs, formation.coalitions, budget=budget or None)
     if as_json:
-        blocking = audit.blocking
-        print_json(
-            {
-                "core_stable": audit.core_stable,
-                "blocking": None if blocking is None else blocking.members,
-                "gains": None if blocking is None else blocking.gains,
-            }
-        )
+        found = audit.blocking
+        members, gains = (None, None) if found is None else (found.members, found.gains)
+        print_json({"core_stable": audit.core_stable, "blocking": members, "gains": gains})
     else:
         show_core(audit)
     raise typer.Exit(0 if audit.core_stable else 1)
@@ -286,43 +283,32 @@ def explain_command(
     certificate: CertificateArgument,
     a: Annotated[str, typer.Argument(metavar="A", help="A participant.")],
     b: Annotated[
-        str | None, typer.Argument(metavar="[B]", help="Another one; left out, all others.")
+        str | None, typer.Argument(metavar="[B]", help="Another one; by default all others.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why two participants are, or are not, together. For the manager: it names competitors."""
+    """Explain why two participants are together or apart. Manager only: it names competitors."""
     formation = _formation(certificate)
     others = [b] if b is not None else [name for name in formation.participants if name != a]
     formation.coalition_of(a)
     explanations = [explain(formation, a, other) for other in others]
-    if not explanations and not as_json:
-        line(f"{a} is the only participant.")
     if as_json:
-        print_json(
-            [
-                {
-                    "a": e.a,
-                    "b": e.b,
-                    "together": e.together,
-                    "sentence": e.sentence,
-                    "alternatives": [vars(alternative) for alternative in e.alternatives],
-                }
-                for e in explanations
-            ]
-        )
-    else:
+        print_json([asdict(explanation) for explanation in explanations])
+    elif explanations:
         show_explanations(explanations)
+    else:
+        line(f"{a} is the only participant.")
 
 
 def what_if_command(
     certificate: CertificateArgument,
     add: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Two who start to compete. May be repeated."),
+        typer.Option(metavar="A,B", help="Two that start to compete. May be repeated."),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Two who no longer compete. May be repeated."),
+        typer.Option(metavar="A,B", help="Two that no longer compete. May be repeated."),
     ] = None,
     joins: Annotated[
         list[Path] | None,
@@ -333,13 +319,14 @@ def what_if_command(
         ),
     ] = None,
     leaves: Annotated[
-        list[str] | None, typer.Option(metavar="A", help="Who leaves. May be repeated.")
+        list[str] | None,
+        typer.Option(metavar="A", help="A participant that leaves. May be repeated."),
     ] = None,
     time_limit: TimeLimitOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what would change, moving as few participants as possible."""
+    """Form coalitions again after a change, moving as few participants as possible."""
     formation = _formation(certificate)
     with working("Forming coalitions again …"):
         result = what_if(
@@ -366,15 +353,15 @@ def what_if_command(
     else:
         show_what_if(result)
         if out is not None:
-            _say_written(out)
+            line(WRITTEN.format(out=out, certificate=out / "certificate.json"))
 
 
 def draw_command(
     certificate: CertificateArgument,
     picture: Annotated[
-        Path, typer.Argument(metavar="PICTURE", help="Where to: .png, .svg or .pdf.")
+        Path, typer.Argument(metavar="PICTURE", help="The file to write: .png, .svg or .pdf.")
     ],
-    title: Annotated[str | None, typer.Option(help="A title of your own.")] = None,
+    title: Annotated[str | None, typer.Option(help="Another title.")] = None,
 ) -> None:
     """Draw the coalitions over benefit and competition."""
     content = render(_formation(certificate), format_of(picture), title=title)
@@ -383,8 +370,8 @@ def draw_command(
 
 
 def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
-    """Write a formation's files, and more, to a folder, all or none."""
-    # Certificate and pictures name competitors, so nobody but the manager may read them.
+    """Write the files of a formation, and more files, to a folder: all or none."""
+    # Certificate and pictures name competitors, so only the manager may read them.
     write_all(
         [
             *more,
@@ -398,19 +385,15 @@ def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) 
     )
 
 
-def _say_written(out: Path) -> None:
-    line(f"Written to {out}. Re-check it: fedegoists verify {out / 'certificate.json'}")
-
-
 def _warn(message: str) -> None:
-    """Print a doubt about the graphs' files; their names are shown as they are, without markup."""
+    """Print a warning about the graph files; names in it are never read as markup."""
     errors.print("[yellow]warning:[/] ", end="")
     text = f"{message} (with --participants such a name is an error)"
     errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _formation(path: Path) -> Formation:
-    """Return what a certificate certifies, if nobody has changed it."""
+    """Return the formation of a certificate; one that was altered is an error."""
     certificate = _whole_certificate(path)
     checked = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
     wrong = [*certificate.changed, *map(str, (*checked.free_riders, *checked.conflicts))]
@@ -420,16 +403,14 @@ def _formation(path: Path) -> Formation:
 
 
 def _whole_certificate(path: Path) -> Certificate:
-    """Read a certificate; of what is opened to members and auditors only, say that it is that."""
+    """Read a certificate; a member's certificate or an opening is an error that names it."""
     try:
         return Certificate.load(path)
     except CertificateError:
-        from fedegoists.commitments import MemberCertificate, read_disclosure  # loads pydantic
-
-        disclosed = read_disclosure(path)
+        disclosed = _disclosed(path)
         if disclosed is None:
             raise
-        member = isinstance(disclosed, MemberCertificate)
+        member = disclosed.FORMAT == "fedegoists member certificate"
         what = "a member's certificate" if member else "an auditor's opening"
         raise CertificateError(
             f"{path}: this is {what}, which `fedegoists verify` checks; here the manager's whole "
@@ -465,9 +446,6 @@ def _newcomer(path: Path) -> Newcomer:
             "one file for each"
         )
     try:
-        newcomer = NewcomerFile.model_validate(content)
+        return Newcomer(**NewcomerFile.model_validate(content).model_dump())
     except ValidationError as error:
-        first = error.errors()[0]
-        place = " → ".join(shown(part) for part in first["loc"]) or "the file"
-        raise SettingsError(f"{path}: {place}: {first['msg']}") from None
-    return Newcomer(newcomer.name, newcomer.gives, newcomer.receives, newcomer.competes)
+        raise SettingsError(f"{path}: {first_problem(error)}") from None

@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedegoists.errors import CertificateError
+from fedegoists.errors import CertificateError, first_problem
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs.interchange import json_value
 
@@ -57,6 +57,4 @@ class Disclosure(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
-            raise CertificateError(f"{where}: {place}: {first['msg']}") from None
+            raise CertificateError(f"{where}: {first_problem(error)}") from None

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import GraphError, SettingsError
+from fedegoists.errors import GraphError, SettingsError, shown
 from fedegoists.graphs.interchange import Links, Node, links_from
 from fedegoists.graphs.participant_graph import ParticipantGraph, names_for, square_matrix
 from fedegoists.graphs.participants import (
     Reference,
     check_count,
     default_names,
-    shown,
     validated_names,
 )
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FedEgoistsError, GraphError
+from fedegoists.errors import FedEgoistsError, GraphError, shown
 from fedegoists.files import read_text
 from fedegoists.graphs.participants import (
     check_count,
     default_names,
     index_of,
-    shown,
     unknown_name,
     validated_name,
     validated_names,

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from fedegoists.errors import GraphError
+from fedegoists.errors import GraphError, shown
 from fedegoists.files import read_text
 
 __all__ = [
@@ -31,21 +31,6 @@ MAX_NAME_LENGTH = 200
 
 Reference = str | int
 """A participant, by name or by position."""
-
-
-def shown(value: object, length: int = 60) -> str:
-    """Return the representation of a value, cut to a readable length, for error messages.
-
-    Examples
-    --------
-    >>> shown("x" * 100, 8)
-    "'xxxxxxx…"
-    """
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # thousands of digits, or lists nested as deep
-        return f"a value of type {type(value).__name__}"
-    return text if len(text) <= length else f"{text[:length]}…"
 
 
 def default_names(n: int) -> tuple[str, ...]:

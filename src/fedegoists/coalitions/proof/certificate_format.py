@@ -6,9 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.proof.certificate_claims import CLAIMS, ClaimName, Status
-from fedegoists.errors import CertificateError
+from fedegoists.errors import CertificateError, first_problem
 from fedegoists.graphs.interchange import json_value
-from fedegoists.graphs.participants import shown
 
 __all__ = ["CertificateDocument", "read_document"]
 
@@ -83,9 +82,8 @@ def read_document(text: str, where: str) -> CertificateDocument:
     try:
         document = CertificateDocument.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = " → ".join(shown(part) for part in first["loc"]) or "the file"
-        raise CertificateError(f"{where}: not a certificate: {place}: {first['msg']}") from None
+        problem = first_problem(error)
+        raise CertificateError(f"{where}: not a certificate: {problem}") from None
     expected = CLAIMS if document.objective != "welfare" else CLAIMS[:-1]
     if [claim.claim for claim in document.claims] != list(expected):
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
