@@ -20,9 +20,10 @@ from fedegoists.benefit.local_models import local_models
 from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.federation import Evaluate, Evaluated, SimulatedFederation
 from fedegoists.learning.datasets import load
+from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
-from fedegoists.training.defaults import defaults_for, learn_settings, model_options
+from fedegoists.training.defaults import defaults_for, learn_settings
 
 NUMBERS = ("length", "distance", "explained", "cosine", "spectrum", "kurtosis", "loss")
 SEEDS = 6

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedegoists.federation import Federation, Participant, SimulatedFederation
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.methods.method_run import (
     Callbacks,
@@ -23,7 +24,7 @@ from fedegoists.methods.method_run import (
     keep_outcome,
     run,
 )
-from fedegoists.training.defaults import Defaults, model_options
+from fedegoists.training.defaults import Defaults
 from fedegoists.training.repetitions import Repetitions, Wanted, load_trainable, method_of
 from fedegoists.training.summary import COSTS, chosen_test_values
 from reproduction.benefit_graphs import Benefits, learned_by

@@ -17,9 +17,10 @@ from fedegoists.files import read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import json_value
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.methods.method_run import StoppedError
-from fedegoists.training.defaults import defaults_for, learn_settings, model_options
+from fedegoists.training.defaults import defaults_for, learn_settings
 from reproduction.cells import Cell
 from reproduction.folder_locks import alone, held
 from reproduction.measured_pairs import MeasureSettings, measure_repetitions

@@ -8,18 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = [
-    "CertificateError",
-    "FedEgoistsError",
-    "FileError",
-    "GraphError",
-    "MissingDependencyError",
-    "PartitionError",
-    "SettingsError",
-    "first_problem",
-    "shown",
-]
-
 
 class FedEgoistsError(Exception):
     """Base of every error that a user can cause and repair."""

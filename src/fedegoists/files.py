@@ -9,16 +9,6 @@ from pathlib import Path
 
 from fedegoists.errors import FileError
 
-__all__ = [
-    "MAX_BYTES",
-    "file_name",
-    "name_digest",
-    "private_folder",
-    "read_text",
-    "write_all",
-    "write_bytes",
-]
-
 MAX_BYTES = 256 * 1024 * 1024
 """Larger files are refused; a million benefit edges need about 30 MB."""
 

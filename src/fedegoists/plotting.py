@@ -16,18 +16,6 @@ from fedegoists.errors import MissingDependencyError, SettingsError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "QUIET_COLOR",
-    "TEXT_COLOR",
-    "PictureFormat",
-    "format_of",
-    "in_two_lines",
-    "plotting",
-    "saved",
-    "short_labels",
-    "text_size",
-]
-
 PictureFormat = Literal["png", "svg", "pdf"]
 
 TEXT_COLOR, QUIET_COLOR = "#1F2937", "#5B6470"

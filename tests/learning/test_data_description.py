@@ -5,7 +5,7 @@ import pytest
 
 from fedegoists.learning.data import DataError, Samples, SiloedData, SiloIndices, SplitSizes
 from fedegoists.learning.data_description import DataDescription, published_competition
-from fedegoists.learning.models import model_options
+from fedegoists.learning.model_registry import model_options
 from fedegoists.training.defaults import defaults_for, learn_settings
 
 

@@ -6,7 +6,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning.models import OUTPUT_LAYER, build_model
+from fedegoists.learning.model_registry import OUTPUT_LAYER
+from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, area_under_curve
 from tests.silos import MODELS

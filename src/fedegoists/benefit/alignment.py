@@ -5,8 +5,6 @@ import torch
 from fedegoists.benefit.estimator import Inquiry, Learned
 from fedegoists.benefit.local_models import local_models
 
-__all__ = ["alignment"]
-
 
 def alignment(inquiry: Inquiry) -> Learned:
     """Learn cosines of local updates; a weight is the cosine where it is positive."""

@@ -35,8 +35,6 @@ from fedegoists.federation import Participant
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["Disguise", "decoy", "explained_part"]
-
 
 class Disguise:
     """Orders and decoys, drawn from a secret of the server.

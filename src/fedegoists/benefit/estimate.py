@@ -18,8 +18,6 @@ from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph
 from fedegoists.graphs.interchange import csv_bytes
 
-__all__ = ["DEFAULT_CONFIDENCE", "BenefitEstimate", "Matrix", "quantile"]
-
 Matrix = npt.NDArray[np.float64]
 
 DEFAULT_CONFIDENCE = 0.95

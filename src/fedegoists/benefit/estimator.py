@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from fedegoists.benefit.learn_settings import LearnSettings
     from fedegoists.benefit.silo_queries import SiloQueries
 
-__all__ = ["TINY", "Estimator", "Inquiry", "Learned", "Progress"]
-
 Progress = Callable[[str, int, int, float], None]
 """Called with the stage, how much of it is done, how much there is, and the mean loss."""
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from fedegoists.benefit.estimator import Estimator
 
-__all__ = ["ESTIMATOR_ENTRIES", "EstimatorEntry", "check_estimator"]
-
 FRONT = ("steps", "batch_size", "rate", "concentration", "scale", "hidden", "layers", "bound")
 """The settings of a Pareto hypernetwork."""
 

@@ -8,8 +8,6 @@ from fedegoists.federation import TrainSettings
 from fedegoists.federation.gradient_privacy import check_privacy
 from fedegoists.federation.validated import Validated
 
-__all__ = ["LearnSettings"]
-
 
 class LearnSettings(Validated):
     """How a benefit graph is learned.

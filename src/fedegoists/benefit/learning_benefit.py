@@ -11,8 +11,6 @@ from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.silo_queries import Apart, Pairs, SiloQueries, by_repetition
 from fedegoists.federation import Federation, Repetition
 
-__all__ = ["learn", "learn_repetitions"]
-
 
 def learn(
     federation: Federation,

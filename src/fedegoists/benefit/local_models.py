@@ -9,8 +9,6 @@ from fedegoists.benefit.estimator import Inquiry
 from fedegoists.federation import Train
 from fedegoists.federation.batches import stream_seed
 
-__all__ = ["FARTHEST", "local_models"]
-
 FARTHEST = 100.0
 """How far a model may be from the start, in lengths of that one."""
 

@@ -7,8 +7,6 @@ from fedegoists.benefit.estimator import TINY, Inquiry, Learned
 from fedegoists.benefit.pareto_hypernetwork import ParetoFront, learn_front
 from fedegoists.benefit.validation_halves import HALVES, half_of
 
-__all__ = ["pair_gains", "pairs"]
-
 TOGETHER = 32
 """Sources in one call of a silo."""
 

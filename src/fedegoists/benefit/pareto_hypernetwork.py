@@ -19,8 +19,6 @@ from fedegoists.federation import Gradient
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.hypernetwork import Hypernetworks
 
-__all__ = ["ParetoFront", "learn_front"]
-
 REPORTS = 100
 """The number of progress reports, and of values in the history."""
 

@@ -18,8 +18,6 @@ from fedegoists.benefit.pareto_hypernetwork import ParetoFront, learn_front
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Gradient
 
-__all__ = ["hypernetwork"]
-
 LEAST = 1e-3
 """The smallest entry of a preference vector, as published."""
 

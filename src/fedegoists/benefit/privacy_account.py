@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.errors import MissingDependencyError, SettingsError
 
-__all__ = ["PrivacySpent", "privacy_spent"]
-
-
 ACCOUNTED = "hypernetwork"
 """The estimator whose replies are counted here."""
 

@@ -21,8 +21,6 @@ from fedegoists.federation import (
 from fedegoists.federation.replies import ReplyT
 from fedegoists.federation.requests import OfModels
 
-__all__ = ["RARELY", "Apart", "Cost", "Pairs", "SiloQueries", "by_repetition"]
-
 Pairs = Collection[tuple[str, str]]
 """Pairs of names, in either order."""
 

@@ -7,8 +7,6 @@ from fedegoists.benefit.estimator import TINY, Inquiry, Learned
 from fedegoists.benefit.local_models import local_models
 from fedegoists.benefit.validation_halves import HALVES, half_of
 
-__all__ = ["transfer"]
-
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """The fractions by which i's model is moved towards j's."""
 

@@ -15,15 +15,6 @@ from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate
 
-__all__ = [
-    "HALVES",
-    "check_confidence",
-    "confidence_above_zero",
-    "degrees_of_freedom",
-    "half_of",
-    "standard_error",
-]
-
 HALVES = 2
 
 

@@ -17,8 +17,6 @@ from fedegoists.errors import SettingsError
 if TYPE_CHECKING:
     from fedegoists.training.benefit_learning import BenefitPlan, LearnedBenefits
 
-__all__ = ["LearningBars", "benefit_plan", "register", "show_benefits"]
-
 DataOption = Annotated[
     str, typer.Option(help="A data set (see `fedegoists data list`), or a folder with one's own.")
 ]

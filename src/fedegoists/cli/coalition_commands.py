@@ -47,8 +47,6 @@ from fedegoists.plotting import format_of
 if TYPE_CHECKING:
     from fedegoists.commitments import MemberCertificate, Opening
 
-__all__ = ["register", "write_formation"]
-
 CertificateArgument = Annotated[
     Path, typer.Argument(metavar="CERTIFICATE", help="A certificate.json that `form` wrote.")
 ]

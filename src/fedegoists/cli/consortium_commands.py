@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fedegoists.consortium import ConsortiumRun
     from fedegoists.consortium.run_list import ListedRun
 
-__all__ = ["register", "run_consortium"]
-
 OTHER_NAMES = {"simulated": "simulation"}
 """Earlier names of engines."""
 

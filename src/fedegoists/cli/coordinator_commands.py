@@ -14,8 +14,6 @@ from fedegoists.errors import FileError
 if TYPE_CHECKING:
     from fedegoists.coordinator.store import CoordinatorStore
 
-__all__ = ["register"]
-
 DataOption = Annotated[
     Path, typer.Option("--data", metavar="DIR", help="The coordinator's folder.")
 ]

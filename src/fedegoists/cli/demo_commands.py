@@ -18,8 +18,6 @@ from fedegoists.cli.output import (
 from fedegoists.coalitions import explain, form
 from fedegoists.errors import SettingsError
 
-__all__ = ["register"]
-
 KINDS = ("consortium", "coalitions")
 
 

@@ -15,8 +15,6 @@ from fedegoists.errors import SettingsError
 if TYPE_CHECKING:
     from fedegoists.federation.flare.job_operator import Operator
 
-__all__ = ["register"]
-
 FOLDER = Path("deploy")
 COORDINATOR_KIT = FOLDER / "coordinator"
 

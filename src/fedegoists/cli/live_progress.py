@@ -8,8 +8,6 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-__all__ = ["LiveView"]
-
 
 class LiveView:
     """A line for each stage with its part, rounds, metric and time left; a `Progress`.

@@ -6,8 +6,6 @@ import typer
 
 from fedegoists.errors import SettingsError
 
-__all__ = ["register"]
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""

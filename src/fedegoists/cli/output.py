@@ -21,23 +21,6 @@ from fedegoists.coalitions import (
 )
 from fedegoists.errors import MissingDependencyError
 
-__all__ = [
-    "errors",
-    "formation_as_dict",
-    "needs_extra",
-    "print_json",
-    "screen",
-    "show_certificate_check",
-    "show_core",
-    "show_explanations",
-    "show_formation",
-    "show_verification",
-    "show_what_if",
-    "titled_table",
-    "training_extra",
-    "working",
-]
-
 screen = Console()
 errors = Console(stderr=True)
 

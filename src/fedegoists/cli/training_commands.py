@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from fedegoists.methods.method_run import Observer, Outcome
     from fedegoists.training import ComparisonResult
 
-__all__ = ["DataDirOption", "SetOption", "options_from", "register"]
-
 Value = str | int | float | bool
 
 DataDirOption = Annotated[

@@ -27,8 +27,6 @@ from fedegoists.coalitions.contraction import (
 )
 from fedegoists.coalitions.merging import STEPS_PER_SINGLE, joinable_with, sustained
 
-__all__ = ["baseline_coalitions", "merge_as_published"]
-
 MERGE_WORK = 20_000_000
 """Steps times nodes that the searches for cycles and paths may take before they give up."""
 

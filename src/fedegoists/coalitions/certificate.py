@@ -41,8 +41,6 @@ from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.version import __version__
 
-__all__ = ["Certificate"]
-
 
 @dataclass(frozen=True)
 class Certificate:

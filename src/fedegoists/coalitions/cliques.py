@@ -18,8 +18,6 @@ from fedegoists.coalitions.contraction import (
     rows_as_bitsets,
 )
 
-__all__ = ["clique_cover"]
-
 CLIQUE_WORK = 6_000_000
 """Branches times nodes that the search for all cliques of a cover may take; n = 100 needs up to
 25,000 branches of 100."""

@@ -12,8 +12,6 @@ from fedegoists.files import read_text
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.graphs.participants import validated_name
 
-__all__ = ["coalitions_csv", "read_coalitions", "usage_csv"]
-
 
 def coalitions_csv(formation: Formation) -> bytes:
     """Return ``participant,coalition`` with coalitions numbered from 1."""

@@ -14,16 +14,6 @@ import numpy.typing as npt
 
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = [
-    "Budget",
-    "BudgetSpentError",
-    "Contraction",
-    "OutOfTimeError",
-    "bits",
-    "lowest",
-    "rows_as_bitsets",
-]
-
 
 def bits(bitset: int) -> Iterator[int]:
     """Iterate over the positions of the bits that are set, smallest first.

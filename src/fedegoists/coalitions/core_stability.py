@@ -18,8 +18,6 @@ from fedegoists.coalitions.welfare import utilities
 from fedegoists.errors import GraphError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = ["BLOCKING_BUDGET", "BlockingGroup", "CoreAudit", "audit_core"]
-
 BLOCKING_BUDGET = 20_000
 """Sets of participants that the audit looks at before it says "not proven"."""
 

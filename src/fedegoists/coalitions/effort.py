@@ -8,8 +8,6 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["Effort"]
-
 
 class Effort:
     """Work that is counted down, and a deadline by `time.perf_counter`."""

@@ -13,8 +13,6 @@ from fedegoists.coalitions.principles import Coalition, conflicts, free_riders
 from fedegoists.coalitions.welfare import welfare, welfare_change
 from fedegoists.errors import SettingsError
 
-__all__ = ["Alternative", "Explanation", "explain"]
-
 
 @dataclass(frozen=True)
 class Alternative:

@@ -15,8 +15,6 @@ from fedegoists.graphs.participants import index_of
 if TYPE_CHECKING:
     from fedegoists.coalitions.certificate import Certificate
 
-__all__ = ["Formation", "Merge", "positions"]
-
 
 @dataclass(frozen=True)
 class Merge:

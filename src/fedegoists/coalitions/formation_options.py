@@ -2,8 +2,6 @@
 
 from typing import Literal, get_args
 
-__all__ = ["FORMATION_METHODS", "OBJECTIVES", "FormationMethod", "Objective"]
-
 FormationMethod = Literal["best", "stable", "published", "cliques"]
 FORMATION_METHODS: tuple[FormationMethod, ...] = get_args(FormationMethod)
 

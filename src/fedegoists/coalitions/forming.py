@@ -28,8 +28,6 @@ from fedegoists.errors import GraphError, PartitionError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of
 
-__all__ = ["DEFAULT_TIME_LIMIT", "form", "formation_of", "search_by"]
-
 DEFAULT_TIME_LIMIT = 1.0
 """Seconds for method ``best``."""
 

@@ -18,8 +18,6 @@ from fedegoists.coalitions.contraction import (
     lowest,
 )
 
-__all__ = ["STEPS_PER_SINGLE", "joinable_with", "stabilise", "sustained"]
-
 STEPS_PER_SINGLE = 20_000
 """How many branches the search for one single may take before it says "not proven"."""
 

@@ -23,8 +23,6 @@ from fedegoists.coalitions.rearranging import moved_between, repaired
 from fedegoists.coalitions.welfare import welfare
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = ["GapReport", "SearchResult", "search_best", "search_published", "search_stable"]
-
 GapReport = Callable[[float, float], None]
 """Called repeatedly during a search with the welfare reached and the upper bound so far."""
 

@@ -19,19 +19,6 @@ from typing import Literal
 from fedegoists.errors import GraphError, PartitionError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = [
-    "DEFAULT_BUDGET",
-    "Conflict",
-    "FreeRider",
-    "Merger",
-    "Verification",
-    "check_partition",
-    "conflicts",
-    "free_riders",
-    "merger",
-    "verify",
-]
-
 Coalition = tuple[str, ...]
 
 DEFAULT_BUDGET = 100_000

@@ -9,8 +9,6 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats, Partition
 from fedegoists.coalitions.contraction import Contraction
 
-__all__ = ["moved_between", "repaired"]
-
 Member = TypeVar("Member", bound=Hashable)
 
 

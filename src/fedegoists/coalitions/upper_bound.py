@@ -7,8 +7,6 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.contraction import bits, rows_as_bitsets
 
-__all__ = ["competing_groups", "quick_upper_bound"]
-
 
 def quick_upper_bound(weights: Floats, competition: Bools) -> float:
     """Return an upper bound on the welfare of any valid partition, in a millisecond.

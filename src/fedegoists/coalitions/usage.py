@@ -7,8 +7,6 @@ from fedegoists.coalitions.formation import Formation
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["usage_graph"]
-
 
 def usage_graph(formation: Formation) -> "nx.DiGraph[str]":
     """Return the paper's data-usage graph G_u: the benefit edges inside the coalitions.

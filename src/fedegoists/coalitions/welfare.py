@@ -16,8 +16,6 @@ import numpy as np
 
 from fedegoists.coalitions.array_types import Floats, Partition
 
-__all__ = ["utilities", "welfare", "welfare_change"]
-
 
 def utilities(weights: Floats, partition: Partition) -> Floats:
     """Return the utility u_i(S) of every participant in its coalition S.

@@ -14,8 +14,6 @@ from fedegoists.coalitions.welfare import utilities, welfare
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = ["Newcomer", "WhatIf", "what_if"]
-
 Pairs = Iterable[tuple[str, str]]
 
 

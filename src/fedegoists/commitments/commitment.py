@@ -12,8 +12,6 @@ from fedegoists.commitments.merkle import DIGEST_BYTES, Level, prove, tree
 from fedegoists.commitments.opening import Opening
 from fedegoists.errors import CertificateError
 
-__all__ = ["Commitment", "new_secret"]
-
 
 def new_secret() -> bytes:
     """Return a secret for one commitment; with it, all entries can be opened."""

@@ -9,8 +9,6 @@ from fedegoists.errors import CertificateError, first_problem
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs.interchange import json_value
 
-__all__ = ["HASH", "VERSION", "Disclosure"]
-
 VERSION: Final = 1
 """The version of the file formats."""
 

@@ -15,19 +15,6 @@ from collections.abc import Iterator, Sequence
 from fedegoists.coalitions import Certificate
 from fedegoists.commitments.merkle import leaf_hash
 
-__all__ = [
-    "Key",
-    "Value",
-    "commitment_digest",
-    "content_of",
-    "entries",
-    "hashed",
-    "position_of",
-    "salt_of",
-    "size_for",
-    "weight_of",
-]
-
 Key = tuple[str | int, ...]
 """``("coalition", p)``, ``("benefit", j, i)``, ``("competition", a, b)`` with a < b, or
 ``("certificate",)``; participants by position."""

@@ -18,8 +18,6 @@ from fedegoists.commitments.merkle import leaf_hash, root_from
 from fedegoists.errors import CertificateError
 from fedegoists.graphs.participants import MAX_PARTICIPANTS
 
-__all__ = ["MemberCertificate", "OpenedEntry"]
-
 Known = Mapping[leaves.Key, leaves.Value]
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fedegoists.errors import CertificateError
 
-__all__ = ["DIGEST_BYTES", "leaf_hash", "prove", "root_from", "tree"]
-
 DIGEST_BYTES = 32
 
 Level = list[bytes]

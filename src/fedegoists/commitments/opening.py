@@ -14,8 +14,6 @@ from fedegoists.errors import GraphError
 from fedegoists.files import read_text
 from fedegoists.graphs.interchange import json_value
 
-__all__ = ["Opening", "read_disclosure"]
-
 
 class Opening(Disclosure):
     """All content of a commitment. It names every competitor, so it is for an auditor only.

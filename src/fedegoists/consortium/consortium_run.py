@@ -14,8 +14,6 @@ from fedegoists.methods import Outcome
 from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import Summary
 
-__all__ = ["ConsortiumRun", "LearnedBenefit"]
-
 
 @dataclass(frozen=True)
 class LearnedBenefit:

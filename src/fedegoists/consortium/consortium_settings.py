@@ -20,20 +20,6 @@ from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.learning.typed_settings import TypedSettings, first_problem
 
-__all__ = [
-    "BenefitSection",
-    "CompetitionSection",
-    "ConsortiumSettings",
-    "DataSection",
-    "DeploySection",
-    "FormationSection",
-    "OutputSection",
-    "TrainingSection",
-    "checked_name",
-    "read_settings",
-    "with_paths",
-]
-
 KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 HEADER = re.compile(rf"\s*\[{{1,2}}\s*({KEY}(?:\s*\.\s*{KEY})*)\s*\]{{1,2}}\s*(?:#.*)?")
 """The line of a table's name, which a line inside a list is not."""

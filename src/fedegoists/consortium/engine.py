@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fedegoists.federation import StatefulFederation
     from fedegoists.learning.data_description import DataDescription
 
-__all__ = ["ENGINES", "Engine", "EngineKind", "SiloAccess", "Work", "engine_named"]
-
 Result = TypeVar("Result")
 
 

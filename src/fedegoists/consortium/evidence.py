@@ -9,8 +9,6 @@ from fedegoists.benefit import BenefitEstimate
 from fedegoists.coalitions import form
 from fedegoists.graphs import CompetitionGraph
 
-__all__ = ["LOWEST_CONFIDENCE", "Evidence", "RelaxedRule", "evidence", "relaxed_rule"]
-
 LOWEST_CONFIDENCE = 0.5
 """A rule with less confidence would count benefits that are more likely harms."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BANKS", "SCHEMA", "customers_csv"]
-
 
 @dataclass(frozen=True)
 class CustomerFeature:

@@ -10,8 +10,6 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-__all__ = ["EXAMPLES", "Example", "init"]
-
 Example = Literal["synthetic", "banks", "hospitals", "own"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 

@@ -19,8 +19,6 @@ from fedegoists.files import write_all
 from fedegoists.learning.model_files import CARD_KEY, MODELS_FOLDER, ModelCard
 from fedegoists.learning.models import build_model
 
-__all__ = ["PreparedModel", "export", "export_file", "read_model"]
-
 OUTPUTS = {
     "binary": "probability",
     "classification": "probabilities",

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from fedegoists.files import file_name, name_digest
 
-__all__ = ["file_names"]
-
 
 def file_names(participants: Sequence[str]) -> dict[str, str]:
     """Return a file name without suffix for each participant, valid on every file system.

@@ -10,8 +10,6 @@ from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
 from fedegoists.training.summary import by_participant, chosen_test_values
 
-__all__ = ["Gain", "gains_csv", "gains_over_local"]
-
 ROUNDING = 1e-9
 """Gains that differ by less are the same."""
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from fedegoists.learning.model_files import ModelCard
 from fedegoists.learning.models import SLOPE
 
-__all__ = ["loading_example"]
-
 # It needs PyTorch and safetensors only.
 PLAIN = """\
 import json, pathlib, torch, torch.nn.functional as F

@@ -22,8 +22,6 @@ from fedegoists.learning.model_files import ModelCard, model_bytes
 from fedegoists.methods import Outcome
 from fedegoists.training.repetitions import Repetitions
 
-__all__ = ["ChosenModel", "chosen_models", "delivered", "preferred", "write_models"]
-
 
 @dataclass(frozen=True)
 class ChosenModel:

@@ -40,8 +40,6 @@ from fedegoists.training.defaults import learn_settings
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 from fedegoists.training.summary import metrics_csv
 
-__all__ = ["STAGES", "Consortium", "ConsortiumRun", "LearnedBenefit"]
-
 STAGES = ("data", "benefit", "formation", "training", "report")
 
 

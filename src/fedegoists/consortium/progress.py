@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-__all__ = ["SILENT", "Progress"]
-
 
 class Progress(Protocol):
     """View of a run in progress: the command line's live view, or a run of the coordinator."""

@@ -10,8 +10,6 @@ from fedegoists.consortium.progress import Progress
 from fedegoists.errors import FileError
 from fedegoists.files import read_text, write_all, write_bytes
 
-__all__ = ["RunFolder"]
-
 RESULTS = (
     "benefit.csv",
     "weights.csv",

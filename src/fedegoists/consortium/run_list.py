@@ -11,8 +11,6 @@ from fedegoists.errors import FileError
 from fedegoists.files import read_text
 from fedegoists.training.summary import EVERYBODY, Summary
 
-__all__ = ["ListedRun", "differing_settings", "read_run", "read_runs"]
-
 UNREADABLE = "not readable"
 
 

@@ -12,8 +12,6 @@ from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.training.repetitions import data_digest, load_trainable
 
-__all__ = ["SimulatedEngine", "over_silos"]
-
 Result = TypeVar("Result")
 
 

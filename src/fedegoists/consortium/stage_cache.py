@@ -11,8 +11,6 @@ from typing import TypeVar
 from fedegoists.files import read_text, write_bytes
 from fedegoists.version import __version__
 
-__all__ = ["StageStore"]
-
 Result = TypeVar("Result")
 
 

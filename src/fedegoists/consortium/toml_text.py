@@ -9,8 +9,6 @@ from pydantic.fields import FieldInfo
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.learning.typed_settings import TypedSettings
 
-__all__ = ["commented_toml", "config_toml", "toml_value"]
-
 
 def config_toml(settings: ConsortiumSettings) -> str:
     """Return settings as TOML, every value written out.

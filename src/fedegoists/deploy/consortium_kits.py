@@ -13,8 +13,6 @@ from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.own import SCHEMA_FILE
 from fedegoists.version import __version__
 
-__all__ = ["make_deployment"]
-
 SILO_TOML = """\
 # Limits of {participant}. This file stays on your machine; only you can read and change it.
 participant = {name}

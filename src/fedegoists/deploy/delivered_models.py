@@ -7,8 +7,6 @@ from fedegoists.errors import FileError
 from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.learning.model_files import MODELS_FOLDER
 
-__all__ = ["export_silo_model"]
-
 
 def export_silo_model(
     kit: Path, run: str | None = None, out: Path | None = None, *, onnx: bool = False

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedegoists.consortium.consortium_run import ConsortiumRun
 from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess
-from fedegoists.consortium.pipeline import Consortium, ConsortiumRun
+from fedegoists.consortium.pipeline import Consortium
 from fedegoists.deploy.kit_process import end_children
 from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 from fedegoists.files import write_all
-
-__all__ = ["demo"]
 
 BANKS = ("Harbour", "Meadow", "Summit")
 SCHEMA = """\

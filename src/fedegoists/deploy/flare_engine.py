@@ -18,9 +18,7 @@ from fedegoists.federation.flare.relay_connection import Recorder, RelayConnecti
 from fedegoists.files import read_text, write_bytes
 from fedegoists.learning.data import SplitSizes
 from fedegoists.learning.data_description import DataDescription
-from fedegoists.learning.models import model_options
-
-__all__ = ["FlareEngine", "over_silos"]
+from fedegoists.learning.model_registry import model_options
 
 Result = TypeVar("Result")
 

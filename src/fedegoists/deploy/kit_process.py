@@ -19,8 +19,6 @@ from fedegoists.federation.flare.kits import prepare_kit, require
 from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
 from fedegoists.files import read_text
 
-__all__ = ["KitProcess", "Role"]
-
 Role = Literal["coordinator", "silo"]
 
 LONGEST_PAUSE = 30.0

@@ -17,8 +17,6 @@ from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.files import read_text, write_bytes
 from fedegoists.learning.datasets.data_tables import READERS
 
-__all__ = ["COORDINATOR", "LocalDeployment", "free_port"]
-
 COORDINATOR = ""
 """Key of the coordinator's process, beside those of the participants."""
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["augmentation_draws", "batch_at", "batch_plan", "share_of", "stream_seed"]
-
 
 @lru_cache(maxsize=4096, typed=True)
 def stream_seed(*parts: Hashable) -> int:

@@ -11,8 +11,6 @@ from fedegoists.federation.replies import Reply, ReplyT
 from fedegoists.federation.requests import Request
 from fedegoists.federation.seam import Failure, accepted
 
-__all__ = ["Behaviour", "misbehaved"]
-
 Behaviour = Callable[[Request[Reply], Reply], object]
 """How a silo answers a request, given the reply of an honest and healthy silo."""
 

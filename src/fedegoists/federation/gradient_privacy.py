@@ -17,8 +17,6 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["check_privacy", "clipped_gradient", "gaussian_noise", "samples_at_once"]
-
 SHORTEST = 1e-12
 """Gradients of zero stay as they are."""
 

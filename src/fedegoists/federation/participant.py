@@ -4,8 +4,6 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Participant", "Repetition"]
-
 Repetition = int | str
 """Which of several repeated experiments: usually its seed."""
 

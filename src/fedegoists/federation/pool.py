@@ -13,8 +13,6 @@ from fedegoists.federation.participant import Participant, Repetition
 from fedegoists.federation.silo_operations import Silo
 from fedegoists.learning.data import SiloedData
 
-__all__ = ["checked_device", "pooled_silos"]
-
 
 def checked_device(device: str) -> torch.device:
     """Return a device by its name, checked to be available."""

@@ -8,22 +8,6 @@ from torch import Tensor
 
 from fedegoists.federation.validated import ReplyMatrix, ReplyVector, Validated
 
-__all__ = [
-    "LARGEST",
-    "Described",
-    "Evaluated",
-    "Failed",
-    "Gradients",
-    "Kept",
-    "Problem",
-    "Reason",
-    "Reply",
-    "ReplyT",
-    "Split",
-    "Trained",
-    "finite",
-]
-
 Split = Literal["train", "validation", "test"]
 Reason = Literal["timeout", "not finite", "wrong shape", "refused", "error"]
 """Why there is no usable reply; ``refused`` is by the silo's own limits."""

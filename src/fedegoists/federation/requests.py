@@ -23,21 +23,6 @@ from fedegoists.federation.replies import (
 )
 from fedegoists.federation.validated import Matrix, Validated, Vector
 
-__all__ = [
-    "Deliver",
-    "Describe",
-    "Evaluate",
-    "Gradient",
-    "Keep",
-    "LocalTerms",
-    "Personal",
-    "Request",
-    "Slot",
-    "Train",
-    "TrainSettings",
-    "owner_of",
-]
-
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)] | Annotated[str, Field(max_length=400)]

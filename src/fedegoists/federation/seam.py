@@ -21,18 +21,6 @@ from fedegoists.federation.validated import explained
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
-__all__ = [
-    "Failure",
-    "Federation",
-    "Memory",
-    "MemoryKey",
-    "StatefulFederation",
-    "WithTimeout",
-    "accepted",
-    "check_known",
-    "sorted_out",
-]
-
 
 @dataclass(frozen=True)
 class Failure:

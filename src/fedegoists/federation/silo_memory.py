@@ -10,8 +10,6 @@ from fedegoists.federation.replies import Gradients, ReplyT, Trained
 from fedegoists.federation.requests import Personal, owner_of
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["SiloMemory", "fill_all", "step_all", "withhold_all"]
-
 
 @lru_cache(maxsize=64)
 def _places(schema: ParameterSchema, prefixes: Sequence[str], device: torch.device) -> Tensor:

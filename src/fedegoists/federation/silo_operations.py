@@ -42,8 +42,6 @@ from fedegoists.federation.requests import (
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
-__all__ = ["Network", "Silo", "carried_out", "learning_rates"]
-
 CHUNK = 1024
 """Samples a silo evaluates at once."""
 

@@ -35,8 +35,6 @@ from fedegoists.learning.data import SiloedData
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
-__all__ = ["SimulatedFederation"]
-
 Execution = Literal["auto", "looped", "stacked"]
 Repeated = (
     Mapping[int, SiloedData] | Mapping[str, SiloedData] | Mapping[Repetition | None, SiloedData]

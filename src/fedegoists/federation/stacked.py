@@ -53,8 +53,6 @@ from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.stacked_cnn import StackedCNN
 from fedegoists.learning.task import Task
 
-__all__ = ["StackedSilos"]
-
 
 class StackedSilos:
     """A set of silos whose operations run at once.

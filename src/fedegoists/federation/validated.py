@@ -23,8 +23,6 @@ from torch import Tensor
 
 from fedegoists.errors import SettingsError
 
-__all__ = ["Matrix", "ReplyMatrix", "ReplyVector", "Tensors", "Validated", "Vector", "explained"]
-
 
 class Validated(BaseModel):
     """A frozen value with exactly the declared fields, of exactly the declared types.

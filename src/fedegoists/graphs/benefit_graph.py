@@ -15,8 +15,6 @@ from fedegoists.graphs.participants import Reference, validated_names
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["BenefitGraph"]
-
 LARGEST_SUM = 1e303
 """Graphs whose weights sum to more are refused: some computations need 10,001 times the sum."""
 

@@ -19,8 +19,6 @@ from fedegoists.graphs.participants import (
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["CompetitionGraph"]
-
 Pair = tuple[Reference, Reference]
 
 

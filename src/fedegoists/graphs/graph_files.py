@@ -18,8 +18,6 @@ from fedegoists.graphs.participants import (
     read_participants,
 )
 
-__all__ = ["read_graphs"]
-
 MOST_WARNINGS = 5
 """Further names that may be misspelled are only counted."""
 

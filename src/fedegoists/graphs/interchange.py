@@ -26,17 +26,6 @@ from fedegoists.graphs.participants import (
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = [
-    "Links",
-    "Node",
-    "csv_bytes",
-    "graph_object",
-    "json_value",
-    "links_from",
-    "networkx_names",
-    "read_links",
-]
-
 Node = TypeVar("Node", bound=Hashable)
 """A node of a NetworkX graph."""
 

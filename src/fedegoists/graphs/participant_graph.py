@@ -39,8 +39,6 @@ from fedegoists.graphs.participants import (
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["ParticipantGraph", "names_for", "square_matrix"]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 

@@ -11,19 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedegoists.errors import GraphError, shown
 from fedegoists.files import read_text
 
-__all__ = [
-    "MAX_PARTICIPANTS",
-    "Reference",
-    "close_names",
-    "default_names",
-    "index_of",
-    "natural_order",
-    "read_participants",
-    "shown",
-    "validated_name",
-    "validated_names",
-]
-
 MAX_PARTICIPANTS = 5_000
 """Graphs over more participants are refused: their weights alone would need over 200 MB."""
 

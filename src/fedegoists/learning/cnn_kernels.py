@@ -14,14 +14,6 @@ Every kernel is plain Triton and also runs in Triton's interpreter, in which it 
 import triton
 import triton.language as tl
 
-__all__ = [
-    "convolution_inputs",
-    "convolution_weights",
-    "pick_images",
-    "pooled_convolution",
-    "unpool",
-]
-
 
 @triton.jit
 def pick_images(

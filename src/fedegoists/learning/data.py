@@ -7,21 +7,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FedEgoistsError, SettingsError
-from fedegoists.graphs.participants import index_of, shown, validated_name, validated_names
+from fedegoists.errors import FedEgoistsError, SettingsError, shown
+from fedegoists.graphs.participants import index_of, validated_name, validated_names
 from fedegoists.learning.preparation import Preparation
-
-__all__ = [
-    "Array",
-    "DataError",
-    "Indices",
-    "Samples",
-    "SiloIndices",
-    "SiloedData",
-    "Split",
-    "SplitSizes",
-    "TaskName",
-]
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from fedegoists.learning.data import DataError, SiloedData, SplitSizes, TaskName
 from fedegoists.learning.preparation import Preparation
 
-__all__ = ["DataDescription", "DataFacts", "published_competition"]
-
 
 @dataclass(frozen=True)
 class DataDescription:

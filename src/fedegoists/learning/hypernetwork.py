@@ -15,8 +15,6 @@ from torch import Tensor
 
 from fedegoists.learning.models import SLOPE
 
-__all__ = ["Hypernetworks"]
-
 
 @dataclass(frozen=True)
 class Hypernetworks:

@@ -12,8 +12,6 @@ from fedegoists.learning.data import TaskName
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.preparation import InputPreparation
 
-__all__ = ["CARD_KEY", "MODELS_FOLDER", "ModelCard", "keep_model", "model_bytes"]
-
 MODELS_FOLDER = "models"
 """The folder of models, in a run and in a silo's kit."""
 MOST_MODELS = 20

@@ -16,18 +16,6 @@ from fedegoists.learning.data import TaskName
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = [
-    "AUTO",
-    "MODELS",
-    "OUTPUT_LAYER",
-    "DataShape",
-    "InputKind",
-    "ModelEntry",
-    "model_for",
-    "model_named",
-    "model_options",
-]
-
 AUTO = "auto"
 """Stands for the first network of the registry that suits the data."""
 OUTPUT_LAYER = "output."

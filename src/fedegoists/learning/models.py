@@ -11,18 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from fedegoists.learning.model_registry import OUTPUT_LAYER, model_named, model_options
-
-__all__ = [
-    "OUTPUT_LAYER",
-    "CifarCNN",
-    "IcuTransformer",
-    "TabularMLP",
-    "build_model",
-    "cifar10_cnn",
-    "cifar100_cnn",
-    "model_options",
-]
+from fedegoists.learning.model_registry import model_named
 
 SLOPE = 0.2
 """Slope of the leaky rectifiers below zero, as in the authors' settings."""

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
 
-__all__ = ["ParameterSchema"]
-
 
 @dataclass(frozen=True)
 class ParameterSchema:

@@ -11,22 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import SettingsError
-from fedegoists.graphs.participants import natural_order, shown
+from fedegoists.errors import SettingsError, shown
+from fedegoists.graphs.participants import natural_order
 from fedegoists.learning.data import DataError, Indices, SiloIndices
-
-__all__ = [
-    "SPLIT_SHARES",
-    "consecutive_blocks",
-    "dirichlet",
-    "matched_test",
-    "natural",
-    "pathological",
-    "seeded",
-    "split_silos",
-    "stratified",
-    "train_validation",
-]
 
 SPLIT_SHARES = (0.7, 0.15, 0.15)
 """The shares of a silo's samples for training, validation and test."""

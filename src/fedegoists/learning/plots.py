@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_label_distribution"]
-
 MOST_NUMBERED = 20
 """With more classes, cells are too narrow for their counts."""
 MOST_NAMED = 60

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["InputPreparation", "Preparation"]
-
 Numbers = npt.NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from fedegoists.learning.data import Array, SiloIndices
 from fedegoists.learning.preparation import Preparation
 
-__all__ = ["mean_filled", "prepared", "standardised"]
-
 Inputs = npt.NDArray[np.float32]
 
 

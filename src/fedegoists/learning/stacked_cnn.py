@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from fedegoists.learning.models import SLOPE, CifarCNN
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["StackedCNN"]
-
 SIDE = 32
 BLOCK = 1024
 """Numbers that one program of a kernel copies."""

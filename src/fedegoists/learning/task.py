@@ -8,8 +8,6 @@ from torch import Tensor
 
 from fedegoists.learning.data import TaskName
 
-__all__ = ["TASKS", "Task", "area_under_curve"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -6,10 +6,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedegoists.errors import SettingsError
-from fedegoists.graphs.participants import shown
-
-__all__ = ["SettingsProblem", "TypedSettings", "first_problem", "validated"]
+from fedegoists.errors import SettingsError, shown
 
 
 class TypedSettings(BaseModel):

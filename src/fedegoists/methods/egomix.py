@@ -17,7 +17,7 @@ from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import Describe, Keep, TrainSettings
 from fedegoists.federation.seam import Federation, sorted_out
 from fedegoists.federation.silo_operations import TINY
-from fedegoists.learning.models import OUTPUT_LAYER
+from fedegoists.learning.model_registry import OUTPUT_LAYER
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods.method import (
     Coalitions,
@@ -28,8 +28,6 @@ from fedegoists.methods.method import (
     setting,
     train_silos,
 )
-
-__all__ = ["EgoMix"]
 
 Edge = tuple[Participant, Participant, float]
 Phase = Literal["alone", "mixing", "tuning"]

@@ -18,8 +18,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["FedAvg"]
-
 
 @dataclass(frozen=True)
 class FedAvg(MethodSettings):

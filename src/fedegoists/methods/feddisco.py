@@ -26,8 +26,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["FedDisco"]
-
 
 @dataclass(frozen=True)
 class FedDisco(MethodSettings):

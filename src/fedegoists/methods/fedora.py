@@ -25,8 +25,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["FedORA"]
-
 
 @dataclass(frozen=True)
 class FedORA(MethodSettings):

@@ -20,8 +20,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["FedProx"]
-
 
 @dataclass(frozen=True)
 class FedProx(MethodSettings):

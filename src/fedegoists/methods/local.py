@@ -16,8 +16,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["Local"]
-
 
 @dataclass(frozen=True)
 class Local(MethodSettings):

@@ -18,19 +18,6 @@ from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import LocalTerms, Personal, Train, TrainSettings
 from fedegoists.federation.seam import Failure, Federation, sorted_out
 
-__all__ = [
-    "Coalitions",
-    "LocalModels",
-    "Method",
-    "MethodSettings",
-    "RoundReport",
-    "State",
-    "in_company",
-    "mixing_matrix",
-    "setting",
-    "train_silos",
-]
-
 Coalitions = Sequence[Sequence[Participant]]
 
 

@@ -12,8 +12,6 @@ from fedegoists.errors import SettingsError
 if TYPE_CHECKING:
     from fedegoists.methods.method import MethodSettings
 
-__all__ = ["METHOD_ENTRIES", "TUNED", "MethodEntry", "Paper", "base_of", "check_method"]
-
 TUNED = "+ft"
 """Behind a method's name: its models are fine-tuned on the participants' own data."""
 

@@ -32,19 +32,6 @@ from fedegoists.methods.local import Local
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, personal_part
 from fedegoists.methods.method_registry import TUNED
 
-__all__ = [
-    "Callbacks",
-    "Observer",
-    "Outcome",
-    "Row",
-    "RunSettings",
-    "StoppedError",
-    "best_slot",
-    "fine_tune",
-    "keep_outcome",
-    "run",
-]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -22,8 +22,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["PFedGraph"]
-
 
 @dataclass(frozen=True)
 class PFedGraph(MethodSettings):

@@ -26,8 +26,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["PFedHN"]
-
 
 @dataclass(frozen=True)
 class PFedHN(MethodSettings):

@@ -24,8 +24,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["PFedMe"]
-
 
 @dataclass(frozen=True)
 class PFedMe(MethodSettings):

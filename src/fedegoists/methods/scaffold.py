@@ -24,8 +24,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["Scaffold"]
-
 
 @dataclass(frozen=True)
 class Scaffold(MethodSettings):

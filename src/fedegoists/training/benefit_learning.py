@@ -15,14 +15,13 @@ from fedegoists.files import write_all
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.training.benefit_pictures import heat_map_png, sweep_png
 from fedegoists.training.benefit_report import Estimates, report_markdown
-from fedegoists.training.defaults import defaults_for, learn_settings, model_options
+from fedegoists.training.defaults import defaults_for, learn_settings
 from fedegoists.training.repetitions import load_trainable
 from fedegoists.training.threshold_sweep import threshold_sweep
-
-__all__ = ["BenefitPlan", "LearnedBenefits", "LearningProgress", "learn_benefits", "write_benefits"]
 
 LearningProgress = Callable[[str, int, int, float], None]
 """Called with a stage, the steps done, all steps and the mean loss."""

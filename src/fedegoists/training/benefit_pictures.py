@@ -12,8 +12,6 @@ from fedegoists.training.threshold_sweep import SweepPoint
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["heat_map_png", "sweep_png"]
-
 DPI = 150
 BLUE, ORANGE = "#2B5C8A", "#B45309"
 MOST_NUMBERED = 12

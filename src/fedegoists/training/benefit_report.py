@@ -14,8 +14,6 @@ from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.graphs import BenefitGraph
 from fedegoists.training.threshold_sweep import SweepPoint
 
-__all__ = ["plain_cell", "rank_correlation", "report_markdown", "shown_number", "stability"]
-
 Matrix = npt.NDArray[np.float64]
 Estimates = Mapping[str, Mapping[str, BenefitEstimate]]
 

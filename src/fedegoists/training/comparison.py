@@ -24,8 +24,6 @@ from fedegoists.training.repetitions import (
 from fedegoists.training.summary import Summary, failures_csv, metrics_csv
 from fedegoists.version import __version__
 
-__all__ = ["Comparison", "ComparisonResult", "compare"]
-
 Value = str | int | float | bool
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fedegoists.benefit.silo_queries import Apart
     from fedegoists.training.comparison import Comparison
 
-__all__ = ["Decisions", "decide", "random_competition"]
-
 LEARN = "learn"
 PUBLISHED = "published"
 

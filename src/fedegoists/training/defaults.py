@@ -6,9 +6,7 @@ from typing import Any
 from fedegoists.benefit import LearnSettings
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
-from fedegoists.learning.model_registry import AUTO, DataShape, InputKind, model_for, model_options
-
-__all__ = ["Defaults", "defaults_for", "learn_settings", "model_options"]
+from fedegoists.learning.model_registry import AUTO, DataShape, InputKind, model_for
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,14 @@ from fedegoists.federation import Repetition, SimulatedFederation, StatefulFeder
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
-from fedegoists.learning.model_registry import AUTO, model_for, model_options
-from fedegoists.learning.models import OUTPUT_LAYER, build_model
+from fedegoists.learning.model_registry import AUTO, OUTPUT_LAYER, model_for, model_options
+from fedegoists.learning.models import build_model
 from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED, base_of, check_method
 from fedegoists.methods.method_run import Callbacks, Observer, Outcome, RunSettings, fine_tune, run
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import Defaults, defaults_for
 from fedegoists.training.summary import EVERYBODY
-
-__all__ = ["Repetitions", "Wanted", "data_digest", "load_trainable", "method_of", "train_methods"]
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,6 @@ from fedegoists.files import read_text
 from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.methods import Outcome
 
-__all__ = [
-    "COSTS",
-    "EVERYBODY",
-    "Summary",
-    "SummaryRow",
-    "by_participant",
-    "chosen_test_values",
-    "failures_csv",
-    "metrics_csv",
-]
-
 EVERYBODY = "all"
 """The participant's name in rows that average over all participants."""
 COSTS = ("sample_passes", "bytes_sent", "bytes_received")

@@ -9,8 +9,6 @@ from fedegoists.benefit.estimate import BenefitEstimate
 from fedegoists.coalitions import form
 from fedegoists.graphs import CompetitionGraph
 
-__all__ = ["SweepPoint", "threshold_sweep"]
-
 POINTS = 25
 
 

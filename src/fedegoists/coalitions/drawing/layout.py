@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NODE_RADIUS", "Layout", "Region", "free_spot", "lay_out", "route"]
-
 Array = npt.NDArray[np.float64]
 Pairs = npt.NDArray[np.int_]
 

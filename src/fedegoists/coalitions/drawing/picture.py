@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["draw", "render"]
-
 Array = npt.NDArray[np.float64]
 
 MOST_ACROSS = 60

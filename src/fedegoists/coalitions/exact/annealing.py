@@ -20,8 +20,6 @@ from fedegoists.coalitions.exact.moves import (
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.search_arrays import AnnealingState
 
-__all__ = ["Annealing"]
-
 MOST_COALITIONS = 400
 """Slots for coalitions of two or more in the tables."""
 

@@ -27,8 +27,6 @@ from fedegoists.coalitions.exact.solvers import load_solver
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare
 
-__all__ = ["Optimum", "best_partition", "load_searches", "prepare"]
-
 logger = logging.getLogger(__name__)
 
 LARGEST = 1000

@@ -31,8 +31,6 @@ from fedegoists.coalitions.exact.restricted_master import RestrictedMaster
 from fedegoists.coalitions.exact.set_partitioning import choose
 from fedegoists.coalitions.upper_bound import competing_groups
 
-__all__ = ["ColumnGeneration"]
-
 FIRST_LOOK = 300_000
 """Search steps per root while coalitions are easily found."""
 

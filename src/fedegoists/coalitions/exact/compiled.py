@@ -12,8 +12,6 @@ from typing import ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 
-__all__ = ["compiled", "inlined", "must_compile"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -17,8 +17,6 @@ from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.set_partitioning import choose, rows_of
 
-__all__ = ["Enumeration", "as_columns", "is_small", "valid_coalitions"]
-
 SMALL = 14
 """With more participants column generation is faster; each further one triples the work."""
 

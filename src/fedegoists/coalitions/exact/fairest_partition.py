@@ -27,8 +27,6 @@ from fedegoists.coalitions.welfare import utilities
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import LinearExprT
 
-__all__ = ["fairer", "fairest_partition"]
-
 MOST_LISTED = 4000
 """With more valid coalitions the fairest choice is not proven."""
 

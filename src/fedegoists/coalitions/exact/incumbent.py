@@ -3,8 +3,6 @@
 from fedegoists.coalitions.array_types import Floats, Partition
 from fedegoists.coalitions.welfare import welfare
 
-__all__ = ["TOLERANCE", "Incumbent", "together"]
-
 TOLERANCE = 1e-9
 """A partition is optimal if the upper bound exceeds its value by no more than this fraction."""
 

@@ -20,22 +20,6 @@ from fedegoists.coalitions.array_types import Floats, Ints, Words
 from fedegoists.coalitions.exact.compiled import compiled, inlined
 from fedegoists.coalitions.exact.search_arrays import AnnealingState
 
-__all__ = [
-    "BEST",
-    "CHANGES",
-    "FOE",
-    "GIVER",
-    "LONGEST_EAR",
-    "MOST_PUSHED",
-    "RIDERS",
-    "TAKER",
-    "WELFARE",
-    "anneal",
-    "repair",
-    "shift",
-    "uniform",
-]
-
 WELFARE, RIDERS, BEST, CHANGES = 0, 1, 2, 3
 """Entries of `totals`: the current welfare, bonuses included; the number of free riders; the best
 welfare without free riders; and the changes of tables, which count as work."""

@@ -27,9 +27,6 @@ from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.restricted_master import Triple
 from fedegoists.coalitions.exact.search_arrays import PricingState
 
-__all__ = ["Pricing"]
-
-
 ROOM = 1024
 """Coalitions that the state holds until they are fetched."""
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Partition
 
-__all__ = ["Subproblem", "components", "restricted"]
-
 
 @dataclass(frozen=True)
 class Subproblem:

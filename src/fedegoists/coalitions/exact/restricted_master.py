@@ -20,8 +20,6 @@ from fedegoists.coalitions.exact.solvers import load_linear_solver
 if TYPE_CHECKING:
     from ortools.linear_solver.pywraplp import Constraint, Variable
 
-__all__ = ["RestrictedMaster", "Triple"]
-
 Triple = tuple[int, int, int]
 
 MOST_COLUMNS = 4000

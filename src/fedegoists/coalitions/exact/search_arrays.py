@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 
-__all__ = ["AnnealingState", "PricingState"]
-
 
 class AnnealingState(NamedTuple):
     """For `moves`: the instance, the current partition, and tables that value every move."""

@@ -17,8 +17,6 @@ from fedegoists.coalitions.exact.solvers import load_solver
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver, CpSolverStatus, IntVar, LinearExprT
 
-__all__ = ["Choice", "choose", "partition_of", "rows_of", "solve_until"]
-
 SCALE_BITS = 50
 """CP-SAT needs integers: values are scaled so that the largest total is about 2**50. The upper
 bound allows for the rounding."""

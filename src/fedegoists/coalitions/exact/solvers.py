@@ -4,8 +4,6 @@ from types import ModuleType
 
 from fedegoists.errors import MissingDependencyError
 
-__all__ = ["load_linear_solver", "load_solver"]
-
 _MISSING = "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
 
 

@@ -5,8 +5,6 @@ from typing import Literal, get_args
 
 from fedegoists.coalitions.principles import Verification
 
-__all__ = ["CLAIMS", "Claim", "ClaimName", "Status", "principle_claims"]
-
 Status = Literal["proven", "refuted", "not proven"]
 
 ClaimName = Literal[

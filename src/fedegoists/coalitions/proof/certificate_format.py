@@ -9,8 +9,6 @@ from fedegoists.coalitions.proof.certificate_claims import CLAIMS, ClaimName, St
 from fedegoists.errors import CertificateError, first_problem
 from fedegoists.graphs.interchange import json_value
 
-__all__ = ["CertificateDocument", "read_document"]
-
 VERSION = 1
 
 

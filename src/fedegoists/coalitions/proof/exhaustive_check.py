@@ -12,8 +12,6 @@ from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.welfare import utilities
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = ["MOST_LISTED", "Exhausted", "exhaust", "is_better", "objective_value"]
-
 MOST_LISTED = 12
 """All partitions are tried for up to this many participants that belong together."""
 

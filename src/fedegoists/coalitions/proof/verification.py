@@ -14,15 +14,6 @@ from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, obj
 from fedegoists.errors import MissingDependencyError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-__all__ = [
-    "CertificateCheck",
-    "CheckedClaim",
-    "check_objective",
-    "check_principles",
-    "check_upper_bound",
-    "check_welfare",
-]
-
 TOLERANCE = 1e-9
 """Numbers that differ by no more than this fraction agree."""
 

@@ -10,8 +10,6 @@ from fedegoists.coalitions.drawing import render
 if TYPE_CHECKING:
     from fedegoists.coalitions import Formation
 
-__all__ = ["inline_picture"]
-
 SMALLEST, LARGEST = 0.8, 1.2
 """The range of the scale at which the picture is shown."""
 

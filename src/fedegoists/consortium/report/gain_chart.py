@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from fedegoists.consortium.report.results_section import GainRow
 from fedegoists.consortium.report.wording import signed
 
-__all__ = ["GainChart", "GainMark", "gains_chart"]
-
 MARGIN = 4.0
 """Free space on both sides, in per cent of the width."""
 

@@ -11,8 +11,6 @@ from fedegoists.plotting import short_labels
 if TYPE_CHECKING:
     from fedegoists.consortium.consortium_run import ConsortiumRun
 
-__all__ = ["MOST_DRAWN", "BenefitCell", "HeatMap", "benefit_cells", "heat_map"]
-
 MOST_DRAWN = 60
 """With more participants, a picture of all pairs says nothing."""
 

@@ -12,23 +12,16 @@ from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
 from fedegoists.consortium.report.no_coalition import no_coalition
-from fedegoists.consortium.report.results_section import (
-    CONFIDENCE,
-    EVERYBODY,
-    VERDICTS,
-    Results,
-    failures_of,
-)
+from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, Results, failures_of
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
 from fedegoists.learning.model_registry import MODELS
+from fedegoists.training.summary import EVERYBODY
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from fedegoists.consortium.consortium_run import ConsortiumRun
-
-__all__ = ["manager_view"]
 
 MOST_NAMED = 6
 """The largest number of participants that a headline names."""

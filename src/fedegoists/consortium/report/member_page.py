@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from fedegoists.consortium.consortium_run import ConsortiumRun
 
-__all__ = ["member_view"]
-
 
 def member_view(
     run: "ConsortiumRun",

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from fedegoists.benefit import BenefitEstimate
     from fedegoists.consortium.consortium_run import ConsortiumRun
 
-__all__ = ["NoCoalition", "no_coalition"]
-
 MOST_SHOWN = 6
 
 

@@ -14,8 +14,6 @@ from fedegoists.files import write_all
 if TYPE_CHECKING:
     from fedegoists.consortium.consortium_run import ConsortiumRun
 
-__all__ = ["write_report"]
-
 
 def write_report(run: "ConsortiumRun") -> None:
     """Write ``report.html`` and a page for each participant to the run's folder.

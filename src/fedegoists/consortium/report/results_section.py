@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import preferred
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, signed
-from fedegoists.training.summary import COSTS, EVERYBODY, Summary
+from fedegoists.training.summary import COSTS, Summary
 
 if TYPE_CHECKING:
     from fedegoists.consortium.consortium_run import ConsortiumRun
-
-__all__ = ["CONFIDENCE", "EVERYBODY", "VERDICTS", "GainRow", "Results", "failures_of", "verdict"]
 
 CONFIDENCE = "95 %"
 

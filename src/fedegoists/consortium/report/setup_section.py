@@ -9,8 +9,6 @@ from fedegoists.consortium.consortium_settings import ConsortiumSettings, with_p
 from fedegoists.consortium.toml_text import config_toml
 from fedegoists.version import __version__
 
-__all__ = ["settings_text", "stage_times", "versions"]
-
 
 def settings_text(settings: ConsortiumSettings, folder: Path) -> str:
     """Return settings as TOML, with paths relative to a folder, which say nothing of a machine."""

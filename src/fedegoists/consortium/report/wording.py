@@ -3,8 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "decimals_for", "fixed", "listed", "signed", "weight"]
-
 UNKNOWN = "–"
 
 

@@ -31,8 +31,6 @@ from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 from fedegoists.version import __version__
 
-__all__ = ["FlareFederation", "ask_about"]
-
 LINEAGE = "checkpoint"
 """The name of a method's lineage in a checkpoint of the run."""
 

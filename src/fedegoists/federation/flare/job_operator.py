@@ -26,8 +26,6 @@ from fedegoists.files import write_all
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
 
-__all__ = ["DeclinedError", "Operator", "ServerStatus", "UnreachableError", "write_job"]
-
 Result = TypeVar("Result")
 
 

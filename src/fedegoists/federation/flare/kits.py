@@ -15,16 +15,6 @@ from pathlib import Path
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import private_folder, read_text, write_bytes
 
-__all__ = [
-    "DEPLOY_FILE",
-    "Deployment",
-    "make_kits",
-    "prepare_kit",
-    "read_deployment",
-    "renew_kit",
-    "require",
-]
-
 DEPLOY_FILE = "deploy.json"
 OPERATOR = "operator"
 

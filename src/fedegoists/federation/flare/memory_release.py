@@ -21,8 +21,6 @@ from collections.abc import Callable
 
 from nvflare.fuel.f3.streaming import byte_receiver, byte_streamer
 
-__all__ = ["Later", "MemoryRelease"]
-
 EVERY = 8
 """Messages between two collections."""
 

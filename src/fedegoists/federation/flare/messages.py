@@ -23,17 +23,6 @@ from fedegoists.federation.requests import (
 )
 from fedegoists.federation.validated import Validated
 
-__all__ = [
-    "About",
-    "Answers",
-    "Call",
-    "Lineage",
-    "Operation",
-    "Rollback",
-    "SiloReply",
-    "SiloRequest",
-]
-
 Text = Annotated[str, Field(max_length=400)]
 Owner = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}$")]
 """A method's name alone."""

@@ -16,8 +16,6 @@ from nvflare.collab.api.exceptions import CollabCallError
 from fedegoists.federation.flare.memory_release import MemoryRelease
 from fedegoists.federation.flare.relay_connection import Errand, ErrandResult, Present
 
-__all__ = ["Relay"]
-
 
 class Relay:
     """Brings each message to the silo that it is for, all silos at once.

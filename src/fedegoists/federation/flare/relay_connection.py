@@ -22,8 +22,6 @@ from fedegoists.federation.flare.job_operator import Operator, UnreachableError,
 from fedegoists.federation.replies import Reason
 from fedegoists.federation.validated import Validated
 
-__all__ = ["Errand", "ErrandResult", "Lost", "Present", "RelayConnection"]
-
 LOOK = 5.0
 """Seconds between two queries for connected silos, while a silo is away or late."""
 

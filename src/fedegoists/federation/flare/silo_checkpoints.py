@@ -22,8 +22,6 @@ from fedegoists.federation.seam import MemoryKey
 from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import write_bytes
 
-__all__ = ["SiloCheckpoints"]
-
 CHECKPOINTS = 3
 """Checkpoints of a method to which a silo can roll back."""
 

@@ -10,8 +10,6 @@ from nvflare.collab import collab
 from fedegoists.federation.flare.memory_release import MemoryRelease
 from fedegoists.federation.flare.silo_service import SiloService
 
-__all__ = ["SiloClient"]
-
 
 class SiloClient:
     """Answers the messages of one job from the organisation's own data."""

@@ -21,8 +21,6 @@ from fedegoists.federation.requests import Evaluate, Gradient, OfModels, Train
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["RefusedError", "SiloGuard"]
-
 ALWAYS = ("about", "remember", "recall", "deliver")
 """Calls that reveal nothing of any sample, and are not among the operations of a silo.toml."""
 

@@ -40,10 +40,9 @@ from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import MODELS_FOLDER, ModelCard, keep_model
-from fedegoists.learning.models import build_model, model_options
+from fedegoists.learning.model_registry import model_options
+from fedegoists.learning.models import build_model
 from fedegoists.version import __version__
-
-__all__ = ["SiloService"]
 
 SPLITS = ("train", "validation", "test")
 

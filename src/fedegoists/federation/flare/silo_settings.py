@@ -16,8 +16,6 @@ from fedegoists.files import read_text
 from fedegoists.learning.data import SiloedData, SiloIndices
 from fedegoists.learning.datasets import load, load_own
 
-__all__ = ["SILO_FILE", "SiloSettings", "load_silo", "read_silo_settings"]
-
 SILO_FILE = "silo.toml"
 
 Operation = Literal["train", "loss_and_gradient", "evaluate", "describe", "keep"]

@@ -18,8 +18,6 @@ from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.validated import Tensors, Validated, explained
 from fedegoists.learning.parameters import ParameterSchema
 
-__all__ = ["OldVersionError", "WireError", "old_refusal", "pack", "schema_digest", "unpack"]
-
 PROTOCOL = "3"
 """Raised when messages change; a silo and the coordinator must have the same."""
 

@@ -16,8 +16,6 @@ from fedegoists.learning.datasets.download import download
 from fedegoists.learning.datasets.location import dataset_folder
 from fedegoists.learning.preparation import Preparation
 
-__all__ = ["CifarOptions", "load_cifar10", "load_cifar100", "siloed"]
-
 BLOCK_SIZE = 5
 VALIDATION_SHARE = 0.1
 

@@ -24,8 +24,6 @@ from fedegoists.learning.datasets.location import missing_files
 from fedegoists.learning.datasets.npz import opened_npz
 from fedegoists.learning.datasets.pickled import read_batch
 
-__all__ = ["CIFAR10", "CIFAR100", "ImageFiles", "Images", "Release", "read_images"]
-
 SIDE, CHANNELS = 32, 3
 Pixels = npt.NDArray[np.uint8]
 

@@ -15,13 +15,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FileError, MissingDependencyError
+from fedegoists.errors import FileError, MissingDependencyError, shown
 from fedegoists.files import read_text
-from fedegoists.graphs.participants import shown
 from fedegoists.learning.data import Array, DataError
 from fedegoists.learning.datasets.npz import opened_npz
-
-__all__ = ["READERS", "DataTable", "read_csv", "read_table"]
 
 MISSING_WORDS = frozenset({"", "na", "nan", "null"})
 """What pandas, R, NumPy and databases write for a missing number."""

@@ -14,13 +14,10 @@ from typing import Protocol, TypeVar
 
 from pydantic import ConfigDict
 
-from fedegoists.errors import SettingsError
-from fedegoists.graphs.participants import shown
+from fedegoists.errors import SettingsError, shown
 from fedegoists.learning.data import SiloedData, TaskName
 from fedegoists.learning.datasets.own import load_own
 from fedegoists.learning.typed_settings import TypedSettings, validated
-
-__all__ = ["DATASETS", "DatasetEntry", "DatasetOptions", "Loader", "available", "load"]
 
 
 class DatasetOptions(TypedSettings):

@@ -12,8 +12,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from fedegoists.files import write_bytes
 from fedegoists.learning.data import DataError
 
-__all__ = ["download"]
-
 CHUNK = 1 << 20
 TIMEOUT = 30.0
 LARGEST = 1 << 30

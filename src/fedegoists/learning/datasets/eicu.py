@@ -41,8 +41,6 @@ from fedegoists.learning.datasets.npz import opened_npz
 from fedegoists.learning.partitioners import SPLIT_SHARES, natural, seeded, stratified
 from fedegoists.learning.scaling import prepared
 
-__all__ = ["STATIC_FEATURES", "EicuOptions", "hospital_group", "load_eicu"]
-
 ONSET_AFTER_FIRST_LABEL = 6
 STATIC_FEATURES = ("age", "sex", "height", "weight")
 NUMBERS = (0, 2, 3)

@@ -19,8 +19,6 @@ from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.partitioners import seeded, split_silos
 from fedegoists.learning.scaling import prepared
 
-__all__ = ["HOSPITALS", "HeartOptions", "feature_names", "load_heart"]
-
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 
 Impute = Literal["mean", "none"]

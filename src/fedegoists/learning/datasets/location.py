@@ -5,8 +5,6 @@ from pathlib import Path
 
 from fedegoists.learning.data import DataError
 
-__all__ = ["DATA_VARIABLE", "dataset_folder", "missing_files"]
-
 DATA_VARIABLE = "FEDEGOISTS_DATA"
 """The environment variable with the folder of all data sets."""
 

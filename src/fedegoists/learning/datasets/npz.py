@@ -13,8 +13,6 @@ from numpy.lib.npyio import NpzFile
 from fedegoists.errors import FedEgoistsError, FileError
 from fedegoists.learning.data import DataError
 
-__all__ = ["opened_npz"]
-
 _DAMAGES = (
     *(OSError, ValueError, EOFError, KeyError, SyntaxError, MemoryError),
     # RuntimeError: encrypted files, and compression methods that Python does not know.

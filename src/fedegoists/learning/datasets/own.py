@@ -7,15 +7,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FileError
-from fedegoists.graphs.participants import natural_order, shown, validated_names
+from fedegoists.errors import FileError, shown
+from fedegoists.graphs.participants import natural_order, validated_names
 from fedegoists.learning.data import Array, DataError, Indices, Samples, SiloedData
 from fedegoists.learning.datasets.data_tables import READERS, DataTable, read_table
 from fedegoists.learning.datasets.schema import Schema
 from fedegoists.learning.partitioners import seeded, split_silos
 from fedegoists.learning.scaling import prepared
-
-__all__ = ["SCHEMA_FILE", "load_own"]
 
 SCHEMA_FILE = "schema.toml"
 FEWEST_ROWS = 10

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from fedegoists.learning.data import DataError
 
-__all__ = ["read_batch"]
-
 
 def read_batch(content: bytes, where: str) -> dict[bytes, Any]:
     """Return the dictionary in a pickle of plain values and arrays of ``uint8``.

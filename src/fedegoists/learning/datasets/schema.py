@@ -11,8 +11,6 @@ from fedegoists.files import read_text
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.typed_settings import TypedSettings, validated
 
-__all__ = ["Schema"]
-
 Name = Annotated[StrictStr, Field(pattern=r"\S")]
 # A file with the classes 0 and 1 invites to write them without quotes.
 ClassName = Annotated[Name, BeforeValidator(lambda v: str(v) if type(v) is int else v)]

@@ -28,8 +28,6 @@ from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptio
 from fedegoists.learning.partitioners import seeded, train_validation
 from fedegoists.learning.preparation import Preparation
 
-__all__ = ["STRONG", "WEAK", "Setting", "SyntheticOptions", "load_strong", "load_weak"]
-
 FEATURES, POWERS = 20, 3
 NOISE = 0.5
 TEST_SIZE = 1000

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["DirectModels"]
-
 
 @dataclass(frozen=True)
 class DirectModels:

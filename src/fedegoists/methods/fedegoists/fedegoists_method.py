@@ -23,8 +23,6 @@ from fedegoists.methods.method import (
     train_silos,
 )
 
-__all__ = ["FedEgoists"]
-
 
 @dataclass(frozen=True)
 class FedEgoists(MethodSettings):

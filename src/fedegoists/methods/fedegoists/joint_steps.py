@@ -20,8 +20,6 @@ from fedegoists.methods.method import RoundReport, State, personal_part
 if TYPE_CHECKING:
     from fedegoists.methods.fedegoists.fedegoists_method import FedEgoists
 
-__all__ = ["JointSteps"]
-
 LEAST = 0.001
 """No preference is smaller, so that none is lost for good."""
 
