@@ -13,9 +13,8 @@ import numpy as np
 from fedegoists.benefit import LearnSettings, learn_repetitions
 from fedegoists.coalitions import FormationMethod, form
 from fedegoists.federation import SimulatedFederation
-from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.files import json_value, read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.interchange import json_value
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model

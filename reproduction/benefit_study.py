@@ -8,7 +8,7 @@ import numpy as np
 
 from fedegoists.benefit import LearnSettings
 from fedegoists.federation import TrainSettings
-from fedegoists.graphs.interchange import csv_bytes
+from fedegoists.files import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.training.benefit_learning import (
     BenefitPlan,

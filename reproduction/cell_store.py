@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedegoists.errors import FileError
-from fedegoists.files import read_text, write_all, write_bytes
-from fedegoists.graphs.interchange import json_value
+from fedegoists.files import json_value, read_text, write_all, write_bytes
 from reproduction.cell_packing import (
     GROUPS,
     line_order,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from fedegoists.graphs.interchange import csv_bytes
+from fedegoists.files import csv_bytes
 from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore
 from reproduction.cells import CellResult, Plan

@@ -1,13 +1,16 @@
-"""Reading and writing whole files: read with clear errors, written completely or not at all."""
+"""Reading and writing whole files, CSV and JSON: clear errors, written completely or not at all."""
 
+import csv
 import hashlib
+import io
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fedegoists.errors import FileError
+from fedegoists.errors import FedEgoistsError, FileError, GraphError, shown
 
 MAX_BYTES = 256 * 1024 * 1024
 """Larger files are refused; a million benefit edges need about 30 MB."""
@@ -16,7 +19,7 @@ LONGEST_NAME = 50
 
 
 def file_name(name: str) -> str:
-    """Return a name, without a suffix, that every file system takes; two may become the same.
+    """Return a file name without a suffix that is valid everywhere; two names may collide.
 
     Examples
     --------
@@ -31,12 +34,12 @@ def file_name(name: str) -> str:
 
 
 def name_digest(name: str) -> str:
-    """Return a few letters that tell two names apart."""
+    """Return a short digest that tells two names apart."""
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder that only its owner can look into, or make one that is there so."""
+    """Make a folder, or change an existing one, so that only its owner can read it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -81,27 +84,27 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes, *, private: bool = False) -> None:
-    """Write a file so that other programs see either the old content or the whole new one."""
+    """Write a file atomically: other programs see either the old content or the whole new one."""
     write_all([(Path(path), content)], private=private)
 
 
 def write_all(contents: Iterable[tuple[Path, bytes]], *, private: bool = False) -> None:
     """Write several files; none of them changes unless all of them could be written.
 
-    Every file is first written beside its destination under a temporary name, and the names
-    are exchanged only when the last one is on disk. Should an exchange fail nevertheless, those
-    before it are undone. Private files can be read by their owner only.
+    Every file is first written beside its destination under a temporary name, and all are renamed
+    only when the last one is on disk. If a renaming fails nevertheless, those before it are undone.
+    Private files can be read by their owner only.
 
     Raises
     ------
     FileError
-        If a file cannot be written, or a folder or a device stands in its place.
+        If a file cannot be written, or a folder or a device has its name.
     """
     temporary: list[Path] = []
     staged: list[tuple[Path, Path]] = []
     undo: list[tuple[Path, Path | None]] = []
     path = Path()
-    contents = list(contents)  # here, so that an error in making them is not taken for one below
+    contents = list(contents)  # here, so that an error in making them is not taken for ours
     try:
         for path, content in contents:
             if path.exists() and not path.is_file():
@@ -113,7 +116,7 @@ def write_all(contents: Iterable[tuple[Path, bytes]], *, private: bool = False) 
                 if private:
                     new.chmod(0o600)
                 elif path.exists():
-                    shutil.copymode(path, new)  # what only its owner could read stays so
+                    shutil.copymode(path, new)  # a private file stays private
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -149,3 +152,87 @@ def write_all(contents: Iterable[tuple[Path, bytes]], *, private: bool = False) 
 
 def _name_beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
+
+
+# CSV and JSON ------------------------------------------------------------------------------------
+
+
+def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Return a CSV file's content with Unix line ends."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def json_value(text: str, where: str, error_type: type[FedEgoistsError] = GraphError) -> object:
+    """Parse a JSON text; a repeated key is an error, as programs disagree on its meaning.
+
+    Examples
+    --------
+    >>> json_value('{"participants": []}', "graph.json")
+    {'participants': []}
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object_of)
+    except (ValueError, RecursionError) as error:
+        raise error_type(f"{where}: not JSON ({error})") from None
+
+
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {shown(key)} appears twice")
+        found[key] = value
+    return found
+
+
+def csv_rows(
+    path: str | os.PathLike[str], columns: Sequence[str], error_type: type[FedEgoistsError]
+) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over the rows of a CSV file: line number, and values in the order of `columns`.
+
+    The first row names the columns, in any order. Empty rows are skipped.
+    """
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    expected = ",".join(columns)
+    order: list[int] | None = None
+    try:
+        for row in reader:
+            if not "".join(row).strip():
+                continue
+            if order is None:
+                line = f"{path}, line {reader.line_num}"
+                order = _column_order(row, columns, line, error_type)
+            elif len(row) != len(columns):
+                raise error_type(
+                    f"{path}, line {reader.line_num}: {len(row)} values where {len(columns)} are "
+                    f"expected ({expected}); is the file cut off, or a name with a comma not in "
+                    "quotes?"
+                )
+            else:
+                yield reader.line_num, [row[k] for k in order]
+    except csv.Error as error:
+        raise error_type(
+            f"{path}, line {reader.line_num}: not valid CSV ({error}); is the file cut off?"
+        ) from None
+    if order is None:
+        raise error_type(f"{path}: the file is empty; expected the header {expected}")
+
+
+def _column_order(
+    row: list[str], columns: Sequence[str], line: str, error_type: type[FedEgoistsError]
+) -> list[int]:
+    header = [value.strip().casefold() for value in row]
+    if sorted(header) != sorted(columns):
+        hint = (
+            " (separate the columns by commas, not semicolons)"
+            if len(row) == 1 and ";" in row[0]
+            else ""
+        )
+        raise error_type(
+            f"{line}: expected the header {','.join(columns)}, got {','.join(row)[:80]!r}{hint}"
+        )
+    return [header.index(column) for column in columns]

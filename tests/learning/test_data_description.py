@@ -20,7 +20,7 @@ def siloed(*shapes, classes=2, pairs=()):
 
 @pytest.mark.parametrize(
     ("shapes", "classes"),
-    [([(3,)], 2), ([(3,)], 5), ([(24, 4), (2,)], 2), ([(3, 32, 32)], 10), ([(3, 32, 32)], 100)],
+    [([(3,)], 2), ([(3,)], 5), ([(24, 4), (2,)], 2), ([(32, 32, 3)], 10), ([(32, 32, 3)], 100)],
 )
 def test_networks_and_settings_follow_from_a_description_as_from_the_data(shapes, classes):
     data = siloed(*shapes, classes=classes)

@@ -15,8 +15,8 @@ from fedegoists.benefit.validation_halves import (
     standard_error,
 )
 from fedegoists.errors import SettingsError
+from fedegoists.files import csv_bytes
 from fedegoists.graphs import BenefitGraph
-from fedegoists.graphs.interchange import csv_bytes
 
 Matrix = npt.NDArray[np.float64]
 

@@ -39,9 +39,8 @@ from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalition
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
-from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.files import json_value, read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
-from fedegoists.graphs.interchange import json_value
 from fedegoists.plotting import format_of
 
 if TYPE_CHECKING:

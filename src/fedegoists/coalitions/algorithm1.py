@@ -1,14 +1,15 @@
-"""Algorithm 1 of the paper, with the choices it leaves open settled.
+"""Algorithm 1 of the paper, with a rule for each choice that it leaves open.
 
 Chen, Wu, Tang, He, Ong, Liu, Lao and Yu, "Free-Rider and Conflict Aware Collaboration Formation for
 Cross-Silo Federated Learning", NeurIPS 2024.
 
 Lines 1 to 6 cover the participants by cliques of the inverse competition graph and take the
 strongly connected components of the benefit graph inside each; the paper's baselines train in
-these. Lines 7 to 11 merge them: along cycles through a single, along paths between two big
-coalitions through singles, and along edges between two big ones. Which cycle, path or edge comes
-first is open in the paper; here it is the one of fewest coalitions and, of these, the
-lexicographically smallest. It is found by a bounded search; cycles and paths are never listed.
+these coalitions. Lines 7 to 11 merge them: along cycles through a single (MergeCycle, Algorithm 2),
+along paths between two big coalitions through singles (MergePath, Algorithm 4), and along edges
+between two big ones (MergeNeighbors, Algorithm 5). The paper leaves open which cycle, path or edge
+comes first; here it is the one of fewest coalitions and, of these, the lexicographically smallest.
+It is found by a bounded search; cycles and paths are never listed.
 """
 
 import math
@@ -28,7 +29,7 @@ from fedegoists.coalitions.contraction import (
 from fedegoists.coalitions.merging import STEPS_PER_SINGLE, joinable_with, sustained
 
 MERGE_WORK = 20_000_000
-"""Steps times nodes that the searches for cycles and paths may take before they give up."""
+"""Budget of the searches for cycles and paths, in steps times nodes."""
 
 
 def baseline_coalitions(
@@ -42,11 +43,11 @@ def baseline_coalitions(
     Returns the coalitions as positions, and whether the cliques are proven to be the largest.
     """
     proven = True
-    if cover is None:
+    if cover is None:  # lines 2 and 3: cliques of the inverse competition graph
         independent = ~competition
         np.fill_diagonal(independent, False)
         cover, proven = clique_cover(independent, deadline=deadline)
-    return [
+    return [  # lines 4 to 6
         component
         for clique in cover
         for component in _strong_components(z, sum(1 << k for k in clique))
@@ -54,7 +55,7 @@ def baseline_coalitions(
 
 
 def _strong_components(z: Contraction, nodes: int) -> Iterable[list[int]]:
-    """Yield the strongly connected components: who is reached both forwards and backwards."""
+    """Yield the strongly connected components: the nodes reached both forwards and backwards."""
     while nodes:
         start = nodes & -nodes
         component = _reached(z.successors, start, nodes) & _reached(z.predecessors, start, nodes)
@@ -81,19 +82,19 @@ def merge_as_published(
     Returns
     -------
     merges : list of (rule, member sets)
-        What was united, and because of a ``cycle``, a ``path`` or ``neighbors``.
+        The coalitions united, by the rule ``cycle``, ``path`` or ``neighbors``.
     proven : bool
-        Whether every step was the smallest one and none is left; False if the budget ended.
+        Whether every merge was the smallest one and none is left; False if the budget ended.
     """
     budget = Budget(MERGE_WORK // max(z.nodes.bit_length(), 1), deadline)
     merges: list[tuple[str, list[int]]] = []
     joinable = _joinable_singles(z, deadline)
-    # Cycles before paths before neighbours, and after every merge from the start: that is what the
-    # nested while-loops of Algorithms 2, 4 and 5 come to.
+    # Cycles before paths before neighbours, and from the start again after every merge: the nested
+    # while-loops of Algorithms 2, 4 and 5 amount to this.
     rules: tuple[tuple[str, Callable[[Contraction, int, Budget], int | None]], ...] = (
-        ("cycle", _smallest_cycle),
-        ("path", _smallest_path),
-        ("neighbors", _smallest_neighbors),
+        ("cycle", _smallest_cycle),  # line 9
+        ("path", _smallest_path),  # line 10
+        ("neighbors", _smallest_neighbors),  # line 11
     )
     try:
         found = True
@@ -113,7 +114,7 @@ def merge_as_published(
 
 
 def _joinable_singles(z: Contraction, deadline: float) -> int:
-    """Return the singles that some merge could use; the others never can, whatever is merged."""
+    """Return the singles that some merge could use; no later merge can use the others."""
     alive = sustained(z, z.nodes)
     for single in bits(alive & ~z.big):
         if alive >> single & 1:
@@ -121,12 +122,12 @@ def _joinable_singles(z: Contraction, deadline: float) -> int:
                 if joinable_with(z, single, alive, Budget(STEPS_PER_SINGLE, deadline)) is None:
                     alive = sustained(z, alive & ~(1 << single))
             except BudgetSpentError:
-                continue  # not excluded, so it stays
+                continue  # neither found nor excluded, so it stays
     return alive & ~z.big
 
 
 def _smallest_neighbors(z: Contraction, _: int, __: Budget) -> int | None:
-    """Return the first two independent big coalitions with an edge between them."""
+    """Return the first pair that satisfies the node condition: independent, big, with an edge."""
     for k in bits(z.big):
         partners = (z.successors[k] | z.predecessors[k]) & z.big & ~z.rivals[k]
         if partners:
@@ -136,14 +137,14 @@ def _smallest_neighbors(z: Contraction, _: int, __: Budget) -> int | None:
 
 
 def _smallest_cycle(z: Contraction, singles: int, budget: Budget) -> int | None:
-    """Return the smallest independent cycle through one of the singles."""
+    """Return the smallest set that satisfies the cycle condition: a cycle through a single."""
     usable = singles | z.big
     starts = [(k, usable & ~z.rivals[k] & ~(1 << k), 1 << k) for k in bits(singles)]
     return _smallest_chain(z, starts, z.nodes, 2, budget)
 
 
 def _smallest_path(z: Contraction, singles: int, budget: Budget) -> int | None:
-    """Return the smallest independent path from a big coalition through singles to another."""
+    """Return the smallest set that satisfies the path condition: big, through singles, to big."""
     starts = []
     for k in bits(z.big):
         free = ~z.rivals[k] & ~(1 << k)
@@ -185,10 +186,10 @@ def _chain_of_size(
     best: int | None,
     budget: Budget,
 ) -> tuple[int | None, bool]:
-    """Return a chain of exactly `size` nodes that comes before `best`; and whether to look further.
+    """Return a chain of exactly `size` nodes that precedes `best`, and whether to look deeper.
 
-    A depth-first search that knows how far each node is from a goal. A smallest chain has no
-    short cut: of the successors of one node, it uses only the next.
+    A depth-first search that knows the distance of each node from a goal. A smallest chain has no
+    short cut: it uses only one successor of each node, the next one.
     """
     cyclic = bool(goals >> start & 1)
     # near[d]: nodes from which a goal is at most d edges away.
@@ -233,5 +234,5 @@ def _chain_of_size(
 
 
 def _comes_before(one: int, other: int) -> bool:
-    """Return whether a set comes before another of equal size, both as ascending lists."""
+    """Return whether a set precedes another of equal size, both as ascending lists."""
     return bool(one != other and one >> lowest(one ^ other) & 1)

@@ -1,7 +1,8 @@
-"""Groups of pairwise independent participants: the largest one, and a cover by such groups.
+"""Clique covers: line 3 of Algorithm 1.
 
-The paper covers the participants by cliques of the inverse competition graph and leaves open which.
-The rule here: repeatedly take a largest clique among the participants not yet covered; of several
+The paper covers the participants by maximal cliques of the inverse competition graph, sets of
+pairwise independent participants. Maximal cliques overlap, so the paper leaves open which ones. The
+rule here: repeatedly take a largest clique among the participants not yet covered; of several
 largest ones the lexicographically smallest.
 """
 
@@ -19,8 +20,8 @@ from fedegoists.coalitions.contraction import (
 )
 
 CLIQUE_WORK = 6_000_000
-"""Branches times nodes that the search for all cliques of a cover may take; n = 100 needs up to
-25,000 branches of 100."""
+"""Budget of the search for all cliques of a cover, in branches times nodes; n = 100 needs up to
+25,000 branches."""
 
 
 def clique_cover(
@@ -35,17 +36,16 @@ def clique_cover(
     adjacency : symmetric boolean array of shape (n, n)
         Which nodes are adjacent; the diagonal is false.
     steps : int, optional
-        The budget of all searches together. When it ends, the largest cliques found without search
-        are taken.
+        The budget of all searches together. When it ends, greedy cliques are taken.
     deadline : float
-        When to abandon everything with `OutOfTimeError`.
+        When to abandon the computation with `OutOfTimeError`, by `time.perf_counter`.
 
     Returns
     -------
     cliques : list of list of int
         Disjoint cliques that together hold every node, members ascending.
     proven : bool
-        Whether every clique is shown to be the one the rule asks for.
+        Whether every clique is proven to be the one of the rule.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def clique_cover(
     """
     order = _hardest_last(adjacency)
     neighbours = rows_as_bitsets(adjacency[np.ix_(order, order)])
-    place = [0] * len(order)  # of node k among the bits
+    place = [0] * len(order)  # the bit of each node
     for bit, k in enumerate(order):
         place[k] = bit
     left = (1 << len(order)) - 1
@@ -74,10 +74,11 @@ def clique_cover(
 
 
 def _hardest_last(adjacency: npt.NDArray[np.bool_]) -> list[int]:
-    """Order the nodes so that branch and bound meets those with fewest neighbours first.
+    """Order the nodes so that branch and bound starts with those of fewest neighbours.
 
-    Branching starts at the highest bit. Taking out the node with fewest neighbours among those left
-    and putting it last makes the sets to search small (a hundred times fewer steps at n = 100).
+    Branching starts at the highest bit. Repeatedly taking out the node with fewest neighbours among
+    those left, and putting it last, keeps the sets to search small: a hundred times fewer steps at
+    n = 100.
     """
     degree = adjacency.sum(axis=1)
     taken = np.zeros(len(degree), dtype=bool)
@@ -93,16 +94,16 @@ def _hardest_last(adjacency: npt.NDArray[np.bool_]) -> list[int]:
 def _largest_clique(
     neighbours: Sequence[int], place: Sequence[int], nodes: int, budget: Budget
 ) -> tuple[int, bool]:
-    """Return the first of the largest cliques among some nodes, and whether that is proven.
+    """Return the lexicographically first of the largest cliques, and whether that is proven.
 
-    First is meant lexicographically by node; `place` tells which bit stands for a node.
+    `place` is the bit of each node.
     """
     best = _greedy_clique(neighbours, nodes)
     try:
         while larger := _clique_of_size(neighbours, nodes, best.bit_count() + 1, budget):
             best = larger
-        # Fix the members from the smallest on: a node belongs to the answer if a clique of the same
-        # size exists that has it, the members fixed so far, and otherwise only larger nodes.
+        # Fix the members from the smallest on: a node belongs to the answer if a clique of this
+        # size exists with it, the members fixed so far, and otherwise only larger nodes.
         missing = best.bit_count()
         fixed = 0
         for bit in place:
@@ -126,7 +127,7 @@ def _largest_clique(
 
 
 def _greedy_clique(neighbours: Sequence[int], nodes: int) -> int:
-    """Take the node with most neighbours left, again and again."""
+    """Return a clique: repeatedly the node with most neighbours left."""
     clique = 0
     while nodes:
         k = max(bits(nodes), key=lambda k: (nodes & neighbours[k]).bit_count())
@@ -138,8 +139,9 @@ def _greedy_clique(neighbours: Sequence[int], nodes: int) -> int:
 def _clique_of_size(neighbours: Sequence[int], nodes: int, size: int, budget: Budget) -> int | None:
     """Return a clique of the given size, or None if there is none (branch and bound).
 
-    Nodes are coloured so that adjacent ones differ; a clique has at most one node of a colour, so
-    only nodes beyond the colours that can be spared need to be branched on (Tomita and Seki, 2003).
+    Nodes are coloured so that adjacent ones differ. A clique has at most one node of a colour, so
+    one of m members needs a node beyond the first m − 1 colours: only these are branched on (Tomita
+    and Seki, 2003).
     """
     branches = [(0, nodes, size)]
     while branches:
@@ -162,7 +164,7 @@ def _clique_of_size(neighbours: Sequence[int], nodes: int, size: int, budget: Bu
                 uncoloured ^= low
                 if colour >= missing:
                     beyond.append(k)
-        # The last coloured node is tried first; the next one may then do without it, and so on.
+        # The last coloured node is tried first; later branches exclude it, and so on.
         allowed = nodes
         tries = []
         for k in reversed(beyond):

@@ -1,7 +1,7 @@
-"""How much work a search may do: counted, so that the same seed gives the same result.
+"""The work budget of a search: counted, so that the same seed gives the same result.
 
-Work is counted in seconds of a slow machine, from constants and not from measurements. The clock
-only guards the deadline; where it ends a search, `clock_ended` says so.
+Work is counted in seconds of a slow machine, by constants rather than measurements. The clock only
+guards the deadline; where it ends a search, `clock_ended` tells.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Effort:
-    """Work that is counted down, and a deadline by `time.perf_counter`."""
+    """A budget of work, and a deadline by `time.perf_counter`."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class Effort:
         self._report = report
 
     def spend(self, work: float) -> None:
-        """Count work that was done."""
+        """Count work as done."""
         self.left -= work
         if self._report is not None:
             self._report()
 
     @property
     def over(self) -> bool:
-        """Whether to stop, because the work is done or the time is up."""
+        """Whether to stop, because the budget is spent or the time is up."""
         if self.left <= 0:
             return True
         if time.perf_counter() > self.deadline:
@@ -39,12 +39,12 @@ class Effort:
         return self.clock_ended
 
     def lacks(self, seconds: float) -> bool:
-        """Whether the clock leaves less than this for a step; if so, it has ended the search."""
+        """Whether the clock leaves less than this for a step; if so, it ends the search."""
         if self.seconds_left < seconds:
             self.clock_ended = True
         return self.clock_ended
 
     @property
     def seconds_left(self) -> float:
-        """Until the deadline."""
+        """Seconds until the deadline."""
         return max(self.deadline - time.perf_counter(), 0.0)

@@ -1,11 +1,11 @@
-"""The search for a set of coalitions that should merge.
+"""The search for a set of coalitions that should merge (the set Π of Equation 2).
 
 A set of two or more coalitions can be united with gain if and only if its members are pairwise
 independent, every single in it has a predecessor and a successor in it, and some benefit edge joins
-two of them. Two facts make a short search enough:
+two of them. Two facts make a short search sufficient:
 
-- A single that is in no such set now is in none after any merge either: put the parts back in place
-  of the merged coalition, and the set is one of before. So every single is looked at once.
+- A single that is in no such set now is in none after any merge either: replace the merged
+  coalition by its parts, and the set existed before. So every single is looked at once.
 - When no single is left that could join anything, the only sets to merge are two big coalitions
   with an edge between them.
 """
@@ -19,14 +19,14 @@ from fedegoists.coalitions.contraction import (
 )
 
 STEPS_PER_SINGLE = 20_000
-"""How many branches the search for one single may take before it says "not proven"."""
+"""Budget of the search for one single, in branches; then stability is "not proven"."""
 
 
 def sustained(z: Contraction, available: int) -> int:
-    """Drop every single without a predecessor or without a successor, until none is left.
+    """Drop singles without a predecessor or without a successor, until none is left.
 
-    What remains is the largest subset of `available` in which every single benefits somebody and
-    is benefited by somebody: no merge inside `available` can use anything else.
+    The rest is the largest subset of `available` in which every single has both: no merge inside
+    `available` can use any other node.
     """
     successors, predecessors = z.successors, z.predecessors
     pending = available & ~z.big
@@ -57,7 +57,7 @@ def joinable_with(z: Contraction, single: int, available: int, budget: Budget) -
     start = 1 << single
     available &= ~z.rivals[single] & ~start
 
-    # The two commonest answers first: a partner that gives and takes, then a cycle of three.
+    # The most frequent answers first: a partner that gives and takes, then a cycle of three.
     mutual = z.successors[single] & z.predecessors[single] & available
     if mutual:
         return start | 1 << lowest(mutual & z.big or mutual)
@@ -76,7 +76,7 @@ def joinable_with(z: Contraction, single: int, available: int, budget: Budget) -
         if candidates is None:
             return chosen
         candidate = 1 << lowest(candidates & z.big or candidates)
-        # Either it is in the set, or it is not. Sets without it are looked at later.
+        # Either it is in the set, or it is not; the stack looks at sets with it first.
         without = sustained(z, available & ~candidate)
         if chosen & ~without == 0:
             branches.append((chosen, without))
@@ -101,7 +101,7 @@ def _scarcest_need(z: Contraction, chosen: int, available: int) -> int | None:
 
 
 def _with_followers(z: Contraction, group: int, available: int) -> int:
-    """Add every single that gives to and takes from the group, as far as they are independent.
+    """Add independent singles that give to and take from the group.
 
     One merge of many is much cheaper than many merges of two.
     """
@@ -124,14 +124,14 @@ def _with_followers(z: Contraction, group: int, available: int) -> int:
 def stabilise(
     z: Contraction, steps_per_single: int = STEPS_PER_SINGLE
 ) -> tuple[list[list[int]], bool]:
-    """Merge until no set of coalitions is left that should.
+    """Merge until no set of coalitions is left that should merge.
 
     Returns
     -------
     merges : list of list of int
         The member sets of the coalitions that were united, one list for each merge, in order.
     proven : bool
-        Whether the result is shown to be merge-stable; False if a budget ended.
+        Whether the result is proven to be merge-stable; False if a budget ended.
     """
     merges: list[list[int]] = []
     proven = True
@@ -143,7 +143,7 @@ def stabilise(
     alive = sustained(z, z.nodes)
     for single in bits(z.nodes & ~z.big):
         low = 1 << single
-        # It may meanwhile have been merged with a smaller one, or as the smallest of a group.
+        # It may have been merged meanwhile, with a smaller node or as the smallest of a group.
         if not alive & z.nodes & low or z.big & low:
             continue
         try:
@@ -156,7 +156,7 @@ def stabilise(
         else:
             merge(_with_followers(z, group, alive & z.nodes))
 
-    # A big coalition that has no partner now cannot get one by merges among the others.
+    # A big coalition without a partner now gets none by merges among the others.
     unsettled = z.big
     while unsettled:
         k = lowest(unsettled)

@@ -1,14 +1,15 @@
-"""The three things a partition must satisfy, checked plainly, with a witness for every failure.
+"""The three requirements of a partition, checked plainly, with a witness for every failure.
 
-This module decides whether to believe the rest of the package, so it uses none of it: it works on
-names, sets and the two graphs, in the words of the paper, and is meant to be read.
+This module judges the results of the rest of the package, so it uses none of it: it works on names,
+sets and the two graphs, in the words of the paper, and is meant to be read.
 
-1. No free riders: in a coalition of two or more, every member benefits another member and is
-   benefited by another member.
-2. No conflict of interest: nothing that a participant contributes reaches a competitor, directly or
-   through others. Since data is used only inside coalitions, no coalition may hold two competitors.
-3. Merge-stable: no set of two or more coalitions can be united into one that satisfies 1 and 2 and
-   has a higher utility than they have together.
+1. No free riders (Principle 1, Equation 1): in a coalition of two or more, every member benefits
+   another member and is benefited by another member.
+2. No conflict of interest (Principle 2): the contribution of a participant reaches no competitor,
+   directly or through others. Since data is used only inside coalitions, no coalition may hold two
+   competitors.
+3. Merge-stable (Equation 2): no set of two or more coalitions can be united into one that satisfies
+   1 and 2 and has a higher utility than they have together.
 """
 
 import math
@@ -22,12 +23,12 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 Coalition = tuple[str, ...]
 
 DEFAULT_BUDGET = 100_000
-"""How many sets of coalitions the check for mergers looks at before it says "not proven"."""
+"""Sets of coalitions that the check for mergers looks at before it says "not proven"."""
 
 
 @dataclass(frozen=True)
 class FreeRider:
-    """A member that gives nothing to, or gets nothing from, the others in its coalition."""
+    """A member without outgoing, or without incoming, benefit in its coalition."""
 
     participant: str
     coalition: Coalition
@@ -40,10 +41,10 @@ class FreeRider:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two competitors in one coalition; `path` is how the source's data reaches the target.
+    """Two competitors in one coalition; along `path` the source's data reaches the target.
 
     The path is empty where two competitors share a coalition without a path between them: nothing
-    flows along benefit edges, but everything shared by the coalition as a whole would.
+    flows along benefit edges, but whatever the coalition shares as a whole would reach both.
     """
 
     source: str
@@ -70,7 +71,7 @@ class Merger:
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes
     ----------
@@ -89,12 +90,12 @@ class Verification:
 
     @property
     def stable(self) -> bool | None:
-        """True if shown to be merge-stable, False if shown not to be, None if not proven."""
+        """True if proven to be merge-stable, False if refuted, None if neither."""
         return False if self.mergers else (True if self.complete else None)
 
     @property
     def ok(self) -> bool:
-        """Whether all three hold and are proven; what is not proven is not ok."""
+        """Whether all three requirements are proven."""
         return not self.free_riders and not self.conflicts and self.stable is True
 
     def __str__(self) -> str:
@@ -124,7 +125,7 @@ def verify(
     Raises
     ------
     PartitionError
-        If somebody is missing, unknown, or in two coalitions.
+        If a participant is missing, unknown, or in two coalitions.
 
     Examples
     --------
@@ -157,9 +158,9 @@ def verify(
 def check_partition(
     coalitions: Iterable[Iterable[str]], participants: Sequence[str]
 ) -> tuple[Coalition, ...]:
-    """Return the coalitions in canonical order, or say why they are no partition.
+    """Return the coalitions in canonical order; an error tells why they are no partition.
 
-    Members stand in the order of the participants, coalitions in the order of their first members.
+    Members are in the order of the participants, coalitions in the order of their first members.
     """
     position = {name: k for k, name in enumerate(participants)}
     home: dict[str, int] = {}
@@ -184,7 +185,7 @@ def check_partition(
         raise PartitionError(
             f"{missing[0]!r} is in no coalition"
             + (f", nor are {len(missing) - 1} others" if len(missing) > 1 else "")
-            + "; who trains alone is a coalition of one"
+            + "; a participant that trains alone is a coalition of one"
         )
     return tuple(sorted(groups, key=lambda group: position[group[0]]))
 
@@ -192,7 +193,7 @@ def check_partition(
 def free_riders(
     gives: Mapping[str, set[str]], partition: Sequence[Coalition]
 ) -> Iterable[FreeRider]:
-    """Principle 1: yield every member of a coalition of two or more without a sum of Equation 1."""
+    """Principle 1: yield every member for which a sum of Equation 1 is zero."""
     for coalition in partition:
         if len(coalition) < 2:
             continue
@@ -206,7 +207,7 @@ def free_riders(
 def conflicts(
     gives: Mapping[str, set[str]], rivals: Mapping[str, set[str]], partition: Sequence[Coalition]
 ) -> Iterable[Conflict]:
-    """Principle 2: yield every competitor that a participant reaches, with a shortest path."""
+    """Principle 2: yield all competitors in one coalition, with a shortest path between them."""
     for coalition in partition:
         together = set(coalition)
         for source in coalition:
@@ -232,14 +233,14 @@ def merger(
 ) -> tuple[tuple[Coalition, ...] | None, bool]:
     """Return coalitions that should merge, if any, and whether the search came to its end.
 
-    Uniting pairwise independent coalitions keeps principle 2. It keeps principle 1 if every single
+    Uniting pairwise independent coalitions keeps Principle 2. It keeps Principle 1 if every single
     among them gets a giver and a taker. It raises utility if some benefit edge joins two of them.
 
-    Start from all coalitions. Whatever set we look at, singles without a giver or a taker in it can
-    be left out, again and again (`supported`): no merger inside the set can use them. If what is
-    left has no benefit edge between coalitions, it holds no merger. If nobody in it competes, it is
-    one. Otherwise take a coalition that has competitors in the set: a merger either does without
-    it, or does without all of those; look at both cases.
+    Start from the set of all coalitions. From any set, singles without a giver or a taker in it can
+    be left out, until there are none (`supported`): no merger inside the set can use them. If the
+    rest has no benefit edge between coalitions, it holds no merger. If it has no competitors, it is
+    a merger. Otherwise take a coalition that has competitors in the set: a merger is either without
+    it, or without all of those; look at both cases.
     """
     everybody = range(len(partition))  # coalitions by number from here on
     home = {name: c for c in everybody for name in partition[c]}
@@ -275,7 +276,7 @@ def merger(
 
 
 def _gain(benefit: BenefitGraph, coalitions: Sequence[Coalition]) -> float:
-    """Return the benefits between the coalitions: what their union has beyond its parts."""
+    """Return the benefits between the coalitions: the utility that their union adds."""
     home = {name: coalition for coalition in coalitions for name in coalition}
     return math.fsum(
         weight

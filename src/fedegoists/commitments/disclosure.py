@@ -6,8 +6,7 @@ from typing import ClassVar, Final, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedegoists.errors import CertificateError, first_problem
-from fedegoists.files import read_text, write_bytes
-from fedegoists.graphs.interchange import json_value
+from fedegoists.files import json_value, read_text, write_bytes
 
 VERSION: Final = 1
 """The version of the file formats."""

@@ -11,8 +11,7 @@ from fedegoists.commitments.disclosure import HASH, VERSION, Disclosure
 from fedegoists.commitments.member_certificate import MemberCertificate
 from fedegoists.commitments.merkle import tree
 from fedegoists.errors import GraphError
-from fedegoists.files import read_text
-from fedegoists.graphs.interchange import json_value
+from fedegoists.files import json_value, read_text
 
 
 class Opening(Disclosure):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from fedegoists.federation import Federation
-from fedegoists.graphs.interchange import csv_bytes
+from fedegoists.files import csv_bytes
 from fedegoists.methods import Outcome
 from fedegoists.training.summary import by_participant, chosen_test_values
 

@@ -1,4 +1,4 @@
-"""Small built-in consortia to try things on."""
+"""Small built-in example consortia."""
 
 from importlib import resources
 
@@ -8,7 +8,7 @@ __all__ = ["banks"]
 
 
 def banks() -> tuple[BenefitGraph, CompetitionGraph]:
-    """Return ten invented banks, of which those that share a region compete.
+    """Return the graphs of ten invented banks; banks of the same region compete.
 
     Examples
     --------

@@ -1,8 +1,5 @@
-"""Reading and writing the links of both graphs: CSV, JSON and NetworkX."""
+"""Reading the links of both graphs: from CSV, JSON, NetworkX and lists."""
 
-import csv
-import io
-import json
 import os
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -12,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FedEgoistsError, GraphError, shown
-from fedegoists.files import read_text
+from fedegoists.errors import GraphError, shown
+from fedegoists.files import csv_rows
 from fedegoists.graphs.participants import (
     check_count,
     default_names,
@@ -80,68 +77,28 @@ class Links:
 
 
 def read_links(path: str | os.PathLike[str], columns: tuple[str, ...]) -> Links:
-    """Read a CSV file of links; its first row names the columns, in any order.
-
-    `columns` are the two ends and possibly ``weight``. Empty rows are skipped.
-    """
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    expected = ",".join(columns)
-    order: list[int] | None = None
-    known: dict[str, int] = {}  # as written, to its position in names
+    """Read a CSV file of links; `columns` are the two ends and possibly ``weight``."""
+    known: dict[str, int] = {}  # the position in names, of a name as written
     names: dict[str, int] = {}
     first, second, weights, lines = array("q"), array("q"), array("d"), array("q")
-    try:
-        for row in reader:
-            if not "".join(row).strip():
-                continue
-            if order is None:
-                order = _column_order(row, columns, f"{path}, line {reader.line_num}")
-                continue
-            if len(row) != len(columns):
+    for number, row in csv_rows(path, columns, GraphError):
+        for ends, name in ((first, row[0]), (second, row[1])):
+            if name not in known:
+                line = f"{path}, line {number}"
+                valid = validated_name(name.strip(), line)
+                known[name] = names.setdefault(valid, len(names))
+                check_count(len(names), line)
+            ends.append(known[name])
+        if len(columns) > 2:
+            try:
+                weights.append(_number_from_text(row[2]))
+            except ValueError:
                 raise GraphError(
-                    f"{path}, line {reader.line_num}: {len(row)} values where {len(columns)} are "
-                    f"expected ({expected}); is the file cut off, or a name with a comma not in "
-                    "quotes?"
-                )
-            for ends, k in ((first, order[0]), (second, order[1])):
-                name = row[k]
-                if name not in known:
-                    line = f"{path}, line {reader.line_num}"
-                    valid = validated_name(name.strip(), line)
-                    known[name] = names.setdefault(valid, len(names))
-                    check_count(len(names), line)
-                ends.append(known[name])
-            if len(columns) > 2:
-                try:
-                    weights.append(_number_from_text(row[order[2]]))
-                except ValueError:
-                    raise GraphError(
-                        f"{path}, line {reader.line_num}: the weight {shown(row[order[2]])} of "
-                        f"{row[order[0]].strip()!r} for {row[order[1]].strip()!r} is not a number; "
-                        "write numbers like 0.25"
-                    ) from None
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise GraphError(
-            f"{path}, line {reader.line_num}: not valid CSV ({error}); is the file cut off?"
-        ) from None
-    if order is None:
-        raise GraphError(f"{path}: the file is empty; expected the header {expected}")
+                    f"{path}, line {number}: the weight {shown(row[2])} of {row[0].strip()!r} for "
+                    f"{row[1].strip()!r} is not a number; write numbers like 0.25"
+                ) from None
+        lines.append(number)
     return Links.of(tuple(names), first, second, weights, lambda k: f"{path}, line {lines[k]}")
-
-
-def _column_order(row: list[str], columns: tuple[str, ...], line: str) -> list[int]:
-    header = [value.strip().casefold() for value in row]
-    if sorted(header) != sorted(columns):
-        hint = (
-            " (separate the columns by commas, not semicolons)"
-            if len(row) == 1 and ";" in row[0]
-            else ""
-        )
-        raise GraphError(
-            f"{line}: expected the header {','.join(columns)}, got {','.join(row)[:80]!r}{hint}"
-        )
-    return [header.index(column) for column in columns]
 
 
 def _number_from_text(text: str) -> float:
@@ -188,38 +145,6 @@ def _number(value: object) -> float:
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         return float(value)
     raise TypeError
-
-
-def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Return a CSV file's content with Unix line ends."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue().encode()
-
-
-def json_value(text: str, where: str, error_type: type[FedEgoistsError] = GraphError) -> object:
-    """Parse a JSON text; a repeated key is an error, as programs disagree on its meaning.
-
-    Examples
-    --------
-    >>> json_value('{"participants": []}', "graph.json")
-    {'participants': []}
-    """
-    try:
-        return json.loads(text, object_pairs_hook=_object_of)
-    except (ValueError, RecursionError) as error:
-        raise error_type(f"{where}: not JSON ({error})") from None
-
-
-def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {shown(key)} appears twice")
-        found[key] = value
-    return found
 
 
 def graph_object(

@@ -16,13 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.errors import GraphError
-from fedegoists.files import write_bytes
+from fedegoists.files import csv_bytes, json_value, write_bytes
 from fedegoists.graphs.interchange import (
     Links,
     Node,
-    csv_bytes,
     graph_object,
-    json_value,
     links_from,
     networkx_names,
     read_links,

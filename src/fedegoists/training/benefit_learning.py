@@ -11,9 +11,8 @@ from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.benefit.silo_queries import Apart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation
-from fedegoists.files import write_all
+from fedegoists.files import csv_bytes, write_all
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model

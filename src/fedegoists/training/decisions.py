@@ -12,8 +12,8 @@ from fedegoists.coalitions.coalition_files import read_coalitions
 from fedegoists.coalitions.principles import check_partition
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, Participant
+from fedegoists.files import csv_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.interchange import csv_bytes
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import published_competition
 from fedegoists.training.defaults import learn_settings

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedegoists.federation import Federation, Participant, Repetition
-from fedegoists.files import read_text
-from fedegoists.graphs.interchange import csv_bytes
+from fedegoists.files import csv_bytes, read_text
 from fedegoists.methods import Outcome
 
 EVERYBODY = "all"

@@ -1,6 +1,6 @@
-"""Where a drawing puts coalitions, their members and their labels; all lengths are inches.
+"""The layout of a drawing: positions of coalitions, members and labels, in inches.
 
-Members stand on a ring with their labels outside it, so that no benefit edge inside a coalition
+Members are on a ring with their labels outside it, so that no benefit edge inside a coalition
 crosses a label. Participants on their own share one ring. The rings' discs are packed like coins.
 """
 
@@ -18,7 +18,7 @@ Pairs = npt.NDArray[np.int_]
 NODE_RADIUS = 0.075
 LINE_HEIGHT = 0.135
 REGION_GAP = 0.42
-"""Between two discs: room for the caption of one and for the lines that pass between them."""
+"""Between two discs: room for a caption and for the lines that pass between them."""
 
 LABEL_GAP = 0.045
 REGION_PADDING = 0.1
@@ -26,14 +26,14 @@ ARC_PER_MEMBER = 0.27
 PAGE_ASPECT = 1.4
 MOST_UPRIGHT_LABELS = 60
 MOST_SEATED = 60
-"""With more participants or lines than this, members keep their order: seating takes too long."""
+"""With more participants or lines, members keep their order: seating takes too long."""
 MOST_PACKED = 150
-"""More discs than this are put in rows: packing them takes too long."""
+"""More discs are put in rows: packing them takes too long."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A disc and who is in it: a coalition's members, or everybody who is on its own.
+    """A disc with the members of a coalition, or with all participants on their own.
 
     Its labels are `radial` where upright ones would need a much larger disc.
     """
@@ -47,7 +47,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of everything, with the lower left corner of the discs' bounding box at (0, 0).
+    """All positions, with the lower left corner of the discs' bounding box at (0, 0).
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Layout:
 class _Ring:
     """Seats on a ring, relative to the center of the disc that holds them and their labels.
 
-    Whoever takes a seat, its label stays within `room` (half width and height) around `beside`.
+    The label of any member fits within `room` (half width and height) around `beside`.
     """
 
     radius: float
@@ -109,7 +109,7 @@ class _Ring:
     room: Array
 
     def labels(self, sizes: Array) -> Array:
-        """Return the labels' centers: as near to the seats as the room for them allows."""
+        """Return the labels' centers, as near to the seats as their room allows."""
         slack = self.room - sizes / 2
         if self.radial:
             inward: Array = self.beside - slack[:, :1] * self.outward
@@ -117,7 +117,7 @@ class _Ring:
         return np.clip(self.seats, self.beside - slack, self.beside + slack)
 
     def rotations(self) -> Array:
-        """Return the labels' rotations; in the left half nobody has to read upside down."""
+        """Return the labels' rotations; no label is upside down."""
         if not self.radial:
             return np.zeros(len(self.seats))
         degrees = np.degrees(np.arctan2(self.outward[:, 1], self.outward[:, 0])).round(6)
@@ -140,14 +140,14 @@ def lay_out(
     coalitions : partition of 0 to n − 1
         Coalitions of one are gathered in one region, which comes last.
     upright : array of shape (n, 2)
-        Width and height of each participant's label if it stands upright.
+        Width and height of each participant's label if it is upright.
     radial : array of shape (n,)
         Width of each participant's label if it points away from its ring.
     pairs : array of shape (m, 2)
-        Who competes with whom; regions with many such pairs between them come to lie close.
+        Competing pairs; regions with many pairs between them are placed close together.
     joined : bool
-        Whether straight lines will join the pairs: members are then seated so that these are short
-        and pass no third participant's dot.
+        Whether straight lines will join the pairs: members are then seated so that these lines
+        are short and pass no third participant's dot.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def lay_out(
         labels[group] = center + ring.labels(sizes[group])
         rotations[group] = ring.rotations()
         if not ring.radial:
-            # Now that everybody is seated, the disc need not hold the widest label in each place.
+            # Now that all are seated, the disc need not hold the widest label at each seat.
             corners = np.abs(labels[group] - center) + sizes[group] / 2
             dots = np.hypot(*ring.seats.T).max() + NODE_RADIUS
             radii[k] = max(np.hypot(*corners.T).max(), dots) + REGION_PADDING
@@ -245,13 +245,13 @@ def _upright_ring(outward: Array, room: Array, radius: float, most: float) -> _R
 
 
 def _angles(k: int) -> Array:
-    """Return k directions; two seats lie above each other, and four in two rows."""
+    """Return k directions; two seats are above each other, and four in two rows."""
     start = math.pi / 2 + (math.pi / 4 if k == 4 else 0)
     return start - math.tau * np.arange(k) / k
 
 
 def _rivalry(groups: Sequence[Sequence[int]], pairs: Pairs) -> Pairs:
-    """Return how many pairs there are between each two groups."""
+    """Return the number of pairs between each two groups."""
     home = np.zeros(sum(map(len, groups)), dtype=int)
     for k, group in enumerate(groups):
         home[list(group)] = k
@@ -261,10 +261,10 @@ def _rivalry(groups: Sequence[Sequence[int]], pairs: Pairs) -> Pairs:
 
 
 def _packed(radii: Array, rivalry: Pairs) -> Array:
-    """Return centers of discs that keep their distance, large discs first and in the middle.
+    """Return centers of discs that do not touch, large discs first and in the middle.
 
     Each disc goes to the place beside two others that is nearest to the middle and to the discs
-    it has competing pairs with.
+    with which it has competing pairs.
     """
     centers = np.zeros((len(radii), 2))
     reach = radii + REGION_GAP / 2
@@ -302,7 +302,7 @@ def _tangent_spots(centers: Array, distances: Array) -> Array:
 
 
 def _turned(centers: Array, radii: Array) -> Array:
-    """Turn the discs as a whole so that they waste the least of a page in landscape format."""
+    """Rotate all discs together so that they fill a page in landscape format best."""
 
     def page(points: Array) -> float:
         width, height = np.ptp(
@@ -354,7 +354,7 @@ def _seat(groups: list[list[int]], nodes: Array, names: Array, lines: Pairs) -> 
 
 
 def _line_cost(nodes: Array, names: Array, lines: Pairs) -> float:
-    """Return the lines' length, and more for each third dot and each label they come close to."""
+    """Return the lines' length plus penalties for dots and labels that they come close to."""
     start, along = nodes[lines[:, 0]], nodes[lines[:, 1]] - nodes[lines[:, 0]]
     square = (along**2).sum(axis=1)
     from_start = np.concatenate([nodes, names]) - start[:, None]
@@ -374,7 +374,7 @@ def route(discs: Array, a: int, b: int, bends: Sequence[float] = (0.2, 0.4, 0.6,
     discs : array of shape (m, 3)
         Centers and radii.
     bends : sequence of float
-        How much the line may bend to either side, in parts of its length.
+        How much the line may bend to either side, as fractions of its length.
     """
     start, end = discs[a, :2], discs[b, :2]
     aside = np.array([end[1] - start[1], start[0] - end[0]])
@@ -394,7 +394,7 @@ def route(discs: Array, a: int, b: int, bends: Sequence[float] = (0.2, 0.4, 0.6,
 
 
 def free_spot(line: Array, obstacles: Array) -> tuple[float, float]:
-    """Return a point of a line near its middle, but clear of obstacles: centers and radii."""
+    """Return a point of a line near its middle and clear of obstacles (centers and radii)."""
     t = np.linspace(0, 1, 81)
     spots = np.column_stack([np.interp(t, np.linspace(0, 1, len(line)), xy) for xy in line.T])
     clear = np.minimum(_clearance(spots, obstacles), 0.1)

@@ -1,4 +1,4 @@
-"""Drawing a formation: who trains with whom, who benefits whom, and who competes with whom."""
+"""The picture of a formation: coalitions, benefits and competition."""
 
 import os
 import textwrap
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 MOST_ACROSS = 60
-"""With more benefits between coalitions than this, ``auto`` leaves them out."""
+"""With more benefits between coalitions, ``auto`` leaves them out."""
 MOST_INSIDE = 400
-"""Of more benefits inside one coalition than this, only the largest are drawn."""
+"""With more benefits inside one coalition, only the largest are drawn."""
 MOST_RIVALS = 40
-"""With more competing pairs between regions than this, each two regions share one line."""
+"""With more competing pairs between regions, each two regions share one line."""
 MOST_CHORDS, MOST_BUNDLES = 250, 120
-"""With more lines of competition than this, inside or between regions, they are left out."""
+"""With more lines of competition, inside or between regions, they are left out."""
 
-# Paul Tol's "muted" colours, which colour-blind people can tell apart, without its reds:
-# red stands for competition only.
+# Paul Tol's "muted" colours, which colour-blind people can tell apart, without its reds: red
+# means competition.
 COALITION_COLORS = ("#332288", "#44AA99", "#999933", "#88CCEE", "#AA4499", "#117733", "#DDCC77")
 RIVAL_COLOR, ACROSS_COLOR = "#C1121F", "#DADDE2"
 SMALL_BENEFIT, LARGE_BENEFIT = (0.77, 0.79, 0.82), (0.12, 0.16, 0.22)
@@ -63,17 +63,17 @@ def draw(
 ) -> "Figure":
     """Draw a formation, and write the picture to a file if `path` is given.
 
-    Every coalition is a coloured disc; all who are on their own stand in one pale disc. Arrows are
-    benefits, the wider and darker the larger. Red dashed lines with a cross join competitors; where
-    these would be too many, one line joins two regions and says how many pairs of their members
-    compete. What is left out for clarity is said in the legend. Long names are shortened.
+    Every coalition is a coloured disc; all participants on their own are in one pale disc. Arrows
+    are benefits, wider and darker for larger ones. Red dashed lines with a cross join competitors;
+    if there are too many, one line joins two regions and tells how many pairs of their members
+    compete. The legend tells what is left out for clarity. Long names are shortened.
 
     Parameters
     ----------
     path : path, optional
         Ends in ``.png``, ``.svg`` or ``.pdf``. The same formation gives the same bytes.
     title : str, optional
-        The heading; the numbers of participants and coalitions and the welfare stand below it.
+        The heading; below it are the numbers of participants and coalitions, and the welfare.
     show_across : bool or "auto"
         Whether to draw benefits between coalitions, faintly. ``auto`` leaves them out when there
         are more than 60.
@@ -81,7 +81,7 @@ def draw(
     Returns
     -------
     matplotlib.figure.Figure
-        A figure that pyplot does not know of; it needs no display.
+        A figure that is not registered with pyplot; it needs no display.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def render(
     title: str | None = None,
     show_across: bool | Literal["auto"] = "auto",
 ) -> bytes:
-    """Return the content of the file that `draw` writes."""
+    """Return the picture that `draw` writes, as bytes."""
     if picture_format not in get_args(PictureFormat):
         formats = ", ".join(get_args(PictureFormat))
         raise SettingsError(f"unknown picture format {picture_format!r}; formats are {formats}")
@@ -159,7 +159,7 @@ def _figure(
 
 
 def _draw_regions(axes: "Axes", layout: Layout, formation: Formation) -> "list[Line2D]":
-    """Draw discs with their welfare above them; return their entry in the legend."""
+    """Draw discs with their welfare above them; return their legend entry."""
     from matplotlib.patches import Circle
 
     for k, region in enumerate(layout.regions):
@@ -188,7 +188,7 @@ def _draw_benefits(
     home: npt.NDArray[np.int_],
     show_across: bool | Literal["auto"],
 ) -> "list[Line2D]":
-    """Draw benefits as arrows; return their entries in the legend."""
+    """Draw benefits as arrows; return their legend entries."""
     source, target = np.nonzero(weights)
     across = (home[source] != home[target]) | (home[source] < 0)
     entries = []
@@ -229,7 +229,7 @@ def _draw_arrows(
     layout: Layout,
     source: npt.NDArray[np.intp],
     target: npt.NDArray[np.intp],
-    colors: Sequence[Any],
+    colors: Sequence[str | tuple[float, ...]],
     widths: Array,
     *,
     zorder: int,
@@ -256,7 +256,7 @@ def _draw_arrows(
 def _draw_rivals(
     axes: "Axes", layout: Layout, pairs: npt.NDArray[np.int_], bundled: bool
 ) -> "list[Line2D]":
-    """Draw who competes with whom; return the entries in the legend."""
+    """Draw competing pairs; return their legend entries."""
     regions = layout.region_of[pairs]
     apart = (regions[:, 0] != regions[:, 1]) & bundled
     look: dict[str, Any] = {"color": RIVAL_COLOR, "ls": (0, (4, 2.5))}
@@ -327,7 +327,7 @@ def _frame(
     formation: Formation,
     title: str,
 ) -> None:
-    """Give the picture its size, its heading and its legend."""
+    """Set the size of the picture, and add heading and legend."""
     width = max(SMALLEST_WIDTH, layout.width + 2 * MARGIN)
     room = width - 2 * MARGIN
     heading = _wrapped_title(title, room)
@@ -400,8 +400,8 @@ def _shade(share: float) -> tuple[float, ...]:
     return tuple(small + float(share) * (large - small) for small, large in ends)
 
 
-def _backing(color: str) -> dict[str, Any]:
-    """Return the patch that keeps a text legible where a line passes below it."""
+def _backing(color: str) -> dict[str, str | float]:
+    """Return a background that keeps a text legible where a line passes below it."""
     return {"boxstyle": "square,pad=0.1", "fc": color, "ec": "none", "alpha": 0.8}
 
 

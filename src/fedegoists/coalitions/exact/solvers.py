@@ -1,27 +1,25 @@
 """OR-Tools, imported when needed: the import takes a while, and it may be missing."""
 
+from importlib import import_module
 from types import ModuleType
 
 from fedegoists.errors import MissingDependencyError
 
-_MISSING = "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
-
 
 def load_solver() -> ModuleType:
     """Import OR-Tools' CP-SAT; the error says how to install it."""
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError:
-        raise MissingDependencyError(_MISSING) from None
-    module: ModuleType = cp_model
-    return module
+    return _load("ortools.sat.python.cp_model")
 
 
 def load_linear_solver() -> ModuleType:
     """Import OR-Tools' linear solvers; the error says how to install them."""
+    return _load("ortools.linear_solver.pywraplp")
+
+
+def _load(module: str) -> ModuleType:
     try:
-        from ortools.linear_solver import pywraplp
+        return import_module(module)
     except ImportError:
-        raise MissingDependencyError(_MISSING) from None
-    module: ModuleType = pywraplp
-    return module
+        raise MissingDependencyError(
+            "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
+        ) from None

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.proof.certificate_claims import CLAIMS, ClaimName, Status
 from fedegoists.errors import CertificateError, first_problem
-from fedegoists.graphs.interchange import json_value
+from fedegoists.files import json_value
 
 VERSION = 1
 
