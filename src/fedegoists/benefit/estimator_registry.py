@@ -4,7 +4,7 @@ An estimator is one file with a function, see `fedegoists.benefit.estimator.Esti
 entry here. Whether competitors are kept apart is decided by these facts alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
@@ -45,9 +45,10 @@ class EstimatorEntry:
     summary: str
     shows: str
     settings: tuple[str, ...]
+    # Without defaults: who adds an estimator has to say whether competitors are kept apart.
+    mingles: bool = field(kw_only=True)
+    hides: bool = field(kw_only=True)
     sends: Literal["models", "gradients"] = "gradients"
-    mingles: bool = False
-    hides: bool = False
     needs_losses: bool = True
     from_halves: bool = True
 
@@ -65,6 +66,7 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         "all silos see models generated from the gradients of all",
         (*FRONT, "preference_steps", "preference_rate", "prior", "start", "clip", "noise"),
         mingles=True,
+        hides=False,
         needs_losses=False,
     ),
     "pairs": EstimatorEntry(
@@ -73,12 +75,15 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         "all silos see models generated from the gradients of all",
         FRONT,
         mingles=True,
+        hides=False,
     ),
     "alignment": EstimatorEntry(
         "fedegoists.benefit.alignment:alignment",
         "the cosine of local updates",
         "no silo sees a model of another; the server sees all",
         ("local",),
+        mingles=False,
+        hides=False,
         sends="models",
         from_halves=False,
     ),
@@ -87,8 +92,9 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         "the loss of j's local model, mixed with i's, on i's validation data",
         "silos see mixtures with the models of others, and decoys in place of competitors'",
         ("local", "softness"),
-        sends="models",
+        mingles=False,
         hides=True,
+        sends="models",
     ),
 }
 

@@ -31,6 +31,14 @@ class RunPlan(TrainingSection):
 
     model_config = ConfigDict(str_max_length=1000)
 
+    # A request could otherwise fill the memory, or a device for years.
+    methods: tuple[str, ...] = Field(
+        default=TrainingSection.model_fields["methods"].default, min_length=1, max_length=40
+    )
+    steps: int | None = Field(default=None, ge=1, le=10_000_000)
+    personal: tuple[str, ...] | None = Field(default=None, max_length=100)
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:[0-9]{1,2})?)$")
+    settings: dict[str, dict[str, str | int | float | bool]] = Field(default={}, max_length=40)
     source: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")
     options: dict[str, str | int | float | bool] = Field(default={}, max_length=20)
     data_seed: int = Field(default=0, ge=0, le=2**31)

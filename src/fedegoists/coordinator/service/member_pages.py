@@ -31,11 +31,13 @@ def member_page(request: Request, caller: MemberPage) -> Response:
 @router.post("/member/reports")
 def change_report(form: MemberForm) -> Response:
     """Report a competitor, or withdraw the report."""
-    name, withdraw = form["name"], form["action"] == "withdraw"
+    name, action = form["name"], form["action"]
+    if not name or action not in ("report", "withdraw"):  # a report binds: none is made by accident
+        raise NotFoundError("the form is out of date; load the page again")
 
     def changed(reported: tuple[str, ...]) -> list[str]:
         others = [one for one in reported if one != name]
-        return others if withdraw else [*others, name]
+        return others if action == "withdraw" else [*others, name]
 
     member_api.change_reports(form, changed)
     return see_other("/member#reports")

@@ -14,9 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Self
+
+from pydantic import ValidationError
 
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError, write_job
 from fedegoists.federation.replies import Reason
@@ -30,7 +33,7 @@ TO_START = 180.0
 
 
 class _Head(Validated):
-    """What goes between a run and its relay in front of a message."""
+    """Header of a message between a run and its relay."""
 
     def send(self, connection: Connection, message: bytes = b"") -> None:
         """Send this and a message."""
@@ -39,8 +42,18 @@ class _Head(Validated):
 
     @classmethod
     def receive(cls, connection: Connection) -> tuple[Self, bytes]:
-        """Receive such a head and a message; `EOFError` or `OSError` if the other side is gone."""
-        return cls.model_validate_json(connection.recv_bytes()), connection.recv_bytes()
+        """Receive such a head and a message.
+
+        Raises
+        ------
+        EOFError, OSError
+            If the other side is gone, or does not speak this protocol.
+        """
+        head, message = connection.recv_bytes(), connection.recv_bytes()
+        try:
+            return cls.model_validate_json(head), message
+        except ValidationError:
+            raise OSError("not a message of a relay") from None
 
 
 class Present(_Head):
@@ -259,9 +272,19 @@ class _OpenJob:
     def _accepted(self, listener: Listener) -> Connection:
         deadline = time.monotonic() + TO_START
         accepted: queue.SimpleQueue[Connection] = queue.SimpleQueue()
-        # A listener has no timeout.
-        waiting = threading.Thread(target=lambda: accepted.put(listener.accept()), daemon=True)
-        waiting.start()
+
+        def accept() -> None:
+            while True:
+                try:
+                    accepted.put(listener.accept())
+                except (AuthenticationError, EOFError, ConnectionError):
+                    continue  # not the relay, which is still expected
+                except OSError:
+                    pass  # the listener was closed
+                return
+
+        # In a thread, since a listener has no timeout.
+        threading.Thread(target=accept, daemon=True).start()
         while True:
             try:
                 return accepted.get(timeout=2.0)
