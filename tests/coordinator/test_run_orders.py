@@ -1,6 +1,7 @@
 """Orders for runs keep competitors apart."""
 
 import pytest
+from pydantic import ValidationError
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coordinator.coordinator_errors import ConflictError
@@ -38,3 +39,23 @@ def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
                 run_records.enqueue(*run)
         else:
             assert run_records.enqueue(*run).state == "queued"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": 10**9},
+        {"methods": ["local"] * 41},
+        {"methods": []},
+        {"device": "mps"},
+        {"device": "cuda:999"},
+        {"personal": ["output."] * 101},
+        {"settings": {f"m{k}": {} for k in range(41)}},
+        {"estimator": "guess"},
+        {"more": 1},
+    ],
+)
+def test_a_plan_out_of_bounds_is_refused(change):
+    assert RunPlan(source="banks").methods == ("local", "fedavg+ft", "fedegoists")
+    with pytest.raises(ValidationError):
+        RunPlan(source="banks", **change)

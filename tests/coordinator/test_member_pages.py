@@ -1,0 +1,40 @@
+"""A member's page and its form: a report binds, so none is made by accident."""
+
+import pytest
+
+from tests.coordinator.consortia import NAMES
+from tests.coordinator.served import bearer, founded, signed_in
+
+
+def reported(client, token):
+    return client.get("/api/me/reports", headers=bearer(token)).json()["competitors"]
+
+
+@pytest.fixture
+def member(served):
+    client, manager = served
+    _, tokens = founded(client, manager)
+    client.cookies.clear()
+    token = tokens[NAMES[0]]
+    return client, token, signed_in(client, token)
+
+
+def test_a_competitor_is_reported_and_withdrawn(member):
+    client, token, csrf = member
+    form = {"csrf": csrf, "name": NAMES[1]}
+    assert client.post("/member/reports", data={**form, "action": "report"}).status_code == 303
+    assert reported(client, token) == [NAMES[1]]
+    assert client.post("/member/reports", data={**form, "action": "withdraw"}).status_code == 303
+    assert reported(client, token) == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{"name": NAMES[1], "action": "foo"}, {"name": NAMES[1]}, {"action": "report"}, {"name": ""}],
+)
+def test_a_form_that_says_nothing_clear_reports_nobody(member, form):
+    client, token, csrf = member
+    answer = client.post("/member/reports", data={"csrf": csrf, **form})
+    assert answer.status_code == 404
+    assert "load the page again" in answer.text
+    assert reported(client, token) == []
