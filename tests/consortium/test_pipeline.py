@@ -102,7 +102,7 @@ def test_another_task_with_the_same_numbers_is_learned_and_trained_anew(finished
     again = Consortium.read(tmp_path / "consortium.toml", changes)
     result = again.run("classes", progress=lambda stage, what, *_: begun.append((stage, what)))
     assert {stage for stage, what in begun if what} == {"benefit", "training"}
-    assert result.trials.federation.task.metric == "accuracy"
+    assert result.repetitions.federation.task.metric == "accuracy"
 
 
 @pytest.mark.parametrize("name", ["../x", ".stages", "a/b", "-x", "", "x" * 81, "x\n"])

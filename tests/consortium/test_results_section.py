@@ -65,7 +65,7 @@ def test_words_for_gains(banks, tmp_path):
 
 def test_somebody_without_a_model(banks, tmp_path):
     outcomes = {}
-    names = banks.trials.federation.participants
+    names = banks.repetitions.federation.participants
     for method, outcome in banks.outcomes.items():
         scores = [
             (-math.inf, -math.inf) if name.name == "Elm" else score
@@ -74,7 +74,7 @@ def test_somebody_without_a_model(banks, tmp_path):
         failures = [(k + 1, Failure(Participant("Elm", k), "timeout")) for k in range(2)]
         outcomes[method] = replace(outcome, best_score=scores, failures=failures)
     wanted = {method: outcomes[method] for method in banks.settings.training.methods}
-    gains = gains_over_local(wanted, banks.trials.federation)
+    gains = gains_over_local(wanted, banks.repetitions.federation)
     pages = written(replace(banks, outcomes=outcomes, gains=gains), tmp_path)
     page = Balance(pages["report.html"]).text
     assert "none: no model was validated" in page

@@ -119,8 +119,8 @@ class Recording:
         self.data, self.absent = self.inner.data, ()
         self.sent = {}
 
-    def federation(self, model, trials=None):
-        federation = self.inner.federation(model, trials)
+    def federation(self, model, repetitions=None):
+        federation = self.inner.federation(model, repetitions)
         call = federation.call
 
         def recorded(requests, timeout=None):
@@ -241,7 +241,7 @@ def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
             delivered[site] = unpack(Call, message).asked
     sites = deployment.deployment.sites
     assert set(delivered) == set(sites.values())
-    participants = run.trials.federation.participants
+    participants = run.repetitions.federation.participants
     for name, site in sites.items():
         ((repetition, request),) = ((one.repetition, one.request) for one in delivered[site])
         best = run.outcomes[request.method].best

@@ -142,7 +142,7 @@ def _show_gains(result: "ConsortiumRun") -> None:
     if not result.gains:
         return
     methods = list(dict.fromkeys(gain.method for gain in result.gains))
-    task = result.trials.federation.task
+    task = result.repetitions.federation.task
     better = "higher" if task.higher_is_better else "lower"
     table = Table(
         title=f"Test {task.metric} ({better} is better); in brackets the gain over training alone, "

@@ -50,7 +50,7 @@ class ConsortiumRun:
     formation: Formation
     gains: list[Gain]
     outcomes: dict[str, Outcome]
-    trials: Repetitions
+    repetitions: Repetitions
     seconds: dict[str, float]
     absent: tuple[str, ...] = ()
     undelivered: tuple[str, ...] = ()
@@ -63,4 +63,4 @@ class ConsortiumRun:
     @cached_property
     def summary(self) -> Summary:
         """Means of the test metric and of the costs."""
-        return Summary.of(self.wanted, self.outcomes, self.trials.federation)
+        return Summary.of(self.wanted, self.outcomes, self.repetitions.federation)

@@ -65,7 +65,7 @@ def chosen_models(
     data: DataFacts,
     outcomes: Mapping[str, Outcome],
     personal: Mapping[str, tuple[str, ...]],
-    trials: Repetitions,
+    repetitions: Repetitions,
 ) -> list[ChosenModel]:
     """Return the participants' preferred models, see `preferred`.
 
@@ -76,7 +76,7 @@ def chosen_models(
     personal : mapping of str to tuple of str
         Prefixes of the parameters that each method kept in the silos.
     """
-    federation = trials.federation
+    federation = repetitions.federation
     models = []
     for participant, (method, k) in preferred(outcomes, federation).items():
         name, outcome, prefixes = federation.participants[k], outcomes[method], personal[method]
@@ -97,8 +97,8 @@ def chosen_models(
             method=method,
             seed=int(name.repetition or 0),
             chosen_round=outcome.best_round[k],
-            model=trials.defaults.model,
-            options=trials.options,
+            model=repetitions.defaults.model,
+            options=repetitions.options,
             kept=kept,
         )
         tensors = {

@@ -178,22 +178,20 @@ class Consortium:
     ) -> tuple[Repetitions, dict[str, Outcome], Decisions]:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
-        repetitions = range(training.seeds)
-        trials = Repetitions.over(
+        seeds = range(training.seeds)
+        repetitions = Repetitions.over(
             self.engine.federation(self.model.name, training.seeds),
             self.data,
-            repetitions,
+            seeds,
             steps=training.steps,
             model=self.model.name,
         )
         groups = [
-            group
-            for seed in repetitions
-            for group in Participant.groups(formation.coalitions, seed)
+            group for seed in seeds for group in Participant.groups(formation.coalitions, seed)
         ]
         edges = tuple(
             (Participant(source, seed), Participant(target, seed), weight)
-            for seed in repetitions
+            for seed in seeds
             for source, target, weight in formation.benefit.edges()
         )
         decisions = Decisions(groups, groups, edges)
@@ -203,14 +201,14 @@ class Consortium:
             inputs = [
                 *self._data_key(),
                 {
-                    **vars(trials.defaults),
-                    "train": trials.defaults.train.model_dump(),
-                    "tune": trials.defaults.tune.model_dump(),
+                    **vars(repetitions.defaults),
+                    "train": repetitions.defaults.train.model_dump(),
+                    "tune": repetitions.defaults.tune.model_dump(),
                 },
-                repr(method_of(base, self.wanted, trials, decisions)),
+                repr(method_of(base, self.wanted, repetitions, decisions)),
                 None if base == "local" else groups,
                 training.seeds,
-                trials.federation.device.type,
+                repetitions.federation.device.type,
             ]
             key = self.store.key("training", inputs)
             return self.store.path("training", key, f"{name}.safetensors")
@@ -220,14 +218,14 @@ class Consortium:
         for name in self.wanted.with_bases:
             rounds[name] = before
             tuned = name.endswith("+ft")
-            before += trials.defaults.tune_rounds if tuned else trials.defaults.rounds
+            before += repetitions.defaults.tune_rounds if tuned else repetitions.defaults.rounds
 
         def observe(name: str, done: int, total: int, outcome: Outcome) -> None:
             remark = f"round {done} of {total}  {_validation(outcome)}"
             progress("training", name, rounds[name] + done, before, remark)
 
-        outcomes = train_methods(self.wanted, trials, decisions, checkpoint, (observe,))
-        return trials, outcomes, decisions
+        outcomes = train_methods(self.wanted, repetitions, decisions, checkpoint, (observe,))
+        return repetitions, outcomes, decisions
 
     def run(
         self,
@@ -267,22 +265,22 @@ class Consortium:
             folder.write(learned)
             formation.certificate.save(folder.path / "certificate.json")
         with folder.stage("training"):
-            trials, outcomes, decisions = self.train(formation, progress)
+            repetitions, outcomes, decisions = self.train(formation, progress)
             for method in self.wanted.methods:
                 for failure in sorted({str(one) for _, one in outcomes[method].failures}):
                     folder.log(f"{method}: left out {failure}")
         with folder.stage("report"):
             wanted = {method: outcomes[method] for method in self.wanted.methods}
-            undelivered = self._hand_over(folder, wanted, trials, decisions)
+            undelivered = self._hand_over(folder, wanted, repetitions, decisions)
             result = ConsortiumRun(
                 folder.path,
                 settings,
                 self.data,
                 benefit,
                 formation,
-                gains_over_local(wanted, trials.federation),
+                gains_over_local(wanted, repetitions.federation),
                 outcomes,
-                trials,
+                repetitions,
                 folder.seconds,
                 absent=self.engine.absent,
                 undelivered=undelivered,
@@ -303,17 +301,19 @@ class Consortium:
         self,
         folder: RunFolder,
         wanted: dict[str, Outcome],
-        trials: Repetitions,
+        repetitions: Repetitions,
         decisions: Decisions,
     ) -> tuple[str, ...]:
         """Write the participants' models and deliver them; return who did not get its model."""
         personal = {
-            method: method_of(method.removesuffix("+ft"), self.wanted, trials, decisions).personal
+            method: method_of(
+                method.removesuffix("+ft"), self.wanted, repetitions, decisions
+            ).personal
             for method in wanted
         }
-        models = chosen_models(self.data, wanted, personal, trials)
+        models = chosen_models(self.data, wanted, personal, repetitions)
         write_models(folder.path / MODELS_FOLDER, models, self.data.participants)
-        undelivered = delivered(models, trials.federation)
+        undelivered = delivered(models, repetitions.federation)
         for participant, failure in undelivered.items():
             folder.log(f"{participant}: its model was not delivered ({failure.detail})")
         return tuple(undelivered)

@@ -119,24 +119,24 @@ def compare(
         seed: load_trainable(comparison.data, data_dir=data_dir, seed=seed, **comparison.options)
         for seed in comparison.seeds
     }
-    trials = Repetitions.simulated(
+    repetitions = Repetitions.simulated(
         data, steps=comparison.steps, device=comparison.device, model=comparison.model
     )
-    decisions = decide(comparison, data, trials.federation)
+    decisions = decide(comparison, data, repetitions.federation)
     for name in comparison.wanted.bases:
-        method_of(name, comparison.wanted, trials, decisions)  # reports wrong settings
+        method_of(name, comparison.wanted, repetitions, decisions)  # reports wrong settings
     # Only now: a command that failed before this line leaves nothing behind.
     digest = hashlib.sha256(f"{decisions}{data_digest(*data.values())}".encode()).hexdigest()
     _claim(out, comparison, digest, resume)
     outcomes = train_methods(
         comparison.wanted,
-        trials,
+        repetitions,
         decisions,
         lambda name: out / "checkpoint" / f"{name}.safetensors",
         observers,
     )
     wanted = {name: outcomes[name] for name in comparison.methods}
-    summary = Summary.of(wanted, outcomes, trials.federation)
+    summary = Summary.of(wanted, outcomes, repetitions.federation)
     write_all(
         [
             (out / "coalitions.csv", decisions.coalitions_csv()),

@@ -79,7 +79,7 @@ def manager_view(
         "explanations": _explanations(formation),
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
-        "network": MODELS[run.trials.defaults.model],
+        "network": MODELS[run.repetitions.defaults.model],
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {

@@ -106,11 +106,11 @@ class Results:
     @classmethod
     def of(cls, run: "ConsortiumRun") -> "Results":
         """Collect the results of a run."""
-        task, methods = run.trials.federation.task, run.settings.training.methods
+        task, methods = run.repetitions.federation.task, run.settings.training.methods
         order = {name: k for k, name in enumerate(run.formation.participants)}
         gains = sorted(run.gains, key=lambda g: (methods.index(g.method), order[g.participant]))
         decimals = _decimals(run.summary)
-        best = preferred(run.wanted, run.trials.federation)
+        best = preferred(run.wanted, run.repetitions.federation)
         return cls(
             methods,
             NAMES.get(task.metric, task.metric),
