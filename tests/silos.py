@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedegoists.federation import Participant, SimulatedFederation
+from fedegoists.learning import model_registry
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
@@ -28,17 +29,22 @@ def silos(model: str, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> SiloedDa
     rng = np.random.default_rng(seed)
     n = sum(sizes)
     classes: int | None = None
-    if model == "mlp":
-        inputs: tuple[np.ndarray, ...] = (rng.normal(size=(n, 20)).astype(np.float32),)
+    kind = model_registry.MODELS[model].inputs
+    if kind == "table":
+        inputs: tuple[np.ndarray, ...] = (
+            rng.normal(size=(n, MODELS[model]["features"])).astype(np.float32),
+        )
         task, targets = "regression", rng.normal(size=n).astype(np.float32)
-    elif model == "icu-transformer":
-        hourly = rng.normal(size=(n, 5, 6)).astype(np.float32)
+    elif kind == "hourly":
+        hourly = rng.normal(size=(n, MODELS[model]["hours"], MODELS[model]["hourly"])).astype(
+            np.float32
+        )
         hourly[rng.random(hourly.shape) < 0.4] = np.nan
-        inputs = (hourly, rng.normal(size=(n, 3)).astype(np.float32))
+        inputs = (hourly, rng.normal(size=(n, MODELS[model]["static"])).astype(np.float32))
         task, targets, classes = "binary", rng.integers(0, 2, n), 2
     else:
         inputs = (rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8),)
-        classes = 100 if model == "cifar100-cnn" else 10
+        classes = model_registry.MODELS[model].most_classes or 10
         task, targets = "classification", rng.integers(0, classes, n)
     parts, start = [], 0
     for k, size in enumerate(sizes):

@@ -78,6 +78,22 @@ def test_the_example_runs_where_fedegoists_is_not_installed(run, tmp_path):
     assert len(statements) <= 10
 
 
+def test_a_network_of_another_version_is_named(run, tmp_path):
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    source = run.folder / "models" / "Alder.safetensors"
+    with safe_open(source, framework="pt") as file:
+        card = json.loads(file.metadata()["fedegoists"])
+    path = tmp_path / "Alder.safetensors"
+    save_file(load_file(source), path, {"fedegoists": json.dumps(card | {"model": "linear"})})
+    with pytest.raises(FileError) as refusal:
+        read_model(path)
+    assert str(refusal.value) == (
+        f"{path}: its network 'linear' is not in this version; install the version that trained it"
+    )
+
+
 def test_onnx_says_the_same(run, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -11,23 +11,27 @@ from tests.methods.test_methods import QUICK
 from tests.silos import federation, groups, initial
 
 
-def section(name):
-    page = (DOCS / "reference-methods.md").read_text(encoding="utf-8")
+def section(name, page=None):
+    page = page or (DOCS / "reference-methods.md").read_text(encoding="utf-8")
     found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.S | re.M)
     assert found, f"docs/reference-methods.md has no section for {name}"
     return found[1]
 
 
+def check_section(text, entry):
+    """Check that a section has the paper and the settings of a method."""
+    if entry.paper is not None:
+        assert entry.paper.title in " ".join(text.split())
+    method = entry.load()
+    for declared in method.declared():
+        meaning = declared.metadata["meaning"]
+        allowed = method.range_of(declared)
+        assert f"| `{declared.name}` | {declared.default} | {allowed} | {meaning} |" in text
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_section_with_its_paper_and_settings(name):
-    text = section(name)
-    paper = METHOD_ENTRIES[name].paper
-    if paper is not None:
-        assert paper.title in " ".join(text.split())
-    for declared in METHODS[name].declared():
-        meaning = declared.metadata["meaning"]
-        allowed = METHODS[name].range_of(declared)
-        assert f"| `{declared.name}` | {declared.default} | {allowed} | {meaning} |" in text
+    check_section(section(name), METHOD_ENTRIES[name])
 
 
 def test_the_method_of_the_page_works(monkeypatch, tmp_path):
@@ -49,3 +53,6 @@ def test_the_method_of_the_page_works(monkeypatch, tmp_path):
     median = apart.parameters.median(0).values
     torch.testing.assert_close(together.parameters, median.expand(3, -1))
     assert report.bytes_sent.keys() == set(silos_.participants)
+    (block,) = page.blocks("markdown")
+    check_section(section(name, block), entry)
+    assert page.run_tests() == 1

@@ -93,7 +93,8 @@ class BenefitEstimate:
         Parameters
         ----------
         threshold : float, optional
-            The paper's rule: an edge where the weight is above this number ε.
+            The released code's rule (not in the paper): an edge where the weight is above this
+            number ε.
         confidence : float, optional
             The rule without tuning, used when no threshold is given: an edge where the gain is
             above zero with this confidence (one-sided), and the saving is positive too; 0.95 if

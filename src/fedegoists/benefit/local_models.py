@@ -36,7 +36,7 @@ def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
         starts.append(start)
         present &= answered
         inquiry.progress("local training", repeat + 1, settings.repeats, float("nan"))
-    queries.count_anew()  # the evaluations that follow are counted by themselves
+    queries.restart_count()  # the evaluations that follow are counted by themselves
     return torch.stack(models, 1), torch.stack(starts), present
 
 

@@ -82,6 +82,7 @@ def learn_front(inquiry: Inquiry) -> ParetoFront:
         mixture = (torch.from_numpy(drawn).float() + TINY) * alive[:, None]
         mixture = (mixture / mixture.sum(-1, keepdim=True).clamp_min(TINY)).to(device)
         inputs = settings.scale * mixture.reshape(repetitions * repeats, 1, n)
+        # Equation 9: h = HN(φ, r), one model for each drawn preference vector r.
         models = networks.generate(inputs).reshape(repetitions, 1, repeats, -1)
         gradients, losses, answered = queries.gradients(
             models.expand(-1, n, -1, -1),
@@ -99,6 +100,8 @@ def learn_front(inquiry: Inquiry) -> ParetoFront:
         answers += answered
         objective += torch.einsum("tri,tir->t", mixture.cpu(), losses) / repeats
         pulled = _bounded(gradients, answered.to(device), settings.bound)
+        # Linear scalarisation: ∇ Σ_j r_j ℓ_j(h), whose minima over φ are the Pareto solutions of
+        # Equation 8. Each h is HN(φ, r), Equation 9, and its gradient continues to φ below.
         total = torch.einsum("tri,tirp->trp", mixture, pulled).reshape(repetitions * repeats, 1, -1)
         for name, gradient in networks.gradient(inputs, total).items():
             networks.tensors[name].grad = gradient
@@ -112,7 +115,7 @@ def learn_front(inquiry: Inquiry) -> ParetoFront:
     for tensor in tensors:
         tensor.grad = None
     present = answers >= RARELY * settings.steps
-    queries.count_anew()  # the evaluations that follow are counted by themselves
+    queries.restart_count()  # the evaluations that follow are counted by themselves
     return ParetoFront(networks, present, torch.stack(reports), settings.scale)
 
 

@@ -49,7 +49,10 @@ def start_of(settings: LearnSettings, n: int) -> Tensor:
 
 
 def _preferences(inquiry: Inquiry, front: ParetoFront) -> tuple[Tensor, Tensor]:
-    """Return preferences (repetitions, repeats, targets, sources), losses (steps, repetitions)."""
+    """Return preferences (repetitions, repeats, targets, sources), losses (steps, repetitions).
+
+    Equation 10: r_i* = argmin_r L_i(HN(φ, r)), with φ fixed, for every participant i.
+    """
     queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
     device, repeats, steps = queries.federation.device, settings.repeats, settings.preference_steps
@@ -70,7 +73,7 @@ def _preferences(inquiry: Inquiry, front: ParetoFront) -> tuple[Tensor, Tensor]:
             ),
         )
         gradients, losses = gradients.transpose(1, 2), losses.transpose(1, 2)
-        slopes = front.slopes(rows, gradients)
+        slopes = front.slopes(rows, gradients)  # of Equation 10: ∇_r L_i(HN(φ, r))
         # In parts of the loss; a silo that hides its losses leaves only the slopes' own size.
         unit = losses.to(device) if settings.clip is None else slopes.abs().amax(-1)
         slopes = slopes / unit.clamp_min(TINY)[..., None]

@@ -144,8 +144,8 @@ class SiloQueries:
             self._note(failure)
         return counts
 
-    def count_anew(self) -> None:
-        """Let `answering` count from here on."""
+    def restart_count(self) -> None:
+        """Restart the count of rounds and failures that `answering` uses."""
         self.since = self.rounds, dict(self.failed)
 
     def answering(self) -> Tensor:

@@ -60,7 +60,7 @@ class Certificate:
     software: Mapping[str, str]
     objective: Objective = "welfare"
     changed: tuple[str, ...] = ()
-    """What was found to be altered when the file was read; empty for an intact certificate."""
+    """The alterations found when the file was read; empty for an intact certificate."""
 
     # Making --------------------------------------------------------------------------------
 

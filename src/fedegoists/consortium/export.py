@@ -17,6 +17,7 @@ from fedegoists.consortium.loader_script import loading_example
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_files import CARD_KEY, MODELS_FOLDER, ModelCard
+from fedegoists.learning.model_registry import MODELS
 from fedegoists.learning.models import build_model
 
 OUTPUTS = {
@@ -74,7 +75,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
     Raises
     ------
     FileError
-        If the file cannot be read, or is not a model of a run.
+        If the file cannot be read, is not a model of a run, or needs a network of another version.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -86,6 +87,11 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
             raise FileError(
                 f"{path}: only the silo knows how its inputs are prepared and has all layers; "
                 "there, use `fedegoists deploy model KIT`"
+            )
+        if card.model not in MODELS:
+            raise FileError(
+                f"{path}: its network {card.model!r} is not in this version; install the version "
+                "that trained it"
             )
         model = build_model(card.model, 0, **card.options)
         model.load_state_dict(tensors)

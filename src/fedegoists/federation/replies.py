@@ -55,7 +55,7 @@ def finite(tensor: Tensor) -> bool:
 
 
 class Trained(Reply):
-    """What training leaves.
+    """The trained model, with its loss and costs.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Evaluated(Reply):
 
 
 class Described(Reply):
-    """What a silo says about its data.
+    """The description of a silo's data.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ class TrainSettings(Validated):
 
 
 class LocalTerms(Validated):
-    """What a method adds to a silo's own loss ℓ(w) while it trains.
+    """Terms that a method adds to a silo's own loss ℓ(w) in training.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the benefit graph and the competition graph share.
+"""The base class of the benefit graph and the competition graph.
 
 Both are immutable values over the same named participants: a read-only square matrix with one row
 and one column per participant. This base class holds the participants, restriction to some of

@@ -1,7 +1,8 @@
 """Registry of the networks: which data each one suits, and where its code is. Needs no PyTorch.
 
 To add a network, write a module with a `torch.nn.Module` whose only state is its parameters, and
-add one `ModelEntry` here. Its name can then be used in a ``consortium.toml`` and a ``silo.toml``.
+add one `ModelEntry` to `MODELS`. Its name can then be used in a ``consortium.toml`` and a
+``silo.toml``.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,33 +105,36 @@ class ModelEntry:
 
 
 _HERE = "fedegoists.learning.models"
-_ENTRIES = (
-    ModelEntry(
-        "mlp", "one hidden layer of 100 units", "table", f"{_HERE}:TabularMLP", _table_options
-    ),
-    ModelEntry(
-        "cifar10-cnn",
-        "the paper's convolutional network for CIFAR-10",
-        "images",
-        f"{_HERE}:cifar10_cnn",
-        most_classes=10,
-    ),
-    ModelEntry(
-        "cifar100-cnn",
-        "the paper's convolutional network for CIFAR-100, with rectifiers",
-        "images",
-        f"{_HERE}:cifar100_cnn",
-        most_classes=100,
-    ),
-    ModelEntry(
-        "icu-transformer",
-        "a two-layer transformer over hourly measurements",
-        "hourly",
-        f"{_HERE}:IcuTransformer",
-        _hourly_options,
-    ),
-)
-MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+MODELS: dict[str, ModelEntry] = {
+    entry.name: entry
+    for entry in (
+        ModelEntry(
+            "mlp", "one hidden layer of 100 units", "table", f"{_HERE}:TabularMLP", _table_options
+        ),
+        ModelEntry(
+            "cifar10-cnn",
+            "the paper's convolutional network for CIFAR-10",
+            "images",
+            f"{_HERE}:cifar10_cnn",
+            most_classes=10,
+        ),
+        ModelEntry(
+            "cifar100-cnn",
+            "the paper's convolutional network for CIFAR-100, with rectifiers",
+            "images",
+            f"{_HERE}:cifar100_cnn",
+            most_classes=100,
+        ),
+        ModelEntry(
+            "icu-transformer",
+            "a two-layer transformer over hourly measurements",
+            "hourly",
+            f"{_HERE}:IcuTransformer",
+            _hourly_options,
+        ),
+    )
+}
+"""All networks by name; `AUTO` takes the first that suits the data."""
 
 
 def model_named(name: str) -> ModelEntry:
@@ -148,14 +152,14 @@ def model_for(data: DataShape, name: str = AUTO) -> ModelEntry:
     SettingsError
         If there is no such network, or it does not suit the data.
     """
-    entries = _ENTRIES if name == AUTO else (model_named(name),)
+    entries = tuple(MODELS.values()) if name == AUTO else (model_named(name),)
     misfits = {entry.name: entry.misfit(data) for entry in entries}
     for entry in entries:
         if not misfits[entry.name]:
             return entry
     subject = "no model suits" if name == AUTO else f"the model {name!r} does not suit"
     reasons = "; ".join(f"{model}: {reason}" for model, reason in misfits.items())
-    fitting = [entry.name for entry in _ENTRIES if not entry.misfit(data)]
+    fitting = [entry.name for entry in MODELS.values() if not entry.misfit(data)]
     raise SettingsError(
         f"{subject} the data set {data.name!r} ({reasons}); models that do: "
         f"{', '.join(fitting) or 'none'}"

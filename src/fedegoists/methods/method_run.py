@@ -109,7 +109,7 @@ class RunSettings(Validated):
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What happens between the rounds of a run.
+    """The checkpoint, observers and stop signal of a run, used between rounds.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Comparing methods over several trials, and writing down what came out."""
+"""Comparison of training methods over several repetitions, and its result files."""
 
 from fedegoists.training.comparison import Comparison, ComparisonResult, compare
 

@@ -1,4 +1,4 @@
-"""Training with several methods over several trials: what comparisons and consortia share."""
+"""Training with several methods over several repetitions, for comparisons and consortia."""
 
 import hashlib
 import os
@@ -71,7 +71,7 @@ class Wanted:
 
     @property
     def with_bases(self) -> tuple[str, ...]:
-        """Everything that is trained, in this order: what is only tuned from is trained too."""
+        """The methods to train, in order: the bases of fine-tuned methods included."""
         return tuple(
             name
             for base in self.bases
@@ -82,7 +82,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Repetitions:
-    """Several trials as one federation, with the initial model of each."""
+    """Several repetitions as one federation, with the initial model of each."""
 
     federation: StatefulFederation
     initial: Tensor
@@ -98,7 +98,7 @@ class Repetitions:
         device: str,
         model: str = AUTO,
     ) -> "Repetitions":
-        """Return the trials of some seeds; everybody in one starts with the same model."""
+        """Return one repetition for each seed; its participants start with the same model."""
         first = next(iter(data.values()))
         federation = SimulatedFederation(
             data,
@@ -117,7 +117,7 @@ class Repetitions:
         steps: int | None,
         model: str = AUTO,
     ) -> "Repetitions":
-        """Return trials over any federation whose repetitions are the seeds."""
+        """Return the repetitions of any federation, one for each seed."""
         defaults, options = defaults_for(data, steps, model), model_options(data, model)
         models: dict[Repetition | None, Tensor] = {
             seed: federation.schema.flatten(
@@ -129,25 +129,25 @@ class Repetitions:
         return cls(federation, torch.stack(rows).to(federation.device), defaults, options)
 
 
-def method_of(name: str, wanted: Wanted, trials: Repetitions, decisions: Decisions) -> Method:
-    """Return a method with its settings, and with what it needs of the decisions."""
+def method_of(name: str, wanted: Wanted, repetitions: Repetitions, decisions: Decisions) -> Method:
+    """Return a method with its settings, and with the benefit graph if it needs one."""
     entry = METHOD_ENTRIES[name]
     own = {**wanted.settings.get(name, {})}
     if entry.benefit != "unused":
         own["benefit"] = decisions.edges if entry.benefit == "edges" else decisions.benefit
     personal = wanted.personal
     if personal is None:
-        classifies = trials.federation.task.name == "classification"
+        classifies = repetitions.federation.task.name == "classification"
         personal = (OUTPUT_LAYER,) if entry.personal_output and classifies else ()
-    trials.federation.schema.mask(personal)  # reports a name that does not exist
+    repetitions.federation.schema.mask(personal)  # reports a name that does not exist
     if entry.coalitions == "alone":
         personal = ()  # nothing could leave a silo
-    return entry.load()(trials.defaults.train, personal, **own)
+    return entry.load()(repetitions.defaults.train, personal, **own)
 
 
 def train_methods(
     wanted: Wanted,
-    trials: Repetitions,
+    repetitions: Repetitions,
     decisions: Decisions,
     checkpoint: Callable[[str], Path],
     observers: tuple[Observer, ...] = (),
@@ -159,7 +159,7 @@ def train_methods(
     checkpoint : function from a method's name to a path
         What is there of an earlier run is continued.
     """
-    federation, defaults = trials.federation, trials.defaults
+    federation, defaults = repetitions.federation, repetitions.defaults
     groups: dict[str, Coalitions] = {
         "baseline": decisions.baseline,
         "final": decisions.final,
@@ -168,10 +168,10 @@ def train_methods(
     settings = RunSettings(rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every)
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
-        method = method_of(name, wanted, trials, decisions)
+        method = method_of(name, wanted, repetitions, decisions)
         coalitions = groups[METHOD_ENTRIES[name].coalitions]
         callbacks = Callbacks(checkpoint(name), observers=observers)
-        outcome = run(method, federation, coalitions, trials.initial, settings, callbacks)
+        outcome = run(method, federation, coalitions, repetitions.initial, settings, callbacks)
         outcomes[name] = outcome
         tuned = f"{name}{TUNED}"
         if tuned in wanted.methods:
@@ -198,16 +198,19 @@ def load_trainable(
     return data
 
 
-def data_digest(*trials: SiloedData) -> str:
-    """Return a hash of all samples and of who has which; the same files may have changed."""
+def data_digest(*repetitions: SiloedData) -> str:
+    """Return a hash of all samples and of their division among silos.
+
+    It tells whether files of the same names have changed.
+    """
     content = hashlib.sha256()
     seen: set[int] = set()
-    for trial in trials:
-        for array in (*trial.samples.inputs, trial.samples.targets):
+    for repetition in repetitions:
+        for array in (*repetition.samples.inputs, repetition.samples.targets):
             if array.__array_interface__["data"][0] not in seen:
                 seen.add(array.__array_interface__["data"][0])
                 content.update(np.ascontiguousarray(array).data)
-        for silo in trial.silos:
+        for silo in repetition.silos:
             content.update(
                 np.concatenate([silo.train, [-1], silo.validation, [-1], silo.test]).data
             )

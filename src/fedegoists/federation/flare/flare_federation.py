@@ -134,12 +134,12 @@ class FlareFederation:
 
     @property
     def task(self) -> Task:
-        """What the silos train for."""
+        """The learning task of the silos."""
         return self._task
 
     @property
     def device(self) -> torch.device:
-        """Where the coordinator computes."""
+        """The device on which the coordinator computes."""
         return torch.device("cpu")
 
     def call(

@@ -89,7 +89,7 @@ class JointSteps:
 
     @property
     def report(self) -> RoundReport:
-        """What happened in all steps so far."""
+        """The losses, failures and costs of all steps so far."""
         failures = tuple(self._failures.values())
         return RoundReport(self._losses, failures, self._passes, self._sent, self._received)
 
@@ -104,6 +104,8 @@ class JointSteps:
         each, answered = self._gradients(models, number, rate)
         weights = self.preferences * answered
         weights = weights / weights.sum(1, keepdim=True).clamp_min(LEAST)
+        # The objective of participant i is Σ_j r_j ℓ_j(h_i), over itself and its contributors j;
+        # this is its gradient at h_i = HN(φ_i, r_i), Equation 9.
         gradients = torch.bmm(weights[:, None], each)[:, 0]
         if settings.weight_decay:
             gradients = gradients + settings.weight_decay * models
