@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reproduction.batched_training import CellGroup, RunSettings, forget, grouped, train_group
+from reproduction.batched_training import CellGroup, GroupSettings, forget, grouped, train_group
 from reproduction.benefit_graphs import Benefits
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cells_of
@@ -21,8 +21,8 @@ def test_stacked_or_one_by_one_it_is_the_same(tmp_path):
     """A repetition's name, not its company, decides its batches."""
     table = small(TABLES["table7"], ("local", "fedavg"), benefit="everybody")
     plan = Plan(repetitions=2, steps=20, choose=False)
-    reproduce([table], plan, RunSettings(tmp_path / "one", stack=8))
-    reproduce([table], plan, RunSettings(tmp_path / "all", stack=500))
+    reproduce([table], plan, GroupSettings(tmp_path / "one", stack=8))
+    reproduce([table], plan, GroupSettings(tmp_path / "all", stack=500))
     one, everything = CellStore(tmp_path / "one"), CellStore(tmp_path / "all")
     for _, cell in cells_of(table, plan):
         assert len(one.get(cell).about["pass"]) == 1
@@ -41,7 +41,7 @@ def test_a_cell_gives_the_same_by_itself_and_beside_other_competition(tmp_path, 
         for repetition in (0, 1)
         for rivals in ("0.05", "0.2", "0.3")
     ]
-    settings, benefits = RunSettings(tmp_path), Benefits(tmp_path)
+    settings, benefits = GroupSettings(tmp_path), Benefits(tmp_path)
     together = train_group(CellGroup(tuple(cells)), settings, benefits, {})
     forget(CellGroup(tuple(cells)), tmp_path)
     assert {one.about["pass_silos"] for one in together.values()} < set(range(6 * 8))
@@ -76,7 +76,7 @@ def test_local_runs_once_for_all_competition():
 @pytest.mark.slow
 def test_who_trains_until_a_round_has_the_models_of_that_round(data):
     table = small(TABLES["table4"], ("fedavg", "fedavg+ft"), benefit="everybody")
-    plan, settings = Plan(repetitions=2, steps=60), RunSettings(data / "out", data)
+    plan, settings = Plan(repetitions=2, steps=60), GroupSettings(data / "out", data)
     assert reproduce([table], plan, settings) == []
     store, seen = CellStore(data / "out"), set()
     for _, cell, rated in at_chosen_rates(table, plan, store):

@@ -6,7 +6,7 @@ import pytest
 
 from fedegoists.learning.datasets import load
 from fedegoists.methods.method_run import StoppedError
-from reproduction.batched_training import RunSettings
+from reproduction.batched_training import GroupSettings
 from reproduction.benefit_graphs import Benefits, pack_graphs
 from reproduction.cells import Plan, cells_of
 from reproduction.folder_locks import claimed
@@ -21,7 +21,7 @@ def test_another_repetitions_benefits_are_those_that_the_next_repetition_learns(
     table, crossed = small(TABLES["table7"], ("egomix",)), VARIANTS[crossed_name("egomix")]
     table = replace(table, variants=(*table.variants, crossed))
     plan = Plan(repetitions=2, steps=2, choose=False)
-    assert reproduce([table], plan, RunSettings(tmp_path)) == []
+    assert reproduce([table], plan, GroupSettings(tmp_path)) == []
     # The last one needs a repetition that is in no table.
     assert len(list((tmp_path / "graphs").glob("*.json"))) == 3
     data = {repetition: load("synthetic-strong", seed=repetition) for repetition in range(3)}

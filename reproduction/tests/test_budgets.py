@@ -1,7 +1,5 @@
 """Budgets: steps, rounds and phases."""
 
-from dataclasses import replace
-
 from fedegoists.learning.datasets import load
 from fedegoists.methods import EgoMix
 from fedegoists.training import repetitions as training
@@ -41,7 +39,7 @@ def test_without_augmentation_images_need_fewer_steps(data):
         assert whole.train.augment
         assert not plain.train.augment
         assert not plain.tune.augment
-        same = replace(plain.train, augment=True, total_steps=whole.train.total_steps)
+        same = plain.train.changed(augment=True, total_steps=whole.train.total_steps)
         assert same == whole.train
     assert budget("plain", images, "dirichlet", steps=10).rounds == 1
     # Its table has no other budget, whichever is asked for.

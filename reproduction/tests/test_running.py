@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reproduction.batched_training import RunSettings, grouped
+from reproduction.batched_training import GroupSettings, grouped
 from reproduction.cell_store import CellStore
 from reproduction.cells import Plan, cell_from, cells_of
 from reproduction.folder_locks import claimed
@@ -25,7 +25,7 @@ from reproduction.variants import VARIANTS
 @pytest.mark.parametrize("name", [name for name in TABLES if not TABLES[name].derived])
 def test_the_smallest_cells_of_every_table(name, data):
     table = small(TABLES[name])
-    settings = RunSettings(data / "out", data_dir=data)
+    settings = GroupSettings(data / "out", data_dir=data)
     if name not in ("table4", "table6", "table7"):
         # A network for each of four participants, a hundred times as large as its model, is slow.
         rows = tuple(v for v in table.variants if v.method != "fedegoists")
@@ -53,7 +53,7 @@ def test_rows_beyond_the_paper_differ_in_what_they_say(tmp_path):
     )
     table = replace(TABLES["table7"], variants=rows)
     plan = Plan(repetitions=1, steps=20, choose=False)
-    assert reproduce([table], plan, RunSettings(tmp_path)) == []
+    assert reproduce([table], plan, GroupSettings(tmp_path)) == []
     store = CellStore(tmp_path)
     found = {cell.variant.name: store.get(cell) for _, cell in cells_of(table, plan)}
     assert found["fedegoists"].test != found["fedegoists, direct gradients"].test
@@ -67,7 +67,7 @@ def test_rows_beyond_the_paper_differ_in_what_they_say(tmp_path):
 def test_a_stopped_pass_goes_on_to_the_same_numbers(tmp_path):
     table = small(TABLES["table7"], ("fedavg", "fedavg+ft"), benefit="everybody")
     plan = Plan(repetitions=2, steps=60, choose=False)
-    assert reproduce([table], plan, RunSettings(tmp_path / "whole")) == []
+    assert reproduce([table], plan, GroupSettings(tmp_path / "whole")) == []
     calls = 0
 
     def now_and_then():
@@ -75,7 +75,7 @@ def test_a_stopped_pass_goes_on_to_the_same_numbers(tmp_path):
         calls += 1
         return calls % 3 == 0
 
-    settings = RunSettings(tmp_path / "parts", stop=now_and_then)
+    settings = GroupSettings(tmp_path / "parts", stop=now_and_then)
     left, times = reproduce([table], plan, settings), 1
     assert left  # it was stopped in the middle
     assert list((tmp_path / "parts/checkpoint").rglob("*.safetensors"))
@@ -91,7 +91,7 @@ def test_a_stopped_pass_goes_on_to_the_same_numbers(tmp_path):
 
 def test_one_cell_trained_again_gives_the_recorded_value(tmp_path):
     table = small(TABLES["table6"], ("egomix", "fedavg", "fedavg+ft"))
-    settings = RunSettings(tmp_path)
+    settings = GroupSettings(tmp_path)
     reproduce([table], Plan(repetitions=2, steps=20, choose=False), settings)
     for _, cell in cells_of(table, Plan(repetitions=2, steps=20, choose=False))[1::4]:
         record = CellStore(tmp_path).load(cell.digest)
@@ -108,7 +108,7 @@ def test_one_cell_trained_again_gives_the_recorded_value(tmp_path):
 def test_a_table_at_chosen_learning_rates(tmp_path):
     table = small(TABLES["table7"], ("local", "fedavg", "fedavg+ft"))
     plan = Plan(repetitions=1, steps=2)
-    assert reproduce([table], plan, RunSettings(tmp_path)) == []
+    assert reproduce([table], plan, GroupSettings(tmp_path)) == []
     store = CellStore(tmp_path)
     tried = deciding_cells([table], plan, store)
     for name in ("local", "fedavg"):
@@ -128,7 +128,7 @@ def test_a_table_at_chosen_learning_rates(tmp_path):
 
 def test_images_choose_a_learning_rate_end_to_end(tmp_path, data):
     table = small(TABLES["table1"], ("local", "fedavg+ft"), benefit="everybody")
-    plan, settings = Plan(repetitions=2, steps=1), RunSettings(tmp_path / "out", data)
+    plan, settings = Plan(repetitions=2, steps=1), GroupSettings(tmp_path / "out", data)
     assert reproduce([table], plan, settings) == []
     store = CellStore(tmp_path / "out")
     tried = deciding_cells([table], plan, store)
@@ -145,20 +145,20 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path):
     cells = [cell for _, cell in cells_of(table, QUICK)]
     local = next(one for one in grouped(cells, 250) if "local" in one.words())
     done = []
-    settings = RunSettings(tmp_path, stop=lambda: bool(done))
+    settings = GroupSettings(tmp_path, stop=lambda: bool(done))
     progress = GroupProgress(ends=lambda work, results: done.append(results))
     with claimed(tmp_path, local.kind) as mine, claimed(tmp_path, local.kind) as again:
         assert (mine, again) == (True, False)
         left = reproduce([table], QUICK, settings, progress=progress)
         assert {cell.variant.method for cell in left} == {"local"}
-    assert reproduce([table], QUICK, RunSettings(tmp_path)) == []
+    assert reproduce([table], QUICK, GroupSettings(tmp_path)) == []
 
 
 def test_waiting_for_others_ends_in_time(tmp_path):
     table = small(TABLES["table7"], ("local",))
     (only,) = grouped([cell for _, cell in cells_of(table, QUICK)], 250)
     waited = []
-    settings = RunSettings(tmp_path, stop=lambda: len(waited) > 1)
+    settings = GroupSettings(tmp_path, stop=lambda: len(waited) > 1)
     with claimed(tmp_path, only.kind):
         left = reproduce(
             [table], QUICK, settings, progress=GroupProgress(waits=lambda: waited.append(1))
@@ -170,7 +170,7 @@ def test_waiting_for_others_ends_in_time(tmp_path):
 def test_processes_share_a_table(tmp_path):
     alone, table = tmp_path / "alone", small(TABLES["table7"], ("local", "fedavg", "egomix"))
     plan = QUICK
-    assert reproduce([table], plan, RunSettings(alone)) == []
+    assert reproduce([table], plan, GroupSettings(alone)) == []
     wanted = [
         "--methods",
         "local,fedavg,egomix",

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from fedegoists.cli.output import errors, line, screen, titled_table, training_extra
 from fedegoists.errors import MissingDependencyError, SettingsError
-from fedegoists.learning.model_registry import MODELS
 
 if TYPE_CHECKING:
     from fedegoists.methods.method_run import Observer, Outcome
@@ -87,7 +86,8 @@ StepsOption = Annotated[
 ModelOption = Annotated[
     str,
     typer.Option(
-        help=f"The network: {', '.join(MODELS)}, or auto for the first that suits the data."
+        help="The network by its name, such as mlp (an unknown name lists all), or auto for the "
+        "first that suits the data."
     ),
 ]
 PersonalOption = Annotated[
