@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Ints, Partition
+from fedegoists.coalitions.array_types import Ints, Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact import moves
 from fedegoists.coalitions.exact.reduction import Subproblem
-from fedegoists.coalitions.exact.search_arrays import AnnealingState
+from fedegoists.coalitions.exact.search_arrays import AnnealingState, padded_lists
 
 __all__ = ["Annealing"]
 
@@ -46,8 +46,8 @@ class Annealing:
         n = problem.n
         value = problem.pair_values
         useful = value > 0
-        near, n_near = _lists(useful)
-        out, n_out = _lists(problem.edges & ~problem.competition)
+        near, n_near = padded_lists(useful)
+        out, n_out = padded_lists(problem.edges & ~problem.competition)
         self._ears = EARS if n_out.mean() < FEW_TAKERS else 0.0
         edges = problem.edges
         link = moves.GIVER * edges + moves.TAKER * edges.T + moves.FOE * problem.competition
@@ -120,15 +120,6 @@ class Annealing:
     def best(self) -> list[list[int]]:
         """The best partition without free riders so far."""
         return _groups(self._state.best)
-
-
-def _lists(relation: Bools) -> tuple[Ints, Ints]:
-    """Return the related participants of each participant as padded rows, and their numbers."""
-    counts = relation.sum(axis=1).astype(np.int64)
-    rows = np.zeros((len(relation), max(int(counts.max(initial=0)), 1)), dtype=np.int64)
-    for i, count in enumerate(counts):
-        rows[i, :count] = np.flatnonzero(relation[i])
-    return rows, counts
 
 
 def _groups(label: Ints) -> list[list[int]]:
