@@ -7,17 +7,22 @@ import numpy as np
 from hypothesis import strategies as st
 
 from benchmarks.measure import random_consortium as random_graphs
-from fedegoists import BenefitGraph, CompetitionGraph
+from fedegoists import BenefitGraph, CompetitionGraph, verify
 
 __all__ = [
+    "LAWS",
+    "apart",
     "as_positions",
+    "assert_sound",
     "best_welfare",
+    "consortium",
     "graphs",
     "is_valid",
     "mergeable",
     "partitions",
     "random_graphs",
     "utility",
+    "valid_partitions",
     "welfare",
 ]
 
@@ -116,3 +121,53 @@ def best_welfare(benefit: BenefitGraph, competition: CompetitionGraph) -> float:
         else:
             best = max(best, total)
     return best
+
+
+def valid_partitions(benefit, competition):
+    for partition in partitions(list(range(benefit.n))):
+        if all(is_valid(group, benefit, competition) for group in partition):
+            yield partition
+
+
+def apart(parts: int, size: int, competition: float):
+    """Several components that have nothing to do with one another."""
+    n = parts * size
+    weights, rivals = np.zeros((n, n)), np.zeros((n, n), dtype=bool)
+    for k in range(parts):
+        inside = slice(size * k, size * (k + 1))
+        benefit, rival = random_graphs(size, 1.0, competition, seed=k)
+        weights[inside, inside], rivals[inside, inside] = benefit.weights, rival.matrix
+    return BenefitGraph(weights), CompetitionGraph.from_numpy(rivals)
+
+
+def uniform(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.random((n, n))
+
+
+def heavy_tailed(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.pareto(1.2, (n, n))
+
+
+def rows_summing_to_one(rng: np.random.Generator, n: int) -> np.ndarray:
+    weights = rng.random((n, n))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+LAWS = [uniform, heavy_tailed, rows_summing_to_one]
+"""Distributions of weights."""
+
+
+def consortium(law, n: int, seed: int):
+    """A random instance: density 0.1 to 1, competition 0.05 to 0.4, weights by a law."""
+    rng = np.random.default_rng([seed, n])
+    edges = rng.random((n, n)) < rng.choice([0.1, 0.3, 0.6, 1.0])
+    weights = np.where(edges, law(rng, n), 0.0)
+    np.fill_diagonal(weights, 0.0)
+    rivals = np.triu(rng.random((n, n)) < rng.choice([0.05, 0.2, 0.4]), 1)
+    return BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
+
+
+def assert_sound(formation) -> None:
+    checked = verify(formation.benefit, formation.competition, formation.coalitions)
+    assert checked.ok, str(checked)
+    assert formation.upper_bound >= formation.welfare

@@ -122,9 +122,9 @@ class TestRefusedPairs:
         [
             (("a", "a"), "'a' cannot compete with itself; remove the pair$"),
             ((1, "b"), "'b' cannot compete with itself; remove the pair$"),
-            (("b", "c"), "'b' and 'c' are listed as competitors twice; keep one of the pairs$"),
-            (("c", "b"), "'c' and 'b' are listed as competitors twice; keep one of the pairs$"),
-            ((2, 1), "'c' and 'b' are listed as competitors twice"),
+            (("b", "c"), "the pair of 'b' and 'c' is listed twice; keep one$"),
+            (("c", "b"), "the pair of 'c' and 'b' is listed twice; keep one$"),
+            ((2, 1), "the pair of 'c' and 'b' is listed twice"),
             (("a", "Zug"), "unknown participant 'Zug'; known are 'a', 'b', 'c'$"),
             (("a", "1"), "unknown participant '1'"),
             (("a", 3), "3 is not a participant; expected a name or a position from 0 to 2$"),

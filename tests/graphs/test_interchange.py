@@ -236,7 +236,7 @@ class TestCompetitionFromJson:
             ('["a", "a"]', r"^c\.json, pair 1: 'a' cannot compete with itself; remove the pair$"),
             (
                 '["c", "b"]',
-                r"^c\.json, pair 1: 'c' and 'b' are listed as competitors twice; keep one",
+                r"^c\.json, pair 1: the pair of 'c' and 'b' is listed twice; keep one",
             ),
             ("[0, 1]", r"^c\.json: entry 1 of 'pairs' is \[0, 1\], not a pair of two participant"),
             ('["a"]', r"^c\.json: entry 1 of 'pairs' is \['a'\], not a pair of two participants b"),

@@ -227,10 +227,10 @@ class TestCompetitionFromCsv:
         ("rows", "message"),
         [
             ("v,v", "line 3: 'v' cannot compete with itself; remove the pair$"),
-            ("x,y", "line 3: 'x' and 'y' are listed as competitors twice; keep one of the pairs$"),
+            ("x,y", "line 3: the pair of 'x' and 'y' is listed twice; keep one$"),
             (
                 "\ny, x",
-                "line 4: 'y' and 'x' are listed as competitors twice; keep one of the pairs$",
+                "line 4: the pair of 'y' and 'x' is listed twice; keep one$",
             ),
             ("x,y,1", r"line 3: 3 values where 2 are expected \(a,b\); is the file cut off"),
             ("x", r"line 3: 1 values where 2 are expected \(a,b\); is the file cut off"),

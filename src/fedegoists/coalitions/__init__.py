@@ -1,4 +1,18 @@
-"""Coalition formation: the decision who trains with whom, its proof and its explanation."""
+"""Coalition formation: the decision who trains with whom, its proof and its explanation.
+
+Where to find what::
+
+    principles        Principles 1 and 2 and Equation 2, checked with witnesses: `verify`
+    welfare           utilities u_i(S) and welfare, added up in one place
+    cliques, contraction, algorithm1    Algorithm 1 of the paper, line by line
+    merging           the search for coalitions that should merge
+    exact/            the partition of highest welfare, and upper bounds
+    partition_search, forming           the formation methods, and `form`
+    formation, usage  the result, and the data-usage graph G_u
+    what_if, rearranging, explanation, core_stability     questions about a result
+    certificate, proof/                 certificates, and checks that share no code with `exact`
+    drawing/          pictures
+"""
 
 from fedegoists.coalitions.certificate import Certificate
 from fedegoists.coalitions.core_stability import BlockingGroup, CoreAudit, audit_core

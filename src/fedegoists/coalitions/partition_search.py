@@ -41,32 +41,14 @@ _NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A partition, how it was reached, and what is known about it.
-
-    Attributes
-    ----------
-    partition : list of list of int
-        Coalitions by position, in canonical order.
-    stable : bool or None
-        Whether it is merge-stable; None if not proven.
-    start : list of list of int
-        The partition to which the first merge applies.
-    merges : list of (rule, member sets)
-        The coalitions that each merge united, as bitsets of participants.
-    notes : tuple of str
-        What was not reached within the budget, as sentences.
-    upper_bound : float or None
-        An upper bound on any welfare; None if the search derives none.
-    best_by_objective : bool
-        Whether no partition is better by the objective.
-    """
+    """A partition in canonical order, how it was reached, and what is known about it."""
 
     partition: list[list[int]]
-    stable: bool | None
-    start: list[list[int]]
-    merges: list[tuple[str, list[int]]]
-    notes: tuple[str, ...] = ()
-    upper_bound: float | None = None
+    stable: bool | None  # None if not proven
+    start: list[list[int]]  # the partition to which the first merge applies
+    merges: list[tuple[str, list[int]]]  # the rule, and the coalitions united as bitsets
+    notes: tuple[str, ...] = ()  # what was not reached within the budget
+    upper_bound: float | None = None  # on any welfare; None if the search derives none
     best_by_objective: bool = False
 
 

@@ -49,6 +49,8 @@ class BenefitGraph(ParticipantGraph[np.float64]):
     KIND = "benefit"
     LINKS = "edges"
     COLUMNS = ("source", "target", "weight")
+    VERB = "benefit"
+    DIRECTED = True
 
     def __init__(self, weights: npt.ArrayLike, participants: Iterable[str] | None = None) -> None:
         array = square_matrix(weights, "benefit graph", "numbers")
@@ -109,25 +111,13 @@ class BenefitGraph(ParticipantGraph[np.float64]):
     def from_links(cls, links: Links, participants: tuple[str, ...]) -> Self:
         """Make a graph from links; an error names the place the link came from."""
         names = participants
-        source, target = links.located_in(names)
-        own = np.flatnonzero(source == target)
-        if len(own):
-            name = names[source[own[0]]]
-            raise GraphError(
-                f"{links.place(own[0])}: {name!r} cannot benefit itself; remove the edge"
-            )
+        source, target = cls._ends(links, names)
         bad = np.flatnonzero(~(np.isfinite(links.weights) & (links.weights >= 0)))
         if len(bad):
             k = bad[0]
             raise GraphError(
                 f"{links.place(k)}: the benefit of {names[source[k]]!r} to {names[target[k]]!r} is "
                 f"{links.weights[k]}; expected a finite number that is not negative"
-            )
-        repeated = links.first_repeated(source * len(names) + target)
-        if repeated is not None:
-            raise GraphError(
-                f"{links.place(repeated)}: the edge from {names[source[repeated]]!r} to "
-                f"{names[target[repeated]]!r} is listed twice; keep one"
             )
         weights = np.zeros((len(names), len(names)))
         weights[source, target] = links.weights

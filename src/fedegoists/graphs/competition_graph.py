@@ -50,6 +50,8 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
     KIND = "competition"
     LINKS = "pairs"
     COLUMNS = ("a", "b")
+    VERB = "compete with"
+    DIRECTED = False
 
     def __init__(self, pairs: Iterable[Pair], participants: Iterable[str] | int) -> None:
         if isinstance(participants, int | np.integer) and not isinstance(participants, bool):
@@ -63,12 +65,19 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
         else:
             names = validated_names(participants, "competition graph")  # type: ignore[arg-type]
         links = links_from(pairs, 2, names, "competition pair")
-        self._fill(_matrix_of(links, names), names)
+        self._fill(self._symmetric(links, names), names)
 
     @classmethod
     def from_links(cls, links: Links, participants: tuple[str, ...]) -> Self:
         """Make a graph from links; an error names the place the link came from."""
-        return cls._of(_matrix_of(links, participants), participants)
+        return cls._of(cls._symmetric(links, participants), participants)
+
+    @classmethod
+    def _symmetric(cls, links: Links, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+        a, b = cls._ends(links, names)
+        matrix = np.zeros((len(names), len(names)), dtype=bool)
+        matrix[a, b] = matrix[b, a] = True
+        return matrix
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -178,24 +187,3 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
         if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
             raise GraphError("competition graph: expected a networkx.Graph (undirected)")
         return cls._of_networkx(graph, graph.edges())
-
-
-def _matrix_of(links: Links, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Return the symmetric matrix of pairs; a pair of one, or listed twice, is an error."""
-    one, other = links.located_in(names)
-    a, b = np.minimum(one, other), np.maximum(one, other)
-    own = np.flatnonzero(a == b)
-    if len(own):
-        name = names[a[own[0]]]
-        raise GraphError(
-            f"{links.place(own[0])}: {name!r} cannot compete with itself; remove the pair"
-        )
-    repeated = links.first_repeated(a * len(names) + b)
-    if repeated is not None:
-        raise GraphError(
-            f"{links.place(repeated)}: {names[one[repeated]]!r} and {names[other[repeated]]!r} "
-            "are listed as competitors twice; keep one of the pairs"
-        )
-    matrix = np.zeros((len(names), len(names)), dtype=bool)
-    matrix[a, b] = matrix[b, a] = True
-    return matrix

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from fedegoists.graphs.participants import (
     natural_order,
     read_participants,
 )
+
+Graph = TypeVar("Graph", BenefitGraph, CompetitionGraph)
 
 MOST_WARNINGS = 5
 """Further names that may be misspelled are only counted."""
@@ -39,16 +42,7 @@ def read_graphs(
     """
     benefit_path, competition_path = Path(benefit), Path(competition)
     # A CSV file is read to its links first: only both files together tell the participants.
-    gives: BenefitGraph | Links = (
-        BenefitGraph.from_json(read_text(benefit_path), str(benefit_path))
-        if _is_json(benefit_path)
-        else read_links(benefit_path, BenefitGraph.COLUMNS)
-    )
-    rivals: CompetitionGraph | Links = (
-        CompetitionGraph.from_json(read_text(competition_path), str(competition_path))
-        if _is_json(competition_path)
-        else read_links(competition_path, CompetitionGraph.COLUMNS)
-    )
+    gives, rivals = _read(BenefitGraph, benefit_path), _read(CompetitionGraph, competition_path)
     lists = [] if participants is None else [(str(participants), read_participants(participants))]
     lists += [
         (str(path), graph.participants)
@@ -72,8 +66,10 @@ def read_graphs(
     return graphs
 
 
-def _is_json(path: Path) -> bool:
-    return path.suffix.casefold() == ".json"
+def _read(kind: type[Graph], path: Path) -> Graph | Links:
+    if path.suffix.casefold() == ".json":
+        return kind.from_json(read_text(path), str(path))
+    return read_links(path, kind.COLUMNS)
 
 
 def _warn_of_strangers(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+Ends = npt.NDArray[np.int64]
 
 
 class ParticipantGraph(ABC, Generic[Scalar]):
@@ -51,6 +52,9 @@ class ParticipantGraph(ABC, Generic[Scalar]):
     """What a list of links is called in JSON: ``edges`` or ``pairs``."""
     COLUMNS: ClassVar[tuple[str, ...]]
     """The columns of the CSV file: two participants, and the weight where there is one."""
+    VERB: ClassVar[str]
+    """What one end of a link does to the other: ``benefit`` or ``compete with``."""
+    DIRECTED: ClassVar[bool]
 
     _matrix: npt.NDArray[Scalar]
     _participants: tuple[str, ...]
@@ -76,6 +80,29 @@ class ParticipantGraph(ABC, Generic[Scalar]):
     @abstractmethod
     def from_links(cls, links: Links, participants: tuple[str, ...]) -> Self:
         """Make a graph from links; an error names the place the link came from."""
+
+    @classmethod
+    def _ends(cls, links: Links, names: tuple[str, ...]) -> tuple[Ends, Ends]:
+        """Return the ends of links as positions; a link to itself, or listed twice, is an error."""
+        link = cls.LINKS[:-1]
+        first, second = links.located_in(names)
+        own = np.flatnonzero(first == second)
+        if len(own):
+            name = names[first[own[0]]]
+            raise GraphError(
+                f"{links.place(own[0])}: {name!r} cannot {cls.VERB} itself; remove the {link}"
+            )
+        keys = first * len(names) + second
+        if not cls.DIRECTED:
+            keys = np.minimum(keys, second * len(names) + first)
+        repeated = links.first_repeated(keys)
+        if repeated is not None:
+            one, other = names[first[repeated]], names[second[repeated]]
+            joined = f"from {one!r} to {other!r}" if cls.DIRECTED else f"of {one!r} and {other!r}"
+            raise GraphError(
+                f"{links.place(repeated)}: the {link} {joined} is listed twice; keep one"
+            )
+        return first, second
 
     @abstractmethod
     def _linked(self) -> npt.NDArray[np.intp]:

@@ -2,23 +2,11 @@
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Ints, Partition
+from fedegoists.coalitions.array_types import Ints, Partition
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.exact.moves import (
-    BEST,
-    CHANGES,
-    FOE,
-    GIVER,
-    LONGEST_EAR,
-    MOST_PUSHED,
-    TAKER,
-    WELFARE,
-    anneal,
-    repair,
-    shift,
-)
+from fedegoists.coalitions.exact import moves
 from fedegoists.coalitions.exact.reduction import Subproblem
-from fedegoists.coalitions.exact.search_arrays import AnnealingState
+from fedegoists.coalitions.exact.search_arrays import AnnealingState, padded_lists
 
 MOST_COALITIONS = 400
 """Slots for coalitions of two or more in the tables."""
@@ -56,11 +44,11 @@ class Annealing:
         n = problem.n
         value = problem.pair_values
         useful = value > 0
-        near, n_near = _lists(useful)
-        out, n_out = _lists(problem.edges & ~problem.competition)
+        near, n_near = padded_lists(useful)
+        out, n_out = padded_lists(problem.edges & ~problem.competition)
         self._ears = EARS if n_out.mean() < FEW_TAKERS else 0.0
         edges = problem.edges
-        link = GIVER * edges + TAKER * edges.T + FOE * problem.competition
+        link = moves.GIVER * edges + moves.TAKER * edges.T + moves.FOE * problem.competition
         slots = min(n // 2 + 1, MOST_COALITIONS)
         self._state = AnnealingState(
             value=value,
@@ -79,11 +67,13 @@ class Annealing:
             best=np.full(n, -1),
             totals=np.zeros(4),
             random=np.random.default_rng(problem.seed).integers(1, 2**63, 1, dtype=np.uint64),
-            path=np.zeros(LONGEST_EAR + 1, dtype=np.int64),
-            pushed=np.zeros(MOST_PUSHED, dtype=np.int64),
-            home=np.zeros(MOST_PUSHED, dtype=np.int64),
-            log=np.zeros((4 * MOST_PUSHED + 2 * LONGEST_EAR + n + 8, 3), dtype=np.int64),
-            touched=np.zeros(max(MOST_PUSHED, LONGEST_EAR) + 2, dtype=np.int64),
+            path=np.zeros(moves.LONGEST_EAR + 1, dtype=np.int64),
+            pushed=np.zeros(moves.MOST_PUSHED, dtype=np.int64),
+            home=np.zeros(moves.MOST_PUSHED, dtype=np.int64),
+            log=np.zeros(
+                (4 * moves.MOST_PUSHED + 2 * moves.LONGEST_EAR + n + 8, 3), dtype=np.int64
+            ),
+            touched=np.zeros(max(moves.MOST_PUSHED, moves.LONGEST_EAR) + 2, dtype=np.int64),
         )
         self._mean_pair = float(value[useful].mean()) if useful.any() else 1.0
         # A larger bonus would not change who is alone, but hide differences of welfare.
@@ -92,11 +82,11 @@ class Annealing:
         groups = sorted((g for g in partition if len(g) > 1), key=len, reverse=True)
         for c, group in enumerate(groups[:slots]):
             for i in group:
-                t.totals[WELFARE] += t.worth[c, i] + self._bonus
-                shift(t, i, c, 1)
+                t.totals[moves.WELFARE] += t.worth[c, i] + self._bonus
+                moves.shift(t, i, c, 1)
         t.best[:] = t.label
-        t.totals[BEST] = t.totals[WELFARE]
-        self._mean_member = max(2 * float(t.totals[WELFARE]) / max(n, 1), self._mean_pair)
+        t.totals[moves.BEST] = t.totals[moves.WELFARE]
+        self._mean_member = max(2 * float(t.totals[moves.WELFARE]) / max(n, 1), self._mean_pair)
 
     def run(self, proposals: int, effort: Effort) -> list[list[int]]:
         """Heat up, cool down while making proposals, and return the partition at the end."""
@@ -107,16 +97,16 @@ class Annealing:
         temperature, price = hot * self._mean_member, CHEAP * self._mean_pair
         while proposals > 0 and not effort.over:
             chunk = min(proposals, CHUNK)
-            anneal(t, chunk, temperature, cooling, price, dearer, self._bonus, self._ears)
+            moves.anneal(t, chunk, temperature, cooling, price, dearer, self._bonus, self._ears)
             effort.spend(
                 chunk * (SECONDS_PER_PROPOSAL + self._ears * SECONDS_PER_PATH)
-                + float(t.totals[CHANGES]) * len(t.label) * SECONDS_PER_ENTRY
+                + float(t.totals[moves.CHANGES]) * len(t.label) * SECONDS_PER_ENTRY
             )
-            t.totals[CHANGES] = 0.0
+            t.totals[moves.CHANGES] = 0.0
             temperature *= cooling**chunk
             price *= dearer**chunk
             proposals -= chunk
-        repair(t, self._bonus)
+        moves.repair(t, self._bonus)
         return _groups(t.label)
 
     @property
@@ -128,15 +118,6 @@ class Annealing:
     def best(self) -> list[list[int]]:
         """The best partition without free riders so far."""
         return _groups(self._state.best)
-
-
-def _lists(relation: Bools) -> tuple[Ints, Ints]:
-    """Return the related participants of each participant as padded rows, and their numbers."""
-    counts = relation.sum(axis=1).astype(np.int64)
-    rows = np.zeros((len(relation), max(int(counts.max(initial=0)), 1)), dtype=np.int64)
-    for i, count in enumerate(counts):
-        rows[i, :count] = np.flatnonzero(relation[i])
-    return rows, counts
 
 
 def _groups(label: Ints) -> list[list[int]]:

@@ -25,7 +25,7 @@ from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.compiled import compiled
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.restricted_master import Triple
-from fedegoists.coalitions.exact.search_arrays import PricingState
+from fedegoists.coalitions.exact.search_arrays import PricingState, padded_lists
 
 ROOM = 1024
 """Coalitions that the state holds until they are fetched."""
@@ -344,20 +344,16 @@ class Pricing:
 
     def set_prices(self, prices: Floats, triples: Sequence[Triple], triple_prices: Floats) -> None:
         """Set the prices of participants and triples."""
-        of: list[list[int]] = [[] for _ in prices]
-        for c, triple in enumerate(triples):
-            for i in triple:
-                of[i].append(c)
-        count = np.array([len(entries) for entries in of], dtype=np.int64)
-        padded = np.zeros((len(of), max(int(count.max(initial=0)), 1)), dtype=np.int64)
-        for i, entries in enumerate(of):
-            padded[i, : len(entries)] = entries
+        holds = np.zeros((len(prices), len(triples)), dtype=np.bool_)
+        for t, triple in enumerate(triples):
+            holds[list(triple), t] = True
+        triples_of, n_triples_of = padded_lists(holds)
         self._search.price[:] = prices
         self._search = self._search._replace(
             triple=np.array(triples, dtype=np.int64).reshape(-1, 3),
             triple_price=np.array(triple_prices, dtype=np.float64),
-            triples_of=padded,
-            n_triples_of=count,
+            triples_of=triples_of,
+            n_triples_of=n_triples_of,
         )
 
     def best(self, root: int, steps: int) -> tuple[float, bool, Bools]:

@@ -11,30 +11,14 @@ from fedegoists.coalitions.array_types import Bools, Floats, Partition
 
 @dataclass(frozen=True)
 class Subproblem:
-    """The participants of one component, and what makes a partition of them good.
+    """The participants of one component, and what makes a partition of them good."""
 
-    Attributes
-    ----------
-    weights : float matrix
-        Benefits; zero between competitors.
-    edges : boolean matrix
-        Benefit edges; not the same as positive weights where these were rounded to zero.
-    competition : boolean matrix
-        Pairs that may not be in one coalition.
-    seed : int
-        For all that is drawn at random.
-    bonus : float
-        Added to the value of a coalition for each member; zero unless participation counts.
-    keep : partition
-        Among equally good partitions prefer one that moves few participants away from this one.
-    """
-
-    weights: Floats
-    edges: Bools
+    weights: Floats  # benefits; zero between competitors
+    edges: Bools  # benefit edges, also where a positive weight was rounded to zero
     competition: Bools
     seed: int = 0
-    bonus: float = 0.0
-    keep: Partition = ()
+    bonus: float = 0.0  # added to the value of a coalition for each member
+    keep: Partition = ()  # of equally good partitions prefer one that moves few away from this
 
     @property
     def n(self) -> int:

@@ -33,19 +33,11 @@ LEAST_EXCESS = 0.02
 
 
 class RestrictedMaster:
-    """Coalitions with their values, triples, and the linear program over them.
-
-    Parameters
-    ----------
-    pair_values : float matrix
-        The value of each pair to each other.
-    bonus : float
-        Added to the value of a coalition for each member.
-    """
+    """Coalitions with their values, triples, and the linear program over them."""
 
     def __init__(self, pair_values: Floats, bonus: float) -> None:
         self._pair_values = pair_values
-        self._bonus = bonus
+        self._bonus = bonus  # added to the value of a coalition for each member
         self.triples: list[Triple] = []
         self._columns: dict[bytes, Bools] = {}
         self._mixture: list[float] = []

@@ -8,6 +8,15 @@ import numpy.typing as npt
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 
 
+def padded_lists(relation: Bools) -> tuple[Ints, Ints]:
+    """Return the related columns of each row as rows of equal length, and their numbers."""
+    counts = relation.sum(axis=1).astype(np.int64)
+    rows = np.zeros((len(relation), max(int(counts.max(initial=0)), 1)), dtype=np.int64)
+    for i, count in enumerate(counts):
+        rows[i, :count] = np.flatnonzero(relation[i])
+    return rows, counts
+
+
 class AnnealingState(NamedTuple):
     """For `moves`: the instance, the current partition, and tables that value every move."""
 

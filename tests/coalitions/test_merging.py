@@ -1,14 +1,12 @@
-"""The bitset search: against brute force, and honest on instances made to be hard."""
+"""The search for mergers: against brute force, and honest on instances made to be hard."""
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from benchmarks.bench_adversarial import ladder
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
-from fedegoists.coalitions.cliques import clique_cover
 from fedegoists.coalitions.contraction import Budget, BudgetSpentError, Contraction, bits
 from fedegoists.coalitions.merging import joinable_with, stabilise, sustained
 from tests.instances import graphs, is_valid, mergeable, random_graphs
@@ -49,24 +47,6 @@ def _some_valid_pairs(benefit, competition):
         if free.issuperset(pair) and is_valid(list(pair), benefit, competition):
             free -= set(pair)
             yield list(pair)
-
-
-@given(graphs(min_n=3))
-@settings(max_examples=100, deadline=None)
-def test_contraction_is_definition_2_after_merges(instance):
-    """After merging 0 and 2, edges and rivalries are those between the members."""
-    benefit, competition = instance
-    z = Contraction(benefit, competition)
-    assert z.merge(0b101) == 0
-    groups = {0: [0, 2], **{k: [k] for k in range(1, benefit.n) if k != 2}}
-    assert list(bits(z.nodes)) == sorted(groups)
-    assert z.big == 1
-    for k, m in itertools.permutations(groups, 2):
-        edge = any(benefit.weights[i, j] > 0 for i in groups[k] for j in groups[m])
-        rival = any(competition.matrix[i, j] for i in groups[k] for j in groups[m])
-        assert bool(z.successors[k] >> m & 1) == edge
-        assert bool(z.predecessors[m] >> k & 1) == edge
-        assert bool(z.rivals[k] >> m & 1) == rival
 
 
 def test_sustained_drops_chains_from_their_ends():
@@ -126,37 +106,3 @@ def test_a_single_ring_of_everybody_is_found_at_any_length():
     ring = BenefitGraph.from_edges([(i, (i + 1) % n, 1.0) for i in range(n)], names)
     formation = form(ring, CompetitionGraph([], names), "stable")
     assert formation.coalitions == (tuple(names),)
-
-
-# Cliques ---------------------------------------------------------------------------------------
-
-
-def cover_by_listing(adjacency: np.ndarray) -> list[list[int]]:
-    import networkx as nx
-
-    graph = nx.from_numpy_array(adjacency)
-    cliques = []
-    while len(graph):
-        listed = [sorted(clique) for clique in nx.find_cliques(graph)]
-        best = min(listed, key=lambda clique: (-len(clique), clique))
-        cliques.append(best)
-        graph.remove_nodes_from(best)
-    return cliques
-
-
-@pytest.mark.parametrize("density", [0.1, 0.4, 0.7, 0.95])
-def test_the_cover_takes_the_first_of_the_largest_cliques(density):
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(0, 15))
-        upper = np.triu(rng.random((n, n)) < density, 1)
-        assert clique_cover(upper | upper.T) == (cover_by_listing(upper | upper.T), True)
-
-
-def test_a_cover_out_of_budget_is_still_a_cover_and_says_so():
-    upper = np.triu(np.random.default_rng(0).random((60, 60)) < 0.8, 1)
-    adjacency = upper | upper.T
-    cliques, proven = clique_cover(adjacency, steps=3)
-    assert not proven
-    assert sorted(i for clique in cliques for i in clique) == list(range(60))
-    assert all(adjacency[a, b] for clique in cliques for a, b in itertools.combinations(clique, 2))

@@ -1,70 +1,32 @@
 """Method best: optimal where it says so, never above its bound, and an answer at any moment."""
 
 import itertools
+import logging
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from benchmarks.pair_model import solve_pairs
-from fedegoists import BenefitGraph, CompetitionGraph, form, verify
-from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.exact import enumeration
+from fedegoists import BenefitGraph, CompetitionGraph, form
+from fedegoists.coalitions.exact import compiled
 from fedegoists.coalitions.exact.best_partition import (
     best_partition,
     load_searches,
 )
-from fedegoists.coalitions.exact.column_generation import ColumnGeneration
-from fedegoists.coalitions.exact.incumbent import Incumbent
-from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.upper_bound import quick_upper_bound
-from fedegoists.coalitions.welfare import welfare
 from tests.instances import (
-    as_positions,
+    LAWS,
+    assert_sound,
     best_welfare,
+    consortium,
     graphs,
     is_valid,
     random_graphs,
     utility,
 )
-
-
-def uniform(rng: np.random.Generator, n: int) -> np.ndarray:
-    return rng.random((n, n))
-
-
-def heavy_tailed(rng: np.random.Generator, n: int) -> np.ndarray:
-    return rng.pareto(1.2, (n, n))
-
-
-def rows_summing_to_one(rng: np.random.Generator, n: int) -> np.ndarray:
-    weights = rng.random((n, n))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-LAWS = [uniform, heavy_tailed, rows_summing_to_one]
-
-
-def consortium(law, n: int, seed: int):
-    """A random instance: density 0.1 to 1, competition 0.05 to 0.4, weights by a law."""
-    rng = np.random.default_rng([seed, n])
-    edges = rng.random((n, n)) < rng.choice([0.1, 0.3, 0.6, 1.0])
-    weights = np.where(edges, law(rng, n), 0.0)
-    np.fill_diagonal(weights, 0.0)
-    rivals = np.triu(rng.random((n, n)) < rng.choice([0.05, 0.2, 0.4]), 1)
-    return BenefitGraph(weights), CompetitionGraph.from_numpy(rivals | rivals.T)
-
-
-def assert_sound(formation) -> None:
-    checked = verify(formation.benefit, formation.competition, formation.coalitions)
-    assert checked.ok, str(checked)
-    assert formation.upper_bound >= formation.welfare
-
-
-# Optimal ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -97,42 +59,6 @@ def test_agrees_with_the_plain_pair_model(law):
             assert formation.optimal, seed
             assert formation.welfare == pytest.approx(reached, rel=1e-9), seed
     assert compared > 150
-
-
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("participation", [False, True])
-def test_listing_agrees_with_the_compiled_search(law, participation, monkeypatch):
-    """In welfare, in how many are together, and in that this is proven."""
-    load_searches()
-    for seed in range(20):
-        benefit, competition = consortium(law, 8 + seed % 7, seed)
-        alone = [[i] for i in range(benefit.n)]
-        keep = [[i, i + 1] for i in range(0, benefit.n - 1, 2)] if seed % 2 else []
-        found = []
-        for small in (enumeration.SMALL, 0):
-            monkeypatch.setattr(enumeration, "SMALL", small)
-            found.append(
-                best_partition(
-                    benefit.weights,
-                    competition.matrix,
-                    [alone],
-                    seconds=20,
-                    deadline=np.inf,
-                    seed=0,
-                    keep=keep,
-                    participation=participation,
-                )
-            )
-            monkeypatch.undo()
-        listed, compiled = found
-        assert listed.optimal, seed
-        assert compiled.optimal, seed
-        assert all(is_valid(group, benefit, competition) for group in listed.partition)
-        assert sum(utility(g, benefit) for g in listed.partition) == pytest.approx(
-            sum(utility(g, benefit) for g in compiled.partition), rel=1e-9
-        )
-        together = [sum(len(g) for g in o.partition if len(g) > 1) for o in found]
-        assert not participation or together[0] == together[1], seed
 
 
 @pytest.mark.usefixtures("way")
@@ -182,21 +108,6 @@ def test_a_few_participants_need_nothing_compiled():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_cuts_and_closing_are_sound_where_the_linear_program_is_not_integral(seed):
-    """Dense instances of 18, where mixtures of coalitions are worth more than any partition."""
-    instance = random_graphs(18, 1.0, 0.3, seed)
-    formation = form(*instance, time_limit=20)
-    assert formation.optimal
-    assert_sound(formation)
-    peer = solve_pairs(instance[0].weights, instance[1].matrix, seconds=20, work=1e9, seed=0)
-    if peer.optimal:
-        assert formation.welfare == pytest.approx(peer.upper_bound, rel=1e-9)
-
-
-# Adversarial families --------------------------------------------------------------------------
 
 
 def multipartite(parts: int, size: int):
@@ -285,9 +196,6 @@ def test_disconnected_graphs_add_up():
     assert_sound(both)
 
 
-# Bounds ----------------------------------------------------------------------------------------
-
-
 @given(graphs(min_n=2, max_n=7))
 @settings(max_examples=60, deadline=None)
 def test_bounds_hold_however_little_work_is_done(instance):
@@ -324,45 +232,6 @@ def test_no_bound_is_below_what_anything_reaches(density, competition):
         assert_sound(formation)
 
 
-# At any moment ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("calls", [1, 5, 40])
-def test_an_interruption_returns_the_best_so_far(calls):
-    instance = random_graphs(60, 0.4, 0.2, seed=2)
-    seen = []
-
-    def progress(welfare: float, bound: float) -> None:
-        seen.append((welfare, bound))
-        if len(seen) == calls:
-            raise KeyboardInterrupt
-
-    formation = form(*instance, time_limit=20, progress=progress)
-    assert_sound(formation)
-    assert any("interrupted" in note for note in formation.notes)
-    assert len(seen) == calls
-    assert formation.welfare >= seen[-1][0] * (1 - 1e-9)
-    assert formation.welfare >= form(*instance, "stable").welfare
-
-
-def test_progress_never_gets_worse():
-    seen: list[tuple[float, float]] = []
-    formation = form(
-        *random_graphs(30, 0.5, 0.2, seed=1), progress=lambda *values: seen.append(values)
-    )
-    assert seen
-    for (reached, bound), (later, lower) in itertools.pairwise(seen):
-        assert later >= reached * (1 - 1e-12)
-        assert lower <= bound * (1 + 1e-9)
-    assert seen[-1][0] <= formation.welfare * (1 + 1e-12)
-
-
-def test_the_partition_is_in_terms_of_names():
-    formation = form(*random_graphs(10, 0.6, 0.2, seed=4))
-    groups = as_positions(formation.coalitions, formation.participants)
-    assert sorted(i for group in groups for i in group) == list(range(10))
-
-
 def test_weights_that_vanish_beside_a_useless_one_still_count():
     """0 would give 1 more than anything, but needs 3, who competes with 1."""
     n, huge, tiny = 16, 1e300, 1e-30
@@ -384,22 +253,13 @@ def test_weights_that_vanish_beside_a_useless_one_still_count():
     assert formation.upper_bound >= formation.welfare
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_listing_rests_on_its_prices_however_good_the_bound(seed):
-    """A start that can be improved, and a bound from elsewhere that is nearly tight."""
-
-    n = 16
-    rng = np.random.default_rng(seed)
-    weights = np.where(rng.random((n, n)) < 0.5, rng.random((n, n)), 0.0)
-    np.fill_diagonal(weights, 0.0)
-    rivals = np.triu(rng.random((n, n)) < 0.3, 1)
-    rivals |= rivals.T
-    deadline = time.perf_counter() + 60
-    alone = [[i] for i in range(n)]
-    best = best_partition(weights, rivals, [alone], seconds=30, deadline=deadline, seed=0)
-    assert best.optimal
-    value = welfare(weights, best.partition)
-    incumbent = Incumbent(weights, alone, value * 1.0001)
-    problem = Subproblem(weights, weights > 0, rivals)
-    ColumnGeneration(problem, incumbent, Effort(30, deadline))._list(20_000)
-    assert not incumbent.optimal or incumbent.value == pytest.approx(value)
+def test_compiling_first_is_announced(monkeypatch, caplog):
+    load_searches()
+    monkeypatch.setattr(compiled, "must_compile", lambda: True)
+    with caplog.at_level(logging.WARNING, logger="fedegoists"):
+        load_searches.__wrapped__()
+    assert "not part of any time limit" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(compiled, "must_compile", lambda: False)
+    load_searches.__wrapped__()
+    assert not caplog.text
