@@ -1,7 +1,8 @@
 """The simulated federation: the same numbers looped and stacked, and failures as values."""
 
+import queue
 import threading
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from fedegoists.federation import (
     Trained,
     TrainSettings,
     WithTimeout,
+    behaviours,
 )
 from fedegoists.federation.batches import batch_at, batch_plan, share_of, stream_seed
 from fedegoists.federation.silo_operations import learning_rates
@@ -273,12 +275,25 @@ def test_what_was_not_asked_for_is_dropped():
     assert not vars(reply).keys() & more.keys()
 
 
-def test_silent_silos_are_waited_for_together():
-    silent = federation("mlp", behaviours=dict.fromkeys(("s0", "s1", "s2"), never))
-    began = time.monotonic()
-    replies = silent.call(asked(), timeout=0.3)
+def test_silent_silos_are_waited_for_together(monkeypatch):
+    """One deadline for all: the waits add up to it, by a clock that only waiting moves."""
+    waits = []
+
+    class Silence:
+        def put(self, answer):
+            """Nobody answers."""
+
+        def get(self, timeout):
+            waits.append(timeout)
+            raise queue.Empty
+
+    monkeypatch.setattr(behaviours, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
+    silences = SimpleNamespace(SimpleQueue=Silence, Empty=queue.Empty)
+    monkeypatch.setattr(behaviours, "queue", silences)
+    honest = dict.fromkeys(("s0", "s1", "s2"), lambda _, reply: reply)
+    replies = federation("mlp", behaviours=honest).call(asked(), timeout=0.3)
     assert {reply.reason for reply in replies.values()} == {"timeout"}
-    assert time.monotonic() - began < 3 * 0.3
+    assert waits == [0.3, 0.0, 0.0]
 
 
 def test_gradients_must_come_for_every_model_asked_about():
