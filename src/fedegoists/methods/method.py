@@ -5,6 +5,7 @@ that a run can be stopped, stored and continued anywhere.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
@@ -145,7 +146,7 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 @dataclass(frozen=True)
-class MethodSettings:
+class MethodSettings(ABC):
     """The settings of all methods; a method adds its own.
 
     Attributes
@@ -215,11 +216,11 @@ class MethodSettings:
         """Return the state before the first round."""
         return State(0, {"parameters": initial, **self.beginning(initial)})
 
+    @abstractmethod
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
         """Carry out one round."""
-        raise NotImplementedError
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - most need none
         """Return the tensors of the state besides the models."""
