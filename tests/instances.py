@@ -49,9 +49,13 @@ def as_positions(coalitions, participants) -> Partition:
     return [[position[name] for name in group] for group in coalitions]
 
 
-def is_valid(group: list[int], benefit: BenefitGraph, competition: CompetitionGraph) -> bool:
-    """Principles 1 and 2 for one coalition, from their definitions."""
+def is_valid(
+    group: list[int], benefit: BenefitGraph, competition: CompetitionGraph, fewest_members: int = 1
+) -> bool:
+    """Principles 1 and 2 and the demanded size for one coalition, from their definitions."""
     w, c = benefit.weights, competition.matrix
+    if 1 < len(group) < fewest_members:
+        return False
     if any(c[i, j] for i, j in itertools.combinations(group, 2)):
         return False
     return len(group) == 1 or all(
@@ -69,7 +73,10 @@ def welfare(partition: Partition, benefit: BenefitGraph) -> float:
 
 
 def mergeable(
-    partition: Partition, benefit: BenefitGraph, competition: CompetitionGraph
+    partition: Partition,
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    fewest_members: int = 1,
 ) -> Partition | None:
     """A set of coalitions that should merge, by trying all subsets."""
     for size in range(2, len(partition) + 1):
@@ -82,7 +89,7 @@ def mergeable(
                 for j in one
                 for i in other
             )
-            if gain > 0 and is_valid(union, benefit, competition):
+            if gain > 0 and is_valid(union, benefit, competition, fewest_members):
                 return list(groups)
     return None
 
@@ -99,14 +106,16 @@ def partitions(items: list[int]) -> Iterator[Partition]:
             yield [*partition[:k], [first, *group], *partition[k + 1 :]]
 
 
-def best_welfare(benefit: BenefitGraph, competition: CompetitionGraph) -> float:
+def best_welfare(
+    benefit: BenefitGraph, competition: CompetitionGraph, fewest_members: int = 1
+) -> float:
     """The highest welfare of any valid partition, by trying all of them."""
     valid: dict[tuple[int, ...], float | None] = {}
 
     def value(group: list[int]) -> float | None:
         key = tuple(group)
         if key not in valid:
-            ok = is_valid(group, benefit, competition)
+            ok = is_valid(group, benefit, competition, fewest_members)
             valid[key] = utility(group, benefit) if ok else None
         return valid[key]
 
@@ -123,9 +132,9 @@ def best_welfare(benefit: BenefitGraph, competition: CompetitionGraph) -> float:
     return best
 
 
-def valid_partitions(benefit, competition):
+def valid_partitions(benefit, competition, fewest_members=1):
     for partition in partitions(list(range(benefit.n))):
-        if all(is_valid(group, benefit, competition) for group in partition):
+        if all(is_valid(group, benefit, competition, fewest_members) for group in partition):
             yield partition
 
 
@@ -168,6 +177,11 @@ def consortium(law, n: int, seed: int):
 
 
 def assert_sound(formation) -> None:
-    checked = verify(formation.benefit, formation.competition, formation.coalitions)
+    checked = verify(
+        formation.benefit,
+        formation.competition,
+        formation.coalitions,
+        fewest_members=formation.fewest_members,
+    )
     assert checked.ok, str(checked)
     assert formation.upper_bound >= formation.welfare

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -205,3 +206,114 @@ def test_a_byte_order_mark_is_a_changed_file(tmp_path):
     certificate = Certificate.load(path)
     assert certificate.changed == ("a byte-order mark was put in front",)
     assert not certificate.check().ok
+
+
+# At least k members ----------------------------------------------------------------------------
+
+BANKS = ["North", "South", "East", "West"]
+EDGES = [("North", "South", 5), ("South", "North", 5), ("North", "East", 1), ("East", "West", 1)]
+RING = BenefitGraph.from_edges([*EDGES, ("West", "North", 1)], BANKS)
+APART = CompetitionGraph([("South", "East"), ("South", "West")], BANKS)
+
+
+def demanding(**changes: object) -> Certificate:
+    """A certificate that demands three members, changed, with a digest that fits it again.
+
+    Without the demand, North and South are a pair of welfare 10. With it, the circle North, East,
+    West of welfare 3 is best.
+    """
+    document = json.loads(form(RING, APART, fewest_members=3).certificate.to_json())
+    for key, value in changes.items():
+        if value is None:
+            del document[key]
+        else:
+            document[key] = value
+    document["sha256"] = "0" * 64
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Certificate.from_json(re.sub(r'0{64}("\n}\n)\Z', rf"{digest}\1", text))
+
+
+def demanding_claims() -> list[dict[str, object]]:
+    text = form(RING, APART, fewest_members=3).certificate.to_json()
+    claims: list[dict[str, object]] = json.loads(text)["claims"]
+    return claims
+
+
+def test_a_demand_is_certified_and_checked_again():
+    certificate = demanding()
+    assert certificate.fewest_members == 3
+    assert certificate.coalitions == (("North", "East", "West"), ("South",))
+    check = certificate.check(fewest_members=3)
+    assert check.ok
+    assert [claim.claim for claim in check.claims] == [
+        "unchanged",
+        "demand",
+        "no free riders",
+        "no conflicts",
+        "enough members",
+        "merge-stable",
+        "welfare",
+        "upper bound",
+    ]
+    assert certificate.formation().fewest_members == 3
+    assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+def test_a_removed_or_lowered_demand_is_found():
+    """The claims no longer fit the certificate, and it does not state what was agreed on."""
+    with pytest.raises(CertificateError, match="a claim is missing or out of order"):
+        demanding(fewest_members=None)
+    claims = [claim for claim in demanding_claims() if claim["claim"] != "enough members"]
+    for forgery in (demanding(fewest_members=None, claims=claims), demanding(fewest_members=2)):
+        found = failed(forgery)
+        assert "a valid partition reaches 10" in found["upper bound"]
+        (wrong,) = (c for c in forgery.check(fewest_members=3).claims if c.claim == "demand")
+        assert not wrong.ok
+    # Unlike above, nothing in this file is wrong; only the agreement shows it.
+    pair = form(RING, APART, fewest_members=2).certificate
+    assert pair.check().ok
+    assert [c.claim for c in pair.check(fewest_members=3).claims if not c.ok] == ["demand"]
+
+
+def test_a_raised_demand_is_found():
+    found = failed(demanding(fewest_members=4))
+    assert found["enough members"].startswith("refuted; {North, East, West} has 3 members")
+
+
+def test_a_coalition_that_is_too_small_is_found():
+    pair = [["North", "South"], ["East"], ["West"]]
+    found = failed(demanding(coalitions=pair))
+    assert found["enough members"] == (
+        "refuted; {North, South} has 2 members; a coalition of two or more needs at least 3 here"
+    )
+    claims = demanding_claims()
+    for claim in claims:
+        if claim["claim"] in ("welfare", "upper bound"):
+            claim["value"] = 10.0
+    assert set(failed(demanding(coalitions=pair, claims=claims))) == {"enough members"}
+
+
+def test_a_bound_below_the_best_large_enough_partition_is_found():
+    claims = demanding_claims()
+    claims[-1]["value"] = 2.0
+    assert "a valid partition reaches 3" in failed(demanding(claims=claims))["upper bound"]
+
+
+@pytest.mark.parametrize("value", [0, -3, "3", 3.0, True])
+def test_what_is_no_demand_is_refused(value):
+    with pytest.raises(CertificateError, match="fewest_members"):
+        demanding(fewest_members=value)
+
+
+def test_a_certificate_of_an_earlier_version_still_holds():
+    path = Path(__file__).parent / "earlier_certificate.json"
+    earlier = Certificate.load(path)
+    assert earlier.check(fewest_members=1).ok
+    assert earlier.to_json() == path.read_text()
+    again = form(earlier.benefit, earlier.competition, objective="participation").certificate
+    assert {**json.loads(again.to_json()), "software": 0, "sha256": 0} == {
+        **json.loads(path.read_text()),
+        "software": 0,
+        "sha256": 0,
+    }

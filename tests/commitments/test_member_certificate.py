@@ -1,11 +1,13 @@
 """A member's certificate proves its part, hides the rest, and nothing in it can be altered."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedegoists import CompetitionGraph, form
+from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.commitments import Commitment, MemberCertificate
 from fedegoists.commitments.commitment import new_secret
 from tests.commitments.decision import SECRET, example
@@ -96,3 +98,42 @@ def test_an_own_report_that_was_not_counted_shows():
     failed = [claim for claim in mine.check().claims if not claim.ok]
     assert [claim.claim for claim in failed] == ["own reports"]
     assert failed[0].found == "not counted: North"
+
+
+def test_every_member_checks_its_coalition_against_the_same_demand():
+    banks = ["North", "South", "East", "West"]
+    ring = [("North", "South", 1), ("South", "East", 1), ("East", "North", 1)]
+    benefit = BenefitGraph.from_edges(ring, banks)
+    formation = form(benefit, CompetitionGraph([], banks), fewest_members=3)
+    commitment = Commitment("c", formation.certificate, SECRET)
+    assert commitment.opening().check(commitment.digest, fewest_members=3).ok
+    for name in banks:
+        mine = commitment.member_certificate(name)
+        check = mine.check(commitment.digest, fewest_members=3)
+        assert check.ok
+        assert "enough members" in [claim.claim for claim in check.claims]
+        assert not mine.check(commitment.digest, fewest_members=4).ok
+        text = json.loads(mine.to_json())
+        for other in (1, 2, 4):  # the commitment binds the number
+            altered = MemberCertificate.from_json(json.dumps({**text, "fewest_members": other}))
+            assert not altered.check(commitment.digest).ok
+        del text["fewest_members"]
+        assert not MemberCertificate.from_json(json.dumps(text)).check(commitment.digest).ok
+
+
+def test_a_member_sees_that_its_coalition_is_too_small():
+    """A coordinator that commits to a pair although three were demanded is found out by both."""
+    certificate = replace(example().certificate, fewest_members=3)
+    commitment = Commitment("c", certificate, SECRET)
+    for name, fine in (("North", False), ("South", False), ("East", True)):
+        check = commitment.member_certificate(name).check(commitment.digest)
+        failed = [claim.claim for claim in check.claims if not claim.ok]
+        assert failed == ([] if fine else ["enough members"])
+
+
+def test_a_members_certificate_of_an_earlier_version_still_holds():
+    path = Path(__file__).parent / "earlier_member_certificate.json"
+    earlier = MemberCertificate.load(path)
+    digest = "07884b6dedd613ac29f516f001b5f2f233563f97efeb70ccb6cd3554f338b00e"
+    assert earlier.check(digest, ["South"], fewest_members=1).ok
+    assert earlier.to_json() == path.read_text()

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from fedegoists.coalitions.exact.best_partition import best_partition, prepare
 from fedegoists.coalitions.formation import Formation, positions
@@ -29,6 +30,7 @@ from fedegoists.coalitions.proof.exhaustive_check import objective_value
 from fedegoists.coalitions.proof.verification import (
     CertificateCheck,
     CheckedClaim,
+    check_demand,
     check_objective,
     check_principles,
     check_upper_bound,
@@ -39,6 +41,7 @@ from fedegoists.coalitions.welfare import welfare
 from fedegoists.errors import CertificateError, FedEgoistsError
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.notebooks import data_frame, html_table
 from fedegoists.version import __version__
 
 
@@ -59,6 +62,7 @@ class Certificate:
     notes: tuple[str, ...]
     software: Mapping[str, str]
     objective: Objective = "welfare"
+    fewest_members: int = 1
     changed: tuple[str, ...] = ()
     """The alterations found when the file was read; empty for an intact certificate."""
 
@@ -68,7 +72,13 @@ class Certificate:
     def of(cls, formation: Formation, *, budget: int | None = DEFAULT_BUDGET) -> "Certificate":
         """Certify a formation; principles and stability are derived by the independent checker."""
         benefit, coalitions = formation.benefit, formation.coalitions
-        checked = verify(benefit, formation.competition, coalitions, budget=budget)
+        checked = verify(
+            benefit,
+            formation.competition,
+            coalitions,
+            budget=budget,
+            fewest_members=formation.fewest_members,
+        )
         claims = [
             *principle_claims(checked),
             Claim("welfare", "proven", formation.welfare),
@@ -88,7 +98,20 @@ class Certificate:
             notes=formation.notes,
             software=_software(),
             objective=formation.objective,
+            fewest_members=formation.fewest_members,
         )
+
+    # Notebooks -----------------------------------------------------------------------------
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame of the claims: claim, status, value, witnesses."""
+        rows = [(one.claim, one.status, one.value, one.witnesses) for one in self.claims]
+        return data_frame(("claim", "status", "value", "witnesses"), rows)
+
+    def _repr_html_(self) -> str:
+        title = "Certificate" if not self.changed else "Certificate, ALTERED after it was made"
+        rows = [(one.claim, one.status, one.value, "; ".join(one.witnesses)) for one in self.claims]
+        return html_table(title, ("claim", "status", "value", "witnesses"), rows)
 
     # Files ---------------------------------------------------------------------------------
 
@@ -99,6 +122,8 @@ class Certificate:
             "version": 1,
             "method": self.method,
             "objective": self.objective,
+            # Absent where nothing is demanded, as in certificates of earlier versions.
+            **({"fewest_members": self.fewest_members} if self.fewest_members > 1 else {}),
             "seed": self.seed,
             "coalitions": self.coalitions,
             "claims": [
@@ -163,6 +188,7 @@ class Certificate:
             competition=competition,
             method=document.method,
             objective=document.objective,
+            fewest_members=document.fewest_members,
             seed=document.seed,
             coalitions=coalitions,
             claims=tuple(
@@ -177,7 +203,11 @@ class Certificate:
     # Checking ------------------------------------------------------------------------------
 
     def check(
-        self, *, budget: int | None = DEFAULT_BUDGET, time_limit: float = 10.0
+        self,
+        *,
+        budget: int | None = DEFAULT_BUDGET,
+        time_limit: float = 10.0,
+        fewest_members: int | None = None,
     ) -> CertificateCheck:
         """Derive all claims of the certificate again.
 
@@ -188,22 +218,36 @@ class Certificate:
         time_limit : float
             Seconds for deriving the upper bound again, where the quick bound is too high, and the
             same for an objective where there are too many participants to try all partitions.
+        fewest_members : int, optional
+            The fewest members that the consortium agreed on; the certificate must state
+            the same. A certificate alone cannot show that nothing else was agreed on.
         """
-        verification = verify(self.benefit, self.competition, self.coalitions, budget=budget)
+        verification = verify(
+            self.benefit,
+            self.competition,
+            self.coalitions,
+            budget=budget,
+            fewest_members=self.fewest_members,
+        )
         stated = {claim.claim: claim for claim in self.claims}
         weights, competition = self.benefit.weights, self.competition.matrix
         groups = positions(self.coalitions, self.benefit.participants)
         altered = "; ".join(self.changed) or "yes"
         checked = [
             CheckedClaim("unchanged", "yes", altered, not self.changed),
+            *(
+                []
+                if fewest_members is None
+                else [check_demand(self.fewest_members, fewest_members)]
+            ),
             *check_principles(stated, verification),
             check_welfare(stated["welfare"], welfare(weights, groups)),
         ]
-        if verification.free_riders or verification.conflicts:
+        if verification.violations:
             groups = [[i] for i in range(self.benefit.n)]  # everybody alone is always valid
 
         def search_bound() -> tuple[float, float]:
-            prepare(weights, competition)
+            prepare(weights, competition, self.fewest_members)
             deadline = time.perf_counter() + time_limit
             optimum = best_partition(
                 weights,
@@ -212,6 +256,7 @@ class Certificate:
                 seconds=time_limit,
                 deadline=deadline,
                 seed=self.seed,
+                fewest_members=self.fewest_members,
             )
             return welfare(weights, optimum.partition), optimum.upper_bound
 
@@ -222,12 +267,13 @@ class Certificate:
                 seed=self.seed,
                 time_limit=time_limit,
                 objective=self.objective,
+                fewest_members=self.fewest_members,
             )
             names = self.benefit.participants
             coalitions = [tuple(names[k] for k in group) for group in found.partition]
             return coalitions, found.best_by_objective
 
-        bound = quick_upper_bound(weights, competition)
+        bound = quick_upper_bound(weights, competition, self.fewest_members)
         reached = welfare(weights, groups)
         claim = stated["upper bound"]
         checked.append(check_upper_bound(claim, reached, bound, search_bound, time_limit))
@@ -241,6 +287,7 @@ class Certificate:
                     self.objective,
                     search_objective,
                     time_limit,
+                    self.fewest_members,
                 )
             )
         return CertificateCheck(tuple(checked))
@@ -263,6 +310,7 @@ class Certificate:
             notes=self.notes,
             objective=self.objective,
             best_by_objective="objective" in stated and stated["objective"].status == "proven",
+            fewest_members=self.fewest_members,
         )
 
 

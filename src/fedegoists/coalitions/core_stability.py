@@ -73,6 +73,7 @@ def audit_core(
     coalitions: Iterable[Iterable[str]],
     *,
     budget: int | None = BLOCKING_BUDGET,
+    fewest_members: int = 1,
 ) -> CoreAudit:
     """Look for a blocking group of a partition; exact unless the budget ends.
 
@@ -88,6 +89,8 @@ def audit_core(
         A partition of the participants.
     budget : int or None
         How many sets of participants to look at; None means as many as it takes.
+    fewest_members : int
+        The fewest members that a coalition of two or more may have, a blocking group too.
 
     Examples
     --------
@@ -106,7 +109,7 @@ def audit_core(
     names = benefit.participants
     partition = check_partition(coalitions, names)
     now = utilities(benefit.weights, positions(partition, names))
-    members, complete = _blocking(benefit.weights, competition.matrix, now, budget)
+    members, complete = _blocking(benefit.weights, competition.matrix, now, budget, fewest_members)
     if members is None:
         return CoreAudit(None, complete)
     gains = (math.fsum([*benefit.weights[members, i].tolist(), -float(now[i])]) for i in members)
@@ -114,7 +117,7 @@ def audit_core(
 
 
 def _blocking(
-    weights: Floats, rivals: Bools, now: Floats, budget: int | None
+    weights: Floats, rivals: Bools, now: Floats, budget: int | None, fewest_members: int
 ) -> tuple[list[int] | None, bool]:
     """Return the members of a blocking group, if any, and whether that is certain."""
     usable = np.where(rivals, 0.0, weights)
@@ -133,7 +136,8 @@ def _blocking(
             if (hopeful == group).all():
                 break
             group = hopeful
-        if not group.any():
+        # Whatever follows in this case is a subset, so it is too small as well.
+        if not group.any() or group.sum() < fewest_members:
             continue
         competitors = np.where(group, rivals[:, group].sum(axis=1), 0)
         disputed = int(competitors.argmax())

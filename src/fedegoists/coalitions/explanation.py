@@ -162,6 +162,14 @@ def _obstacle(
     for rider in free_riders(_relations(formation, left)[0], [left]):
         what = "nobody to benefit" if rider.missing == "outgoing" else "nobody to benefit from"
         return f"{rider.participant} would be left with {what} in its coalition without {mover}"
+    least = formation.fewest_members
+    if len(joined) < least:
+        return f"a coalition of {_in_words(len(joined))} is not allowed here: at least {least}"
+    if 1 < len(left) < least:
+        return (
+            f"a coalition of {_in_words(len(left))} would be left without {mover}, which is not "
+            f"allowed here: at least {least}"
+        )
     return None
 
 
@@ -223,6 +231,11 @@ def _not_tried(formation: Formation) -> str:
     if formation.method == "best":
         return " (a longer time limit may find this)"
     return f" (method '{formation.method}' does not look for this; method 'best' does)"
+
+
+def _in_words(number: int) -> str:
+    words = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return words[number - 2] if number < 10 else str(number)
 
 
 def _listed(items: Sequence[str]) -> str:

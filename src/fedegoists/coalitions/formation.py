@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.welfare import utilities
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.participants import index_of
+from fedegoists.notebooks import data_frame, html_table
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.certificate import Certificate
@@ -53,7 +54,8 @@ class Formation:
     welfare : float
         The sum of all benefits inside the coalitions.
     upper_bound : float
-        No partition that satisfies both principles has a higher welfare.
+        No partition that satisfies both principles, and has enough members where a number is
+        demanded, has a higher welfare.
     stable : bool or None
         Whether no set of coalitions could still gain by merging: True if proven, False if a set is
         known, None if it was not proven within the budget.
@@ -63,6 +65,8 @@ class Formation:
         The partition to which the first merge of the trace applies.
     objective : {"welfare", "fair", "participation"}
         The objective of method ``best``.
+    fewest_members : int
+        The fewest members of a coalition of two or more that were demanded; 1 if none were.
     best_by_objective : bool
         For another objective than welfare, whether no partition is better by it; see `proven`.
     notes : tuple of str
@@ -82,6 +86,7 @@ class Formation:
     notes: tuple[str, ...] = ()
     objective: Objective = "welfare"
     best_by_objective: bool = field(repr=False, default=False)
+    fewest_members: int = field(repr=False, default=1)
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -125,6 +130,22 @@ class Formation:
     @cached_property
     def _place(self) -> dict[str, int]:
         return {name: k for k, name in enumerate(self.participants)}
+
+    def _rows(self) -> list[tuple[str, int, float]]:
+        return [
+            (name, number, self.utilities[name])
+            for number, group in enumerate(self.coalitions, 1)
+            for name in group
+        ]
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame: participant, number of its coalition, utility."""
+        return data_frame(("participant", "coalition", "utility"), self._rows())
+
+    def _repr_html_(self) -> str:
+        best = "proven to be the highest" if self.optimal else f"at most {self.upper_bound:.4g}"
+        title = f"Coalitions ({self.method}): welfare {self.welfare:.4g}, {best}"
+        return html_table(title, ("participant", "coalition", "utility"), self._rows())
 
     @cached_property
     def certificate(self) -> "Certificate":

@@ -41,6 +41,7 @@ def form(
     time_limit: float | None = None,
     cover: Iterable[Iterable[str | int]] | None = None,
     objective: Objective = "welfare",
+    fewest_members: int = 1,
     progress: GapReport | None = None,
 ) -> Formation:
     """Decide who trains with whom.
@@ -66,6 +67,10 @@ def form(
         For ``best``: the highest welfare; or the fairest partition, which raises the lowest utility
         as far as possible, then the next lowest, and so on; or the fewest participants alone, and
         then the highest welfare.
+    fewest_members : int
+        For ``best`` and ``stable``: the fewest members of a coalition of two or more. With 3, every
+        coalition is one participant alone or has at least three members, so that a sum over its
+        members hides the single ones. 1, like 2, demands nothing.
     progress : callable, optional
         For ``best``: called repeatedly with the welfare reached and the upper bound so far.
 
@@ -84,6 +89,12 @@ def form(
     (('North', 'South'), ('East',))
     >>> formation.welfare, formation.optimal, formation.stable
     (3.0, True, True)
+
+    With at least three members demanded, the pair is not allowed, and no three are independent:
+
+    >>> rivals = CompetitionGraph([("South", "East")], banks)
+    >>> form(benefit, rivals, fewest_members=3).coalitions
+    (('North',), ('South',), ('East',))
     """
     if benefit.participants != competition.participants:
         raise GraphError(_difference(benefit, competition))
@@ -98,6 +109,7 @@ def form(
         )
     if objective != "welfare" and method != "best":
         raise SettingsError(f"the objective {objective!r} needs method 'best', not {method!r}")
+    check_fewest_members(fewest_members, method)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
     found = search_by(
@@ -108,9 +120,36 @@ def form(
         time_limit=time_limit,
         cover=None if cover is None else _checked_cover(cover, competition),
         objective=objective,
+        fewest_members=fewest_members,
         progress=progress,
     )
-    return formation_of(benefit, competition, method, found, seed=seed, objective=objective)
+    return formation_of(
+        benefit,
+        competition,
+        method,
+        found,
+        seed=seed,
+        objective=objective,
+        fewest_members=fewest_members,
+    )
+
+
+def check_fewest_members(fewest_members: int, method: FormationMethod) -> None:
+    """Refuse a number that is none, and methods that cannot respect it."""
+    if (
+        isinstance(fewest_members, bool)
+        or not isinstance(fewest_members, int)
+        or fewest_members < 1
+    ):
+        raise SettingsError(
+            "the smallest number of members must be a whole number of 1 or more, "
+            f"not {fewest_members!r}"
+        )
+    if fewest_members > 2 and method in ("cliques", "published"):
+        raise SettingsError(
+            f"at least {fewest_members} members: method {method!r} follows the paper, whose "
+            "algorithm begins with coalitions of any size; use method 'best' or 'stable'"
+        )
 
 
 def search_by(
@@ -122,6 +161,7 @@ def search_by(
     time_limit: float | None = None,
     cover: list[list[int]] | None = None,
     objective: Objective = "welfare",
+    fewest_members: int = 1,
     keep: Partition = (),
     progress: GapReport | None = None,
 ) -> SearchResult:
@@ -146,10 +186,11 @@ def search_by(
             time_limit=limit,
             keep=keep,
             objective=objective,
+            fewest_members=fewest_members,
             progress=progress,
         )
     if method == "stable":
-        return search_stable(benefit, competition, keep)
+        return search_stable(benefit, competition, keep, fewest_members)
     return search_published(benefit, competition, cover, merge=method == "published")
 
 
@@ -161,6 +202,7 @@ def formation_of(
     *,
     seed: int = 0,
     objective: Objective = "welfare",
+    fewest_members: int = 1,
 ) -> Formation:
     """Return the formation of a search's result: by name, with its welfare and gains."""
     weights = benefit.weights
@@ -177,7 +219,14 @@ def formation_of(
         trace.append(Merge(tuple(map(named, groups)), rule, gain))
     upper_bound = found.upper_bound
     if upper_bound is None:
-        upper_bound = quick_upper_bound(weights, competition.matrix)
+        upper_bound = quick_upper_bound(weights, competition.matrix, fewest_members)
+    notes = found.notes
+    if fewest_members > max(benefit.n, 2):
+        notes = (
+            *notes,
+            f"at least {fewest_members} members are demanded, but there are only {benefit.n} "
+            "participants, so each is alone",
+        )
     reached = welfare(weights, found.partition)
     return Formation(
         benefit=benefit,
@@ -190,8 +239,9 @@ def formation_of(
         start=tuple(map(named, found.start)),
         trace=tuple(trace),
         seed=seed if method == "best" else 0,  # the other methods draw nothing
-        notes=found.notes,
+        notes=notes,
         objective=objective,
+        fewest_members=fewest_members,
         best_by_objective=found.best_by_objective and objective != "welfare",
     )
 

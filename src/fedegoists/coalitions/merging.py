@@ -8,6 +8,11 @@ two of them. Two facts make a short search sufficient:
   coalition by its parts, and the set existed before. So every single is looked at once.
 - When no single is left that could join anything, the only sets to merge are two big coalitions
   with an edge between them.
+
+Where at least k members are demanded, every big coalition has them already, so the union of a set
+is too small only if the set consists of fewer than k singles. Both facts stay true: replacing a
+merged coalition by its parts does not change the number of members, and two big coalitions have
+enough of them. But a set may then need a node without any edge into it, only for its size.
 """
 
 from fedegoists.coalitions.contraction import (
@@ -41,13 +46,17 @@ def sustained(z: Contraction, available: int) -> int:
     return available
 
 
-def joinable_with(z: Contraction, single: int, available: int, budget: Budget) -> int | None:
+def joinable_with(
+    z: Contraction, single: int, available: int, budget: Budget, fewest_members: int = 1
+) -> int | None:
     """Return a set of nodes that contains `single` and can merge with gain; None if there is none.
 
     Parameters
     ----------
     available
         The nodes the set may use.
+    fewest_members
+        The fewest participants that the set must have altogether.
 
     Raises
     ------
@@ -59,11 +68,13 @@ def joinable_with(z: Contraction, single: int, available: int, budget: Budget) -
 
     # The most frequent answers first: a partner that gives and takes, then a cycle of three.
     mutual = z.successors[single] & z.predecessors[single] & available
-    if mutual:
+    if mutual and (fewest_members <= 2 or mutual & z.big):
         return start | 1 << lowest(mutual & z.big or mutual)
     givers = z.predecessors[single] & available
     for k in bits(z.successors[single] & available):
         closing = z.successors[k] & givers & ~z.rivals[k]
+        if fewest_members > 3 and not z.big >> k & 1:
+            closing &= z.big
         if closing:
             return start | 1 << k | 1 << lowest(closing)
 
@@ -74,7 +85,13 @@ def joinable_with(z: Contraction, single: int, available: int, budget: Budget) -
         chosen, available = branches.pop()
         candidates = _scarcest_need(z, chosen, available)
         if candidates is None:
-            return chosen
+            if chosen & z.big or chosen.bit_count() >= fewest_members:
+                return chosen
+            # All needs are met, but there are too few: any other node may be the next one. Nodes
+            # that use data of the set, or are used by it, come first.
+            candidates = _neighbours(z, chosen) & available or available & ~chosen
+            if not candidates & z.big and available.bit_count() < fewest_members:
+                continue
         candidate = 1 << lowest(candidates & z.big or candidates)
         # Either it is in the set, or it is not; the stack looks at sets with it first.
         without = sustained(z, available & ~candidate)
@@ -100,6 +117,14 @@ def _scarcest_need(z: Contraction, chosen: int, available: int) -> int | None:
     return best
 
 
+def _neighbours(z: Contraction, chosen: int) -> int:
+    """Return the other nodes that benefit a set of nodes or are benefited by it."""
+    near = 0
+    for k in bits(chosen):
+        near |= z.predecessors[k] | z.successors[k]
+    return near & ~chosen
+
+
 def _with_followers(z: Contraction, group: int, available: int) -> int:
     """Add independent singles that give to and take from the group.
 
@@ -122,9 +147,14 @@ def _with_followers(z: Contraction, group: int, available: int) -> int:
 
 
 def stabilise(
-    z: Contraction, steps_per_single: int = STEPS_PER_SINGLE
+    z: Contraction, steps_per_single: int = STEPS_PER_SINGLE, fewest_members: int = 1
 ) -> tuple[list[list[int]], bool]:
     """Merge until no set of coalitions is left that should merge.
+
+    Parameters
+    ----------
+    z : Contraction
+        Its big coalitions have at least `fewest_members` members.
 
     Returns
     -------
@@ -147,7 +177,8 @@ def stabilise(
         if not alive & z.nodes & low or z.big & low:
             continue
         try:
-            group = joinable_with(z, single, alive & z.nodes, Budget(steps_per_single))
+            budget = Budget(steps_per_single)
+            group = joinable_with(z, single, alive & z.nodes, budget, fewest_members)
         except BudgetSpentError:
             proven = False
             continue

@@ -53,7 +53,10 @@ class SearchResult:
 
 
 def search_stable(
-    benefit: BenefitGraph, competition: CompetitionGraph, keep: Partition = ()
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    keep: Partition = (),
+    fewest_members: int = 1,
 ) -> SearchResult:
     """Merge until stable, from everybody alone and, if given, from the coalitions to keep.
 
@@ -62,9 +65,9 @@ def search_stable(
     """
     z = Contraction(benefit, competition)
     if not keep:
-        return _stabilised(z)
-    start = repaired(keep, benefit.weights, competition.matrix, z)
-    found = [_stabilised(z.copy(), start), _stabilised(z)]
+        return _stabilised(z, fewest_members)
+    start = repaired(keep, benefit.weights, competition.matrix, z, fewest_members)
+    found = [_stabilised(z.copy(), fewest_members, start), _stabilised(z, fewest_members)]
     reached = [welfare(benefit.weights, result.partition) for result in found]
     good = [
         result
@@ -74,11 +77,13 @@ def search_stable(
     return min(good, key=lambda one: len(moved_between(keep, one.partition)) if good[1:] else 0)
 
 
-def _stabilised(z: Contraction, start: list[list[int]] | None = None) -> SearchResult:
+def _stabilised(
+    z: Contraction, fewest_members: int, start: list[list[int]] | None = None
+) -> SearchResult:
     """Merge until stable, from a partition in canonical order or from everybody alone."""
     start = start or [[k] for k in bits(z.nodes)]
     z.merge_all(start)
-    merges, proven = stabilise(z)
+    merges, proven = stabilise(z, fewest_members=fewest_members)
     return SearchResult(
         z.partition(),
         stable=True if proven else None,
@@ -141,6 +146,7 @@ def search_best(
     time_limit: float,
     keep: Partition = (),
     objective: Objective = "welfare",
+    fewest_members: int = 1,
     progress: GapReport | None = None,
 ) -> SearchResult:
     """Look for the best partition by an objective, until proven or the time limit.
@@ -149,23 +155,26 @@ def search_best(
     ----------
     keep : coalitions
         Among equally good partitions prefer one that moves few participants away from these.
+    fewest_members : int
+        The fewest members of a coalition of two or more.
     """
     interrupted = False
     try:
         # Loading may take long the first time, and is not part of the limit.
-        prepare(benefit.weights, competition.matrix)
+        prepare(benefit.weights, competition.matrix, fewest_members)
         if keep or objective == "fair":
             load_solver()
     except KeyboardInterrupt:
         interrupted = True  # without work to do, nothing below needs what was not loaded
     began = time.perf_counter()
-    merged = search_stable(benefit, competition).partition
+    merged = search_stable(benefit, competition, fewest_members=fewest_members).partition
     # The last step, a search for mergers and its account, takes about as long as this one did;
     # twice that is reserved for it, as the machine may be busier by then.
     reserve = min(2 * (time.perf_counter() - began), 0.2 * time_limit)
     stages = _Stages(
         benefit=benefit,
         competition=competition,
+        fewest_members=fewest_members,
         seed=seed,
         keep=keep,
         starts=[merged],
@@ -174,8 +183,7 @@ def search_best(
         interrupted=interrupted,
     )
     if keep:
-        singles = Contraction(benefit, competition)
-        stages.starts.insert(0, repaired(keep, benefit.weights, competition.matrix, singles))
+        stages.starts.insert(0, stages.repaired(keep))
     notes = stages.add_published_start(began + PUBLISHED_SHARE * time_limit)
     # The other objectives begin with the best welfare, which is often close to theirs.
     optimum = stages.run(participation=False, progress=progress)
@@ -188,7 +196,7 @@ def search_best(
     z = Contraction(benefit, competition)
     z.merge_all(best)
     # A merge raises some utility and lowers none, so it is good for every objective.
-    _, proven_stable = stabilise(z)
+    _, proven_stable = stabilise(z, fewest_members=fewest_members)
     partition = z.partition()
     if stages.interrupted:
         notes.append("interrupted; this is the best partition found until then")
@@ -216,6 +224,7 @@ class _Stages:
 
     benefit: BenefitGraph
     competition: CompetitionGraph
+    fewest_members: int
     seed: int
     keep: Partition
     starts: list[list[list[int]]]
@@ -230,7 +239,9 @@ class _Stages:
         try:
             if not self.interrupted:
                 found = search_published(self.benefit, self.competition, deadline=deadline)
-                self.starts.append(found.partition)
+                # Algorithm 1 knows no demand; coalitions that are too small are taken apart.
+                enough = self.fewest_members <= 2
+                self.starts.append(found.partition if enough else self.repaired(found.partition))
         except OutOfTimeError:
             return [
                 "the published algorithm, one of the starts, did not finish in its time; "
@@ -239,6 +250,12 @@ class _Stages:
         except KeyboardInterrupt:
             self.interrupted = True
         return []
+
+    def repaired(self, partition: Partition) -> list[list[int]]:
+        """Return a partition with members put on their own until it is valid."""
+        weights, rivals = self.benefit.weights, self.competition.matrix
+        singles = Contraction(self.benefit, self.competition)
+        return repaired(partition, weights, rivals, singles, self.fewest_members)
 
     @property
     def _work(self) -> float:
@@ -256,6 +273,7 @@ class _Stages:
             seed=self.seed,
             keep=self.keep,
             participation=participation,
+            fewest_members=self.fewest_members,
             progress=progress,
         )
         self.starts.append(optimum.partition)
@@ -270,7 +288,11 @@ class _Stages:
         proven = False
         try:
             best, proven = fairest_partition(
-                self.benefit.weights, self.competition.matrix, self.starts, effort
+                self.benefit.weights,
+                self.competition.matrix,
+                self.starts,
+                effort,
+                self.fewest_members,
             )
         except KeyboardInterrupt:
             self.interrupted = True

@@ -10,6 +10,9 @@ sets and the two graphs, in the words of the paper, and is meant to be read.
    competitors.
 3. Merge-stable (Equation 2): no set of two or more coalitions can be united into one that satisfies
    1 and 2 and has a higher utility than they have together.
+
+A consortium may demand *at least k members*: a coalition is one participant alone or has at least k
+members. Then coalitions merge only into one that satisfies this, too.
 """
 
 import math
@@ -58,6 +61,20 @@ class Conflict:
 
 
 @dataclass(frozen=True)
+class TooSmall:
+    """A coalition of two or more with fewer members than the consortium demands."""
+
+    coalition: Coalition
+    fewest_members: int
+
+    def __str__(self) -> str:
+        return (
+            f"{{{', '.join(self.coalition)}}} has {len(self.coalition)} members; "
+            f"a coalition of two or more needs at least {self.fewest_members} here"
+        )
+
+
+@dataclass(frozen=True)
 class Merger:
     """Coalitions that could be united with gain without breaking a principle."""
 
@@ -81,12 +98,23 @@ class Verification:
         A set of coalitions that should merge, if there is one.
     complete : bool
         False if the budget ended before the search for mergers did.
+    fewest_members : int
+        The fewest members of a coalition of two or more that were demanded; 1 if none were.
+    too_small : tuple of TooSmall
+        Every coalition that has fewer.
     """
 
     free_riders: tuple[FreeRider, ...]
     conflicts: tuple[Conflict, ...]
     mergers: tuple[Merger, ...]
     complete: bool = True
+    fewest_members: int = 1
+    too_small: tuple[TooSmall, ...] = ()
+
+    @property
+    def violations(self) -> tuple[FreeRider | Conflict | TooSmall, ...]:
+        """All that makes a coalition invalid, in the order of the requirements."""
+        return (*self.free_riders, *self.conflicts, *self.too_small)
 
     @property
     def stable(self) -> bool | None:
@@ -95,14 +123,16 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether all three requirements are proven."""
-        return not self.free_riders and not self.conflicts and self.stable is True
+        """Whether all requirements are proven."""
+        return not self.violations and self.stable is True
 
     def __str__(self) -> str:
-        problems = [str(p) for p in (*self.free_riders, *self.conflicts, *self.mergers)]
+        problems = [str(p) for p in (*self.violations, *self.mergers)]
         if self.stable is None:
             problems.append("merge-stability is not proven: the budget ended")
-        return "\n".join(problems) or "no free riders, no conflicts of interest, merge-stable"
+        enough = f", at least {self.fewest_members} members" if self.fewest_members > 1 else ""
+        fine = f"no free riders, no conflicts of interest{enough}, merge-stable"
+        return "\n".join(problems) or fine
 
 
 def verify(
@@ -111,6 +141,7 @@ def verify(
     coalitions: Iterable[Iterable[str]],
     *,
     budget: int | None = DEFAULT_BUDGET,
+    fewest_members: int = 1,
 ) -> Verification:
     """Check a partition against the three requirements, and return witnesses of every failure.
 
@@ -121,6 +152,8 @@ def verify(
     budget : int or None
         How many sets of coalitions to look at for mergers. None means as many as it takes: exact,
         but possibly long. When the budget ends, the result says so.
+    fewest_members : int
+        The fewest members of a coalition of two or more that are demanded.
 
     Raises
     ------
@@ -146,12 +179,18 @@ def verify(
     for source, target, _ in benefit.edges():
         gives[source].add(target)
     rivals = {name: set(competition.competitors(name)) for name in benefit.participants}
-    found, complete = merger(gives, rivals, partition, budget)
+    found, complete = merger(gives, rivals, partition, budget, fewest_members)
     return Verification(
         free_riders=tuple(free_riders(gives, partition)),
         conflicts=tuple(conflicts(gives, rivals, partition)),
         mergers=() if found is None else (Merger(found, _gain(benefit, found)),),
         complete=complete,
+        fewest_members=fewest_members,
+        too_small=tuple(
+            TooSmall(group, fewest_members)
+            for group in partition
+            if 1 < len(group) < fewest_members
+        ),
     )
 
 
@@ -230,6 +269,7 @@ def merger(
     rivals: Mapping[str, set[str]],
     partition: Sequence[Coalition],
     budget: int | None,
+    fewest_members: int = 1,
 ) -> tuple[tuple[Coalition, ...] | None, bool]:
     """Return coalitions that should merge, if any, and whether the search came to its end.
 
@@ -241,6 +281,9 @@ def merger(
     rest has no benefit edge between coalitions, it holds no merger. If it has no competitors, it is
     a merger. Otherwise take a coalition that has competitors in the set: a merger is either without
     it, or without all of those; look at both cases.
+
+    Where at least k members are demanded, a set that has fewer altogether holds no merger, and a
+    big coalition can be part of a merger without any benefit edge, only to make it large enough.
     """
     everybody = range(len(partition))  # coalitions by number from here on
     home = {name: c for c in everybody for name in partition[c]}
@@ -263,13 +306,18 @@ def merger(
         if budget is not None and looked_at > budget:
             return None, False
         group = supported(cases.pop())
-        # A coalition without an edge into the group adds nothing to any merger.
-        group = {c for c in group if benefits[c] & group or benefited[c] & group}
-        if not group:
+        # A coalition without an edge into the group adds nothing to any merger but members.
+        linked = {c for c in group if benefits[c] & group or benefited[c] & group}
+        if fewest_members <= 2:
+            group = linked
+        if not linked or sum(len(partition[c]) for c in group) < fewest_members:
             continue
         disputed = max(group, key=lambda c: (len(competes[c] & group), c))
         if not competes[disputed] & group:
-            return tuple(partition[c] for c in sorted(group)), True
+            others = sorted(group - linked)
+            while sum(len(partition[c]) for c in linked) < fewest_members:
+                linked.add(others.pop(0))
+            return tuple(partition[c] for c in sorted(linked)), True
         cases.append(group - {disputed})
         cases.append(group - competes[disputed])
     return None, True

@@ -52,7 +52,11 @@ def moved_between(
 
 
 def repaired(
-    partition: Partition, weights: Floats, competition: Bools, singles: Contraction
+    partition: Partition,
+    weights: Floats,
+    competition: Bools,
+    singles: Contraction,
+    fewest_members: int = 1,
 ) -> list[list[int]]:
     """Return a partition of everybody, with members put on their own as both principles demand.
 
@@ -62,8 +66,11 @@ def repaired(
         Coalitions of some participants; the others are on their own.
     singles : Contraction
         The same graphs as bitsets, with nothing merged yet.
+    fewest_members : int
+        Coalitions that have fewer members, or keep fewer, are taken apart.
     """
     result = [[k] for k in sorted(set(range(len(weights))).difference(*partition))]
+    kept: list[list[int]] = []
     for group in partition:
         members = sum(1 << k for k in group)
         if len(group) == 1 or all(
@@ -72,9 +79,11 @@ def repaired(
             and singles.predecessors[k] & members
             for k in group
         ):
-            result.append(list(group))
+            kept.append(list(group))
         else:
-            result += _taken_apart(group, weights, competition)
+            kept += _taken_apart(group, weights, competition)
+    for part in kept:
+        result += [part] if len(part) >= fewest_members else [[k] for k in part]
     return sorted(result)
 
 

@@ -8,21 +8,31 @@ from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.contraction import bits, rows_as_bitsets
 
 
-def quick_upper_bound(weights: Floats, competition: Bools) -> float:
+def quick_upper_bound(weights: Floats, competition: Bools, fewest_members: int = 1) -> float:
     """Return an upper bound on the welfare of any valid partition, in a millisecond.
 
     Participants are grouped so that all in a group compete. The coalition of i holds at most one
     of each group, so i receives at most the largest benefit from each group, and gives at most the
     largest benefit to each. The same holds for the mutual benefit of pairs, which counts every
     benefit twice. The smallest of the three sums is returned.
+
+    Where at least k members are demanded, a participant with independents in fewer than k − 1
+    groups besides its own is alone, and receives and gives nothing.
     """
     n = len(weights)
     usable = np.where(competition, 0.0, weights)
+    groups = competing_groups(competition)
+    if fewest_members > 2:
+        partners = np.zeros(n, dtype=np.int64)
+        for group in groups:
+            partners += (~competition[group, :]).any(axis=0)
+        alone = partners < fewest_members  # its own group counts once, for itself
+        usable[alone, :] = usable[:, alone] = 0.0
     received = np.zeros(n)
     given = np.zeros(n)
     both = np.zeros(n)
     mutual = usable + usable.T
-    for group in competing_groups(competition):
+    for group in groups:
         received += usable[group, :].max(axis=0)
         given += usable[:, group].max(axis=1)
         both += mutual[group, :].max(axis=0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fedegoists.coalitions.formation import Formation, positions
-from fedegoists.coalitions.forming import formation_of, search_by
+from fedegoists.coalitions.forming import check_fewest_members, formation_of, search_by
 from fedegoists.coalitions.partition_search import SearchResult
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.rearranging import moved_between
@@ -42,12 +42,15 @@ class WhatIf:
         The graphs after the change.
     found : SearchResult or None
         The new partition; None if nothing changed.
+    fewest_members : int
+        The fewest members of a coalition of two or more after the change.
     """
 
     before: Formation
     benefit: BenefitGraph = field(repr=False)
     competition: CompetitionGraph = field(repr=False)
     found: SearchResult | None = field(repr=False)
+    fewest_members: int = 1
 
     @cached_property
     def after(self) -> Formation:
@@ -62,6 +65,7 @@ class WhatIf:
             self.found,
             seed=before.seed,
             objective=before.objective,
+            fewest_members=self.fewest_members,
         )
 
     @cached_property
@@ -155,6 +159,7 @@ def what_if(
     remove: Pairs = (),
     joins: Iterable[Newcomer] = (),
     leaves: Iterable[str] = (),
+    fewest_members: int | None = None,
     time_limit: float | None = None,
 ) -> WhatIf:
     """Form the coalitions again after a change, moving as few participants as possible.
@@ -167,6 +172,8 @@ def what_if(
         The participants that join; newcomers may refer to one another.
     leaves : names
         The participants that leave.
+    fewest_members : int, optional
+        Another smallest number of members of a coalition of two or more; as before by default.
     time_limit : float, optional
         As for `form`.
 
@@ -198,8 +205,11 @@ def what_if(
         competition = CompetitionGraph(competition.pairs, benefit.participants)
         add = [*add, *_pairs_of_newcomers(joins)]
     competition = competition.changed(add, remove)
+    least = formation.fewest_members if fewest_members is None else fewest_members
+    check_fewest_members(least, formation.method)
     found = None
-    if (benefit, competition) != (formation.benefit, formation.competition):
+    same = (formation.benefit, formation.competition, formation.fewest_members)
+    if (benefit, competition, least) != same:
         place = {name: k for k, name in enumerate(benefit.participants)}
         kept = [[name for name in group if name in place] for group in formation.coalitions]
         found = search_by(
@@ -209,9 +219,10 @@ def what_if(
             seed=formation.seed,
             time_limit=time_limit,
             objective=formation.objective,
+            fewest_members=least,
             keep=positions(filter(None, map(tuple, kept)), place),
         )
-    return WhatIf(formation, benefit, competition, found)
+    return WhatIf(formation, benefit, competition, found, least)
 
 
 def _with_newcomers(benefit: BenefitGraph, joins: Sequence[Newcomer]) -> BenefitGraph:

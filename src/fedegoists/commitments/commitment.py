@@ -62,8 +62,8 @@ class Commitment:
     @cached_property
     def digest(self) -> str:
         """The published hash: it reveals nothing, and fits this decision only."""
-        participants = self.certificate.benefit.participants
-        return leaves.commitment_digest(self.context, participants, self._levels[-1][0])
+        participants, least = self.certificate.benefit.participants, self.certificate.fewest_members
+        return leaves.commitment_digest(self.context, participants, self._levels[-1][0], least)
 
     def member_certificate(self, member: str, reported: Iterable[str] = ()) -> MemberCertificate:
         """Open the entries that concern one member, and no reports of others.
@@ -95,6 +95,7 @@ class Commitment:
             participants=names,
             member=member,
             coalition=coalition,
+            fewest_members=self.certificate.fewest_members,
             reported=tuple(names[p] for p in rivals),
             commitment=self.digest,
             opened=tuple(

@@ -104,9 +104,17 @@ def hashed(secret: bytes, certificate: Certificate) -> Iterator[bytes]:
         yield leaf_hash(salt_of(secret, key), content_of(key, value))
 
 
-def commitment_digest(context: str, participants: Sequence[str], root: bytes) -> str:
-    """Return the commitment: it binds the tree to its participants and to its occasion."""
-    head = ["fedegoists commitment", 1, context, list(participants), root.hex()]
+def commitment_digest(
+    context: str, participants: Sequence[str], root: bytes, fewest_members: int = 1
+) -> str:
+    """Return the commitment: it binds the tree to its participants and to its occasion.
+
+    Where a smallest number of members is demanded, the commitment binds it as well, so that every
+    member checks its coalition against the same number.
+    """
+    head: list[object] = ["fedegoists commitment", 1, context, list(participants), root.hex()]
+    if fewest_members > 1:
+        head.append({"fewest_members": fewest_members})
     return _sha256(_canonical(head))
 
 

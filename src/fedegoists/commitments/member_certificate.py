@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedegoists.coalitions import CertificateCheck, CheckedClaim
+from fedegoists.coalitions.proof.verification import check_demand
 from fedegoists.commitments import leaves
 from fedegoists.commitments.disclosure import HASH, VERSION, Disclosure
 from fedegoists.commitments.merkle import leaf_hash, root_from
@@ -45,13 +46,26 @@ class MemberCertificate(Disclosure):
     participants: tuple[str, ...] = Field(max_length=MAX_PARTICIPANTS)
     member: str
     coalition: tuple[str, ...]
+    fewest_members: int = Field(default=1, ge=1)
     reported: tuple[str, ...]
     commitment: str = Field(pattern=HASH)
     opened: tuple[OpenedEntry, ...]
     proof: tuple[Annotated[str, Field(pattern=HASH)], ...] = Field(repr=False)
 
+    def to_json(self) -> str:
+        """Return the content of the file as JSON text.
+
+        Where no smallest number of members is demanded, none is written, as in earlier versions.
+        """
+        unused = {"fewest_members"} if self.fewest_members == 1 else set[str]()
+        return self.model_dump_json(indent=1, exclude=unused) + "\n"
+
     def check(
-        self, commitment: str | None = None, reported: Sequence[str] | None = None
+        self,
+        commitment: str | None = None,
+        reported: Sequence[str] | None = None,
+        *,
+        fewest_members: int | None = None,
     ) -> CertificateCheck:
         """Check all claims that the opened entries support.
 
@@ -61,6 +75,9 @@ class MemberCertificate(Disclosure):
             The published commitment, as other members have it too; compared with this one's.
         reported : names, optional
             The competitors that the member did report; each must be counted.
+        fewest_members : int, optional
+            The fewest members that the consortium agreed on; this file must state the
+            same.
         """
         known = {entry.key: entry.value for entry in self.opened}
         claims = [self._bound(commitment)]
@@ -77,6 +94,10 @@ class MemberCertificate(Disclosure):
             self._no_conflict(known, own, others),
             self._counted(known, own, place, self.reported if reported is None else reported),
         ]
+        if fewest_members is not None:
+            claims.insert(1, check_demand(self.fewest_members, fewest_members))
+        if self.fewest_members > 1:
+            claims.insert(-1, self._enough_members())
         return CertificateCheck(tuple(claims))
 
     def _bound(self, commitment: str | None) -> CheckedClaim:
@@ -92,7 +113,9 @@ class MemberCertificate(Disclosure):
                 content = leaves.content_of(entry.key, entry.value)
                 hashes[position] = leaf_hash(bytes.fromhex(entry.salt), content)
             root = root_from(hashes, leaves.size_for(n), map(bytes.fromhex, self.proof))
-            digest = leaves.commitment_digest(self.context, self.participants, root)
+            digest = leaves.commitment_digest(
+                self.context, self.participants, root, self.fewest_members
+            )
             ok = digest == expected == self.commitment
             found = "yes" if ok else f"no: it belongs to {digest[:16]}…"
         except CertificateError as error:
@@ -123,6 +146,14 @@ class MemberCertificate(Disclosure):
         ok = all(known.get(_pair(own, p)) is False for p in others)
         found = f"no competitor of {self.member} is in its coalition"
         return CheckedClaim("no conflicts", "proven", found if ok else "not shown", ok)
+
+    def _enough_members(self) -> CheckedClaim:
+        """Whether the coalition is one participant alone, or as large as the demand."""
+        size = len(set(self.coalition))
+        found = "alone" if size == 1 else f"{size} members, at least {self.fewest_members} demanded"
+        return CheckedClaim(
+            "enough members", "proven", found, size == 1 or size >= self.fewest_members
+        )
 
     def _counted(
         self, known: Known, own: int, place: Mapping[str, int], reported: Sequence[str]

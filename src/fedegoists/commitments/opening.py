@@ -29,7 +29,13 @@ class Opening(Disclosure):
     secret: str = Field(pattern=HASH, repr=False)
     certificate: str = Field(repr=False)
 
-    def check(self, commitment: str | None = None, *, time_limit: float = 10.0) -> CertificateCheck:
+    def check(
+        self,
+        commitment: str | None = None,
+        *,
+        time_limit: float = 10.0,
+        fewest_members: int | None = None,
+    ) -> CertificateCheck:
         """Derive the commitment again from the graphs, and all claims of the certificate.
 
         Parameters
@@ -38,15 +44,21 @@ class Opening(Disclosure):
             The published commitment, as members have it; compared with this one's.
         time_limit : float
             Seconds for deriving the upper bound again.
+        fewest_members : int, optional
+            The fewest members that the consortium agreed on; the certificate must state
+            the same.
         """
         certificate = Certificate.from_json(self.certificate, "the certificate of the opening")
         expected = self.commitment if commitment is None else commitment
         root = tree(leaves.hashed(bytes.fromhex(self.secret), certificate))[-1][0]
-        digest = leaves.commitment_digest(self.context, certificate.benefit.participants, root)
+        digest = leaves.commitment_digest(
+            self.context, certificate.benefit.participants, root, certificate.fewest_members
+        )
         ok = digest == expected == self.commitment
         found = "yes" if ok else f"no: it belongs to {digest[:16]}…"
         bound = CheckedClaim("bound to the commitment", f"{expected[:16]}…", found, ok)
-        return CertificateCheck((bound, *certificate.check(time_limit=time_limit).claims))
+        check = certificate.check(time_limit=time_limit, fewest_members=fewest_members)
+        return CertificateCheck((bound, *check.claims))
 
 
 def read_disclosure(path: str | os.PathLike[str]) -> MemberCertificate | Opening | None:

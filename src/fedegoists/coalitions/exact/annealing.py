@@ -65,7 +65,7 @@ class Annealing:
             worth=np.zeros((slots, n)),
             found=np.zeros((slots, n), dtype=np.int32),
             best=np.full(n, -1),
-            totals=np.zeros(4),
+            totals=np.array([0.0, 0.0, 0.0, 0.0, max(problem.fewest_members, 2)]),
             random=np.random.default_rng(problem.seed).integers(1, 2**63, 1, dtype=np.uint64),
             path=np.zeros(moves.LONGEST_EAR + 1, dtype=np.int64),
             pushed=np.zeros(moves.MOST_PUSHED, dtype=np.int64),

@@ -33,13 +33,14 @@ LARGEST = 1000
 """Larger components keep the best of their starts: the search would not fit into memory."""
 
 
-def prepare(weights: Floats, competition: Bools) -> None:
+def prepare(weights: Floats, competition: Bools, fewest_members: int = 1) -> None:
     """Load the solvers and the compiled searches, if a component is too large for enumeration.
 
     That takes about a second in each process, and up to a minute the first time in an installation,
     as the log says.
     """
-    if not all(is_small(len(component)) for component in components(weights, competition)):
+    parts = components(weights, competition, fewest_members)
+    if not all(is_small(len(component)) for component in parts):
         load_searches()
 
 
@@ -97,6 +98,7 @@ def best_partition(
     seed: int,
     keep: Partition = (),
     participation: bool = False,
+    fewest_members: int = 1,
     progress: Callable[[float, float], None] | None = None,
 ) -> Optimum:
     """Return the best partition found with a given amount of work.
@@ -114,12 +116,14 @@ def best_partition(
     participation : bool
         Whether the number of participants that are not alone counts before welfare. Value and
         upper bound then include a bonus for each of them, and only tell whether the two meet.
+    fewest_members : int
+        The fewest members of a coalition of two or more.
     progress : callable, optional
         Called repeatedly with the value and the upper bound so far.
     """
     parts = [
-        _Component(weights, competition, members, starts, keep, seed, participation)
-        for members in components(weights, competition)
+        _Component(weights, competition, members, starts, keep, seed, participation, fewest_members)
+        for members in components(weights, competition, fewest_members)
     ]
     size = sum(len(part.members) ** 2 for part in parts)
 
@@ -165,8 +169,10 @@ class _Component:
         keep: Partition,
         seed: int,
         participation: bool,
+        fewest_members: int,
     ) -> None:
         self.members = members
+        self._fewest_members = fewest_members
         inside = np.ix_(members, members)
         self._competition = competition[inside]
         self._small = is_small(len(members))
@@ -185,7 +191,7 @@ class _Component:
 
     def _list_coalitions(self) -> None:
         edges = (self._given > 0) & ~self._competition
-        self._coalitions = valid_coalitions(edges, self._competition)
+        self._coalitions = valid_coalitions(edges, self._competition, self._fewest_members)
         # Two that are together in no valid coalition might as well compete: the bound is lower.
         columns = as_columns(self._coalitions, len(self.members)).astype(np.float64)
         self._competition = self._competition | (columns.T @ columns == 0)
@@ -200,11 +206,17 @@ class _Component:
         _, self._exponent = math.frexp(float(usable.max(initial=0.0)))
         scaled = np.ldexp(usable, -self._exponent)
         self._lost = math.fsum((usable - np.ldexp(scaled, self._exponent)).ravel().tolist())
-        bound = quick_upper_bound(scaled, self._competition)
+        bound = quick_upper_bound(scaled, self._competition, self._fewest_members)
         # One bonus exceeds any welfare, so that participation comes before welfare.
         bonus = 2.0 * bound if self._participation else 0.0
         self._problem = Subproblem(
-            scaled, usable > 0, self._competition, self._seed, bonus, self._keep
+            scaled,
+            usable > 0,
+            self._competition,
+            self._seed,
+            bonus,
+            self._keep,
+            self._fewest_members,
         )
         most = min(bound, math.ldexp(at_most, -self._exponent)) + bonus * len(self.members)
         self._incumbent = Incumbent(scaled, partition, most, bonus)

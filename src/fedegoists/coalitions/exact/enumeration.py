@@ -42,8 +42,10 @@ def is_small(n: int) -> bool:
     return n <= SMALL
 
 
-def valid_coalitions(edges: Bools, competition: Bools) -> Ints:
+def valid_coalitions(edges: Bools, competition: Bools, fewest_members: int = 1) -> Ints:
     """Return every set of two or more that satisfies both principles, as bitmasks.
+
+    Sets with fewer members than demanded are left out.
 
     Examples
     --------
@@ -60,6 +62,8 @@ def valid_coalitions(edges: Bools, competition: Bools) -> Ints:
         # Principle 2, then the two sums of Equation 1, for member i.
         fine = ((masks & rivals) == 0) & ((masks & givers) != 0) & ((masks & takers) != 0)
         masks = masks[fine | ((masks >> i & 1) == 0)]
+    if fewest_members > 2:
+        masks = masks[as_columns(masks, len(edges)).sum(axis=1) >= fewest_members]
     return masks
 
 

@@ -52,6 +52,7 @@ def fairest_partition(
     competition: Bools,
     starts: Sequence[Partition],
     effort: Effort,
+    fewest_members: int = 1,
 ) -> tuple[list[list[int]], bool]:
     """Return the fairest partition found, and whether it is proven to be the fairest.
 
@@ -59,8 +60,10 @@ def fairest_partition(
     ----------
     starts : sequence of partitions
         Partitions that satisfy both principles; the result is at least as fair as each of them.
+    fewest_members : int
+        The fewest members of a coalition of two or more.
     """
-    parts = components(weights, competition)
+    parts = components(weights, competition, fewest_members)
     result = [[i] for i in sorted(set(range(len(weights))).difference(*parts))]
     proven = True
     for component in parts:
@@ -71,9 +74,9 @@ def fairest_partition(
             candidate = restricted(start, component)
             if fairer(utilities(w, candidate), utilities(w, best)):
                 best = candidate
-        columns = None if effort.over else _all_coalitions(w, rivals, effort)
+        columns = None if effort.over else _all_coalitions(w, rivals, effort, fewest_members)
         if columns is None:
-            best, known = _improved(w, rivals, best, effort), False
+            best, known = _improved(w, rivals, best, effort, fewest_members), False
         else:
             best, known = _choose(w, columns, best, effort)
         proven &= known
@@ -81,16 +84,20 @@ def fairest_partition(
     return sorted(result), proven
 
 
-def _all_coalitions(weights: Floats, competition: Bools, effort: Effort) -> Bools | None:
+def _all_coalitions(
+    weights: Floats, competition: Bools, effort: Effort, fewest_members: int
+) -> Bools | None:
     """Return every valid coalition of two or more as a row; None if there are too many."""
     n = len(weights)
     if is_small(n):
-        columns = as_columns(valid_coalitions((weights > 0) & ~competition, competition), n)
+        edges = (weights > 0) & ~competition
+        columns = as_columns(valid_coalitions(edges, competition, fewest_members), n)
         effort.spend(SECONDS_PER_SET * 2**n)
         return columns if len(columns) <= MOST_LISTED else None
     from fedegoists.coalitions.exact.pricing import Pricing  # compiled, and not needed above
 
-    pricing = Pricing(Subproblem(weights, weights > 0, competition), effort)
+    problem = Subproblem(weights, weights > 0, competition, fewest_members=fewest_members)
+    pricing = Pricing(problem, effort)
     found = np.zeros((0, n), dtype=np.bool_)
     for root in range(n):
         rows = pricing.all_above(root, -1.0, MOST_LISTED - len(found), 200 * 1000 * MOST_LISTED)
@@ -160,7 +167,11 @@ def _choose(
 
 
 def _improved(
-    weights: Floats, competition: Bools, best: list[list[int]], effort: Effort
+    weights: Floats,
+    competition: Bools,
+    best: list[list[int]],
+    effort: Effort,
+    fewest_members: int,
 ) -> list[list[int]]:
     """Move or swap participants while that makes the partition fairer."""
     edges = weights > 0
@@ -168,7 +179,8 @@ def _improved(
     def valid(group: list[int]) -> bool:
         inside = np.ix_(group, group)
         return len(group) < 2 or not (
-            competition[inside].any()
+            len(group) < fewest_members
+            or competition[inside].any()
             or not edges[inside].any(axis=0).all()
             or not edges[inside].any(axis=1).all()
         )

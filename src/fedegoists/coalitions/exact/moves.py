@@ -7,7 +7,8 @@ them, at the cost of one pass over all participants.
 
 Principle 2 always holds. Principle 1 may be broken on the way, at a price for each free rider, so
 that circles of benefit can be built one member after the other; the price rises, and only
-partitions without free riders are kept.
+partitions without free riders are kept. Where at least k members are demanded, each member that a
+coalition lacks is priced like a free rider, for the same reason.
 
 Where benefits are rare, a circle is unlikely to be built member by member. There whole *ears* are
 proposed as well (as in the ear decomposition of a graph): paths of benefit that begin and end in a
@@ -20,9 +21,10 @@ from fedegoists.coalitions.array_types import Floats, Ints, Words
 from fedegoists.coalitions.exact.compiled import compiled, inlined
 from fedegoists.coalitions.exact.search_arrays import AnnealingState
 
-WELFARE, RIDERS, BEST, CHANGES = 0, 1, 2, 3
+WELFARE, RIDERS, BEST, CHANGES, LEAST = 0, 1, 2, 3, 4
 """Entries of `totals`: the current welfare, bonuses included; the number of free riders; the best
-welfare without free riders; and the changes of tables, which count as work."""
+welfare without free riders; the changes of tables, which count as work; and the fewest members of a
+coalition, at least two."""
 
 GIVER, TAKER, FOE = 1, 1 << 10, 1 << 20
 """Givers, takers and competitors are counted in one number, ten bits each, competitors highest: a
@@ -99,9 +101,13 @@ def _compete(t: AnnealingState, i: int, k: int) -> bool:
 
 @compiled
 def _count_riders(t: AnnealingState, c: int) -> int:
-    """Count the free riders of a coalition again; return by how much the number changed."""
+    """Count the free riders of a coalition again; return by how much the number changed.
+
+    A member that is missing counts like a free rider.
+    """
     riders = 0
     if t.size[c] > 1:
+        riders = max(int(t.totals[LEAST]) - int(t.size[c]), 0)
         for m in range(t.size[c]):
             if _rides(t, c, t.member[c, m]):
                 riders += 1
@@ -130,17 +136,17 @@ def _keep_if_best(totals: Floats, best: Ints, label: Ints) -> None:
 
 
 @compiled
-def _expel_riders(t: AnnealingState, c: int, steps: int) -> tuple[int, float]:
+def _expel_riders(t: AnnealingState, c: int, steps: int, least: int) -> tuple[int, float]:
     """Take free riders out of a coalition until none is left; log it and return the gain.
 
     A departure may make free riders of the members it gave to or took from, so the search begins
-    again from the first member. A coalition of one dissolves.
+    again from the first member. A coalition of fewer than `least` members dissolves.
     """
     gain = 0.0
     m = 0
     while m < t.size[c]:
         k = t.member[c, m]
-        if t.size[c] == 1 or _rides(t, c, k):
+        if t.size[c] < least or _rides(t, c, k):
             gain -= t.worth[c, k]
             shift(t, k, c, -1)
             t.log[steps] = (k, c, -1)
@@ -288,7 +294,7 @@ def _add_ear(t: AnnealingState, i: int, least: float) -> tuple[int, int, float]:
     # The coalitions left behind may have free riders now. Expelling them at once makes the ear a
     # complete move, which is judged as a whole.
     for a in range(n_touched):
-        steps, change = _expel_riders(t, t.touched[a], steps)
+        steps, change = _expel_riders(t, t.touched[a], steps, 2)
         gain += change
     return steps, n_touched, gain
 
@@ -461,9 +467,10 @@ def anneal(
 
 @compiled
 def repair(t: AnnealingState, bonus: float) -> None:
-    """Take free riders out of all coalitions, so that both principles hold."""
+    """Take free riders out of all coalitions, so that all are valid."""
+    least = int(t.totals[LEAST])
     for c in range(len(t.size)):
-        steps, gain = _expel_riders(t, c, 0)
+        steps, gain = _expel_riders(t, c, 0, least)
         t.totals[WELFARE] += gain - bonus * steps
         t.riders[c] = 0
     t.totals[RIDERS] = 0

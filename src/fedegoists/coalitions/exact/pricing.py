@@ -42,9 +42,9 @@ SECONDS_PER_ROOT = 5e-5
 CHUNK = 2_000_000
 """Steps between two looks at the clock."""
 
-DEPTH, FOUND, STEPS = 0, 1, 2
+DEPTH, FOUND, STEPS, LEAST = 0, 1, 2, 3
 """Entries of `state`: the present depth, -1 when the search is done; the number of coalitions
-found and not yet fetched; the steps made."""
+found and not yet fetched; the steps made; the fewest members of a coalition."""
 
 
 @compiled
@@ -71,9 +71,9 @@ def _supported(givers: Words, takers: Words, i: int, words: Words) -> bool:
 
 @compiled
 def _valid(s: PricingState, depth: int) -> bool:
-    """Principle 1 for the members at this depth."""
+    """Principle 1 for the members at this depth, and whether they are enough."""
     members = s.members[depth]
-    valid = True
+    valid = bool(depth + 1 >= s.state[LEAST])
     for a in range(depth + 1):
         valid = valid and _supported(s.givers, s.takers, s.chosen[a], members)
     return valid
@@ -192,6 +192,9 @@ def _open(s: PricingState, depth: int, count: int, threshold: float) -> None:
         return
     candidates = candidates[:count]
     groups = _group_rivals(s.rivals, candidates, s.group_of, s.group_mask)
+    if depth + 1 + groups < s.state[LEAST]:  # at most one of each group joins: too few members
+        s.position[depth] = -1
+        return
     top = s.group_top[:groups]
     _bound_groups(
         s.value,
@@ -339,7 +342,7 @@ class Pricing:
             share=np.zeros(n),
             order=np.zeros(n, dtype=np.int64),
             found=np.zeros((ROOM, n), dtype=np.bool_),
-            state=np.zeros(3, dtype=np.int64),
+            state=np.array([0, 0, 0, problem.fewest_members], dtype=np.int64),
         )
 
     def set_prices(self, prices: Floats, triples: Sequence[Triple], triple_prices: Floats) -> None:
@@ -369,7 +372,7 @@ class Pricing:
             Valid coalitions of positive profit, the best last.
         """
         s = self._search
-        s.state[FOUND:] = 0
+        s.state[FOUND : STEPS + 1] = 0
         threshold = 0.0
         _start(s, self.ranked, root, threshold)
         while s.state[DEPTH] >= 0 and s.state[STEPS] < steps and s.state[FOUND] < ROOM:
@@ -391,7 +394,7 @@ class Pricing:
         None if there are more than `most`, or the steps do not suffice.
         """
         s = self._search
-        s.state[FOUND:] = 0
+        s.state[FOUND : STEPS + 1] = 0
         _start(s, self.ranked, root, threshold)
         blocks: list[Bools] = []
         count = 0

@@ -19,6 +19,7 @@ class Subproblem:
     seed: int = 0
     bonus: float = 0.0  # added to the value of a coalition for each member
     keep: Partition = ()  # of equally good partitions prefer one that moves few away from this
+    fewest_members: int = 1  # of a coalition of two or more
 
     @property
     def n(self) -> int:
@@ -39,22 +40,29 @@ def restricted(partition: Partition, component: Sequence[int]) -> list[list[int]
     return [group for group in groups if group]
 
 
-def components(weights: Floats, competition: Bools) -> list[list[int]]:
+def components(weights: Floats, competition: Bools, fewest_members: int = 1) -> list[list[int]]:
     """Return the sets of participants that have to be solved together, smallest first.
 
     A participant without a giver or without a taker among its independents is alone in every valid
     partition; it is dropped, which may deprive others of their last giver or taker. The rest is
     split into components linked by benefits between independents: a coalition that spans two
     components could be split between them without loss.
+
+    Where at least k members are demanded, a participant with fewer than k − 1 independents is alone
+    as well. A coalition cannot always be split then, as its parts may be too small. But its members
+    are pairwise independent, so the components are linked by independence instead.
     """
     useful = (weights > 0) & ~competition
     alive = np.ones(len(weights), dtype=bool)
+    independent = ~competition  # everybody of itself, too
     while True:
         supported = alive & useful[:, alive].any(axis=1) & useful[alive, :].any(axis=0)
+        if fewest_members > 2:
+            supported &= independent[:, alive].sum(axis=1) >= fewest_members
         if (supported == alive).all():
             break
         alive = supported
-    linked = useful | useful.T
+    linked = independent if fewest_members > 2 else useful | useful.T
     left = set(np.flatnonzero(alive).tolist())
     found = []
     while left:

@@ -8,14 +8,37 @@ from fedegoists.coalitions.principles import Verification
 Status = Literal["proven", "refuted", "not proven"]
 
 ClaimName = Literal[
-    "no free riders", "no conflicts", "merge-stable", "welfare", "upper bound", "objective"
+    "no free riders",
+    "no conflicts",
+    "enough members",
+    "merge-stable",
+    "welfare",
+    "upper bound",
+    "objective",
 ]
 CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
-"""In this order; the last only for another objective than welfare.
+"""In this order; "enough members" only where a smallest number of members is demanded, and the last
+only for another objective than welfare.
 
 Its value is the number of participants alone for ``participation``, and the lowest utility for
 ``fair``; "proven" says that no valid partition is better by the objective.
 """
+
+
+def expected_claims(fewest_members: int, objective: str) -> list[ClaimName]:
+    """Return the claims of a certificate with this demand and this objective.
+
+    Examples
+    --------
+    >>> expected_claims(1, "welfare")
+    ['no free riders', 'no conflicts', 'merge-stable', 'welfare', 'upper bound']
+    """
+    left_out = set[ClaimName]()
+    if fewest_members == 1:
+        left_out.add("enough members")
+    if objective == "welfare":
+        left_out.add("objective")
+    return [claim for claim in CLAIMS if claim not in left_out]
 
 
 @dataclass(frozen=True)
@@ -29,12 +52,15 @@ class Claim:
 
 
 def principle_claims(checked: Verification) -> tuple[Claim, ...]:
-    """Return the findings of the independent checker about the three requirements."""
-    found: tuple[tuple[ClaimName, bool | None, tuple[object, ...]], ...] = (
+    """Return the findings of the independent checker about the requirements."""
+    found: list[tuple[ClaimName, bool | None, tuple[object, ...]]] = [
         ("no free riders", not checked.free_riders, checked.free_riders),
         ("no conflicts", not checked.conflicts, checked.conflicts),
+        ("enough members", not checked.too_small, checked.too_small),
         ("merge-stable", checked.stable, checked.mergers),
-    )
+    ]
+    if checked.fewest_members == 1:
+        del found[2]
     status: dict[bool | None, Status] = {True: "proven", False: "refuted", None: "not proven"}
     return tuple(
         Claim(name, status[holds], witnesses=tuple(map(str, witnesses)))

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
-from fedegoists.coalitions.proof.certificate_claims import CLAIMS, ClaimName, Status
+from fedegoists.coalitions.proof.certificate_claims import ClaimName, Status, expected_claims
 from fedegoists.errors import CertificateError, first_problem
 from fedegoists.files import json_value
 
@@ -48,6 +48,7 @@ class CertificateDocument(_Sealed):
     version: Literal[1]
     method: FormationMethod
     objective: Objective = "welfare"
+    fewest_members: int = Field(default=1, ge=1)
     seed: int = Field(ge=0)
     coalitions: list[list[str]]
     claims: list[_SealedClaim]
@@ -82,16 +83,17 @@ def read_document(text: str, where: str) -> CertificateDocument:
     except ValidationError as error:
         problem = first_problem(error)
         raise CertificateError(f"{where}: not a certificate: {problem}") from None
-    expected = CLAIMS if document.objective != "welfare" else CLAIMS[:-1]
-    if [claim.claim for claim in document.claims] != list(expected):
+    expected = expected_claims(document.fewest_members, document.objective)
+    if [claim.claim for claim in document.claims] != expected:
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
-    for claim in document.claims[:3]:
+    valued = expected.index("welfare")  # the first claim that has a value
+    for claim in document.claims[:valued]:
         given = claim.model_fields_set
         if "value" in given or ("witnesses" in given) != (claim.status == "refuted"):
             raise CertificateError(
                 f"{where}: the claim {claim.claim!r} has witnesses only if refuted, and no value"
             )
-    for claim in document.claims[3:]:
+    for claim in document.claims[valued:]:
         if claim.value is None or claim.value < 0:
             raise CertificateError(f"{where}: the claim {claim.claim!r} has no valid value")
         provable = claim.status == "proven" or (

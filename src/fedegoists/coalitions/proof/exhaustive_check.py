@@ -62,11 +62,14 @@ def exhaust(
     competition: CompetitionGraph,
     coalitions: Sequence[Sequence[str]],
     objective: str,
+    fewest_members: int = 1,
 ) -> Exhausted:
     """Look for a partition that is better by ``fair`` or ``participation`` than this one.
 
     Two sets of participants without benefits between them can be judged apart: a coalition across
-    both could be split between them, and no utility would fall.
+    both could be split between them, and no utility would fall. That does not hold where at least
+    k members are demanded, as the parts may be too small; then only two sets can be judged apart of
+    which each member of one competes with each member of the other.
 
     Examples
     --------
@@ -76,12 +79,12 @@ def exhaust(
     >>> exhaust(benefit, CompetitionGraph([], ["a", "b"]), [("a",), ("b",)], "fair").better
     (('a', 'b'),)
     """
-    for part in _parts(benefit, competition):
+    for part in _parts(benefit, competition, fewest_members):
         if len(part) > MOST_LISTED:
             return Exhausted(None, False)
         inside = set(part)
         mine = [tuple(name for name in group if name in inside) for group in coalitions]
-        best = _best(benefit, competition, part, _JUDGEMENTS[objective])
+        best = _best(benefit, competition, part, _JUDGEMENTS[objective], fewest_members)
         if is_better(benefit, best, filter(None, mine), objective):
             others = [tuple(n for n in group if n not in inside) for group in coalitions]
             return Exhausted((*best, *filter(None, others)), True)
@@ -162,8 +165,10 @@ _JUDGEMENTS: Mapping[str, _Judgement] = {
 # All partitions of a few -----------------------------------------------------------------------
 
 
-def _parts(benefit: BenefitGraph, competition: CompetitionGraph) -> list[list[str]]:
-    """Return the sets of participants that are linked by benefits between independents."""
+def _parts(
+    benefit: BenefitGraph, competition: CompetitionGraph, fewest_members: int
+) -> list[list[str]]:
+    """Return the sets of participants that have to be judged together, see `exhaust`."""
     names = benefit.participants
     weights, rivals = benefit.weights, competition.matrix
     left = set(range(len(names)))
@@ -173,7 +178,10 @@ def _parts(benefit: BenefitGraph, competition: CompetitionGraph) -> list[list[st
         left.discard(queue[0])
         for i in queue:
             near = {
-                j for j in left if not rivals[i, j] and (weights[i, j] > 0 or weights[j, i] > 0)
+                j
+                for j in left
+                if not rivals[i, j]
+                and (fewest_members > 2 or weights[i, j] > 0 or weights[j, i] > 0)
             }
             left -= near
             queue += sorted(near)
@@ -186,13 +194,16 @@ def _best(
     competition: CompetitionGraph,
     part: Sequence[str],
     judgement: _Judgement,
+    fewest_members: int,
 ) -> list[Coalition]:
     """Return a best partition, from best partitions of all smaller sets of participants."""
     rows = [benefit.participants.index(name) for name in part]
     weights, rivals = benefit.weights, competition.matrix
 
     def valid(members: Sequence[int]) -> bool:
-        """Both principles, for one coalition."""
+        """Both principles and the smallest number of members, for one coalition."""
+        if 1 < len(members) < fewest_members:
+            return False
         return len(members) == 1 or all(
             any(weights[i, j] > 0 for j in members if j != i)
             and any(weights[j, i] > 0 for j in members if j != i)

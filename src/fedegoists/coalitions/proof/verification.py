@@ -55,6 +55,12 @@ def check_principles(
     )
 
 
+def check_demand(stated: int, expected: int) -> CheckedClaim:
+    """Compare the smallest number of members that a certificate states with the one agreed on."""
+    found = f"at least {expected} were agreed on"
+    return CheckedClaim("demand", f"at least {stated} members", found, stated == expected)
+
+
 def check_welfare(claim: Claim, welfare: float) -> CheckedClaim:
     """Compare the stated welfare with that of the coalitions."""
     assert claim.value is not None
@@ -111,6 +117,7 @@ def check_objective(
     objective: str,
     search: Callable[[], tuple[Sequence[Coalition], bool]],
     time_limit: float,
+    fewest_members: int = 1,
 ) -> CheckedClaim:
     """Judge the coalitions by the objective, and look for a better partition if none is claimed.
 
@@ -129,7 +136,7 @@ def check_objective(
         return CheckedClaim("objective", stated, found, False)
     if claim.status != "proven":
         return CheckedClaim("objective", stated, f"{found}, not proven", True)
-    tried = exhaust(benefit, competition, coalitions, objective)
+    tried = exhaust(benefit, competition, coalitions, objective, fewest_members)
     better, how = tried.better, "all partitions tried"
     if not tried.complete:
         try:
