@@ -43,6 +43,25 @@ from tests.coordinator.databases import tampered
         ("UPDATE formations SET benefit_id = 2", "formation Banks, 1: the tables say"),
         ("UPDATE benefit_estimates SET digest = '00'", "benefit estimate Banks, 1: the tables say"),
         ("UPDATE benefit_estimates SET source = 'me'", "benefit estimate Banks, 1: the tables say"),
+        ("UPDATE competition_reports SET sealed = '2026'", "report .*something else"),
+        (
+            "INSERT INTO credentials (account_id, kind, digest, created) "
+            "VALUES (1, 'token', 'ab', '2026')",
+            "token of member North: in the tables, but not in the log",
+        ),
+        (
+            "INSERT INTO credentials (account_id, kind, digest, created) "
+            "VALUES (1, 'certificate', 'ab', '2026')",
+            "certificate of member North: in the tables",
+        ),
+        (
+            "UPDATE credentials SET ended = NULL WHERE kind = 'invitation' AND account_id = 1",
+            "invitation of member North: in the tables",
+        ),
+        (
+            "UPDATE credentials SET account_id = 2 WHERE kind = 'token' AND account_id = 1",
+            "token of member South: in the tables",
+        ),
         ("DELETE FROM runs", "run Banks, 1: in the log, but not in the tables"),
     ],
 )

@@ -37,6 +37,30 @@ def test_a_decision_is_kept_with_its_proof(store):
     assert checked(store).ok
 
 
+def test_a_decision_keeps_the_demanded_number_of_members(store):
+    """North and South are best, but a pair; with East they would be three, but two compete."""
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    report(store, consortium_id, "South", "East")
+    forms(store, consortium_id)
+    decider = coalition_decisions.Decider(store)
+    record = decider.form("manager m", consortium_id, FormationOrder(fewest_members=3))
+    formation = coalition_decisions.formation_of(record)
+    assert formation.coalitions == (("North",), ("South",), ("East",))
+    with store.read() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        commitment = coalition_decisions.commitment_for(consortium, record)
+        basis = coalition_decisions.what_if_basis(session, consortium, record.number)
+    mine = commitment.member_certificate("South", ["East"])
+    assert mine.check(record.commitment, fewest_members=3).ok
+    assert not mine.check(record.commitment, fewest_members=2).ok
+    without = coalition_decisions.quick_what_if(basis, remove=[("South", "East")])
+    assert without.coalitions == (("North", "South", "East"),)
+    assert coalition_decisions.quick_what_if(basis, leaves=["East"]).moved == ()
+    order = FormationOrder(method="published", fewest_members=3)
+    with pytest.raises(ConflictError, match="need the method 'best' or 'stable'"):
+        decider.form("manager m", consortium_id, order)
+
+
 def test_log_and_opening_do_not_tell_which_side_reported(store):
     """Whoever is given both tries all ways in which the graph can have been reported."""
     consortium_id, _ = found(store, NAMES, weights=WEIGHTS)

@@ -51,3 +51,31 @@ def test_without_a_deadline_it_is_the_manager_who_closed_the_reports(sqlite_stor
     for withdraw in (False, True):
         with pytest.raises(ConflictError, match="the manager has closed the reports"):
             report(sqlite_store, consortium_id, "South", "North", withdraw=withdraw)
+
+
+def test_reports_before_a_new_invitation_count_and_are_sealed(store):
+    consortium_id, _ = found(store, NAMES)
+    report(store, consortium_id, "South", "East")
+    report(store, consortium_id, "South", "North")
+    report(store, consortium_id, "South", "North", withdraw=True)
+
+    def seen():
+        with store.read() as session:
+            consortium = consortia.consortium_with(session, consortium_id)
+            south = consortia.member_named(session, consortium, "South")
+            graph = competitor_reports.competition_of(session, consortium).pairs
+            active = competitor_reports.active_reports(session, consortium)
+            return competitor_reports.reported_by(session, south), graph, active
+
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.invite_again(session, "manager m", consortium, "South")
+    counted = (("South", "East"),), {"South": ["East"]}
+    assert seen() == ((), *counted)
+    count = checked(store).count
+    report(store, consortium_id, "South", "East")  # as if there were none
+    assert checked(store).count == count + 1
+    assert seen() == (("East",), *counted)
+    report(store, consortium_id, "South", "East", withdraw=True)
+    assert seen() == ((), *counted)
+    assert checked(store).ok

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from fedegoists.coordinator.coordinator_errors import DamagedStoreError, FullStoreError, StoreError
 from fedegoists.coordinator.domain import competitor_reports, consortia
@@ -55,6 +56,35 @@ def test_damage_in_the_middle_is_found_on_opening(sqlite_store, tmp_path):
     path.write_bytes(content)
     with pytest.raises(DamagedStoreError):
         CoordinatorStore(f"sqlite:///{path}")
+
+
+def test_a_second_service_over_the_same_database_is_refused(store, tmp_path):
+    """By whichever name it is reached."""
+    url = store.url
+    if store.is_sqlite:
+        (tmp_path / "link").symlink_to(tmp_path / "coordinator.db")
+        url = f"sqlite:///{tmp_path / 'link'}"
+    other = CoordinatorStore(url, clock=store.clock)
+    with store.alone():
+        with pytest.raises(StoreError, match="another coordinator is running over this database"):
+            other.alone().__enter__()
+        assert checked(other).ok  # reading and single changes go on
+    with other.alone():
+        pass
+    other.close()
+
+
+def test_tables_are_not_changed_under_a_service(store):
+    with store.alone():
+        with store.write() as session:
+            session.execute(text("ALTER TABLE competition_reports DROP COLUMN sealed"))
+            session.execute(text("ALTER TABLE members DROP COLUMN invited_again"))
+            session.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        with pytest.raises(StoreError, match="another coordinator is running"):
+            CoordinatorStore(store.url)
+    again = CoordinatorStore(store.url)
+    assert checked(again).ok
+    again.close()
 
 
 def fill_until_full(store):

@@ -76,6 +76,29 @@ def test_a_new_invitation_ends_the_old_token(served):
     assert client.get("/api/me", headers=bearer(accepted.json()["token"])).status_code == 200
 
 
+def test_a_new_invitation_says_to_both_that_earlier_reports_are_sealed(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    names_competitors(client, tokens["East"], "North")
+    csrf = signed_in(client, manager)
+    form = {"csrf": csrf, "name": "East", "again": "yes"}
+    answer = client.post(f"/consortia/{consortium}/invite", data=form)
+    assert "count as before, but are sealed" in answer.text
+    invitation = answer.text.split('<pre id="invitation">')[1].split("<")[0]
+    client.cookies.clear()
+    token = client.post("/api/invitations/accept", json={"invitation": invitation}).json()["token"]
+    own = client.get("/api/me/reports", headers=bearer(token)).json()
+    assert own["competitors"] == []
+    assert own["sealed"] is not None
+    signed_in(client, token)
+    page = client.get("/member").text
+    assert "You were invited again on" in page
+    assert "You have reported no further competitors" in page
+    client.cookies.clear()
+    graphs = client.get(f"/api/consortia/{consortium}/graphs", headers=bearer(manager)).json()
+    assert graphs["competition"] == [["North", "East"]]
+
+
 def test_names_with_a_slash_are_names_in_every_address(served):
     client, manager = served
     made = client.post("/api/consortia", json={"name": "A/S"}, headers=bearer(manager))

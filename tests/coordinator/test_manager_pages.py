@@ -134,6 +134,7 @@ def test_benefits_come_from_a_csv_on_the_page(served):
             {"deadline": "2020-01-01"},
         ),
         ("/1/form", {"time_limit": "61"}, "POST", "/1/formations", {"time_limit": 61}),
+        ("/1/form", {"fewest_members": "0"}, "POST", "/1/formations", {"fewest_members": 0}),
         ("/1/form", {}, "POST", "/1/formations", {}),
         (
             "/1/runs",

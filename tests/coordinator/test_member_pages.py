@@ -3,7 +3,7 @@
 import pytest
 
 from tests.coordinator.consortia import NAMES
-from tests.coordinator.served import bearer, founded, signed_in
+from tests.coordinator.served import bearer, decided, founded, signed_in
 
 
 def reported(client, token):
@@ -38,3 +38,23 @@ def test_a_form_that_says_nothing_clear_reports_nobody(member, form):
     assert answer.status_code == 404
     assert "load the page again" in answer.text
     assert reported(client, token) == []
+
+
+@pytest.mark.parametrize(
+    ("fewest", "words"), [(1, ""), (3, "at least 3 members"), (2, "at least 2")]
+)
+def test_a_member_sees_how_many_members_a_coalition_must_have(served, fewest, words):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    decided(client, manager, consortium)
+    order = {"fewest_members": fewest}
+    path = f"/api/consortia/{consortium}/formations"
+    assert client.post(path, json=order, headers=bearer(manager)).status_code == 201
+    client.cookies.clear()
+    signed_in(client, tokens[NAMES[0]])
+    page = client.get("/member").text
+    assert ("at least" in page) == bool(words)
+    assert words in page
+    assert ("can hide a single one" in page) == (fewest > 2)
+    told = client.get("/api/me/decision", headers=bearer(tokens[NAMES[0]])).json()
+    assert told["fewest_members"] == fewest

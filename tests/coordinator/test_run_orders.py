@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
+from fedegoists.consortium.engine import ENGINES
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.domain import consortia
 from fedegoists.coordinator.runs import run_records
@@ -52,6 +53,8 @@ def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
         {"personal": ["output."] * 101},
         {"settings": {f"m{k}": {} for k in range(41)}},
         {"estimator": "guess"},
+        {"patience": -1},
+        {"patience": 10**6},
         {"more": 1},
     ],
 )
@@ -59,3 +62,9 @@ def test_a_plan_out_of_bounds_is_refused(change):
     assert RunPlan(source="banks").methods == ("local", "fedavg+ft", "fedegoists")
     with pytest.raises(ValidationError):
         RunPlan(source="banks", **change)
+
+
+def test_only_runs_over_silos_have_patience():
+    RunPlan(patience=5).check_for(ENGINES["flare"])
+    with pytest.raises(ConflictError, match="leave out 'patience'"):
+        RunPlan(source="banks", patience=5).check_for(ENGINES["simulation"])

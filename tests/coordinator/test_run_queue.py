@@ -57,6 +57,26 @@ def test_only_deaths_without_progress_count(sqlite_store, tmp_path):
     assert seen == [1, 2, 1, 2, 1, 2, 3]
 
 
+@pytest.mark.usefixtures("any_plan")
+def test_a_worker_that_stays_after_its_run_is_no_death(sqlite_store, tmp_path, monkeypatch, caplog):
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        plan = {"plan": {"source": "banks"}}
+        client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
+    with sqlite_store.read() as session:
+        run = run_records.next_run(session)
+    run_records.finish(sqlite_store, run.id, error="for the test")
+    stays = tmp_path / "stays"
+    stays.write_text("#!/bin/sh\nexec sleep 600\n")
+    stays.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(stays))
+    caplog.set_level("INFO", "fedegoists.coordinator")
+    RunQueue(sqlite_store, tmp_path)._do(run)
+    assert "run 1 is failed; its worker did not leave and was ended" in caplog.text
+    assert "ended with" not in caplog.text
+
+
 def test_a_plan_that_cannot_work_is_refused_when_it_is_asked_for(
     sqlite_store, tmp_path, monkeypatch
 ):

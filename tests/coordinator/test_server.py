@@ -96,7 +96,14 @@ def test_the_commands_check_back_up_and_restore(tmp_path, run):
         assert code == 0, out
         head = out.split()[-1]
         assert process.stop() in (0, -signal.SIGTERM)
-    assert run("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))[0] == 0
+    key = tmp_path / "data" / "backup.key"
+    into = ("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))
+    assert run(*into, "--key", str(key))[0] == 2  # without a head
+    code, _, err = run(*into, "--head", head)
+    assert (code, "give the key" in err) == (2, True)
+    code, out, err = run(*into, "--head", head, "--key", str(key))
+    assert (code, "All tokens and sessions have ended" in out) == (0, True), err
+    assert (tmp_path / "new" / "backup.key").read_bytes() == key.read_bytes()
     code, out, _ = run(
         "audit-log", "verify", "--data", str(tmp_path / "new"), "--head", head, "--json"
     )
@@ -109,8 +116,39 @@ def test_the_commands_check_back_up_and_restore(tmp_path, run):
     assert (code, "no coordinator keeps its data here" in err) == (2, True)
     code, out, _ = run("manager-login", "--data", str(tmp_path / "new"))
     assert out.startswith("fe-invitation-")
-    code, _, err = run("restore", str(tmp_path / "b.tar.gz"), "--data", str(tmp_path / "new"))
+    code, _, err = run(*into, "--head", head, "--key", str(key))
     assert (code, "not empty" in err) == (2, True)
+
+
+def test_a_stopped_service_leaves_all_in_one_file_and_nothing_for_others(tmp_path):
+    (tmp_path / "data" / "runs" / "consortium-1").mkdir(parents=True)
+    log = tmp_path / "data" / "runs" / "consortium-1" / "log.txt"
+    log.write_text("of an earlier version")
+    log.chmod(0o644)
+    with running(tmp_path / "data", log=tmp_path / "log") as process:
+        manager = manager_token(process)
+        for k in range(20):
+            httpx.post(
+                f"{process.url}/api/consortia", json={"name": f"{k}"}, headers=bearer(manager)
+            )
+        assert process.stop() in (0, -signal.SIGTERM)
+    names = {path.name for path in (tmp_path / "data").iterdir() if "coordinator.db" in path.name}
+    assert names == {"coordinator.db", "coordinator.db.lock"}
+    for path in (tmp_path / "data").rglob("*"):
+        assert not path.stat().st_mode & 0o077 or path.name == "data", path
+
+
+def test_two_services_over_one_file_in_two_folders(tmp_path, starting, free_port):
+    """The folders have their own locks; the file has one beside it."""
+    database = f"sqlite:///{tmp_path / 'shared.db'}"
+    store = CoordinatorStore(database)
+    with store.alone():
+        code, out, err = starting("--port", str(free_port), "--database", database)
+    assert (code, out) == (2, "")
+    assert "another coordinator is running over this database file" in err
+    code, out, _ = starting("--port", str(free_port), "--database", database)
+    assert (code, "one-time login" in out) == (0, True)
+    store.close()
 
 
 def test_a_kit_that_is_none_is_refused_at_the_start(tmp_path, run):
@@ -132,6 +170,7 @@ def starting(tmp_path, run, monkeypatch):
 
     monkeypatch.setattr(server, "_config", lambda *_: None)  # would change what tests log
     monkeypatch.setattr(server, "_Server", Stopped)
+    monkeypatch.setattr(server, "_gate", lambda *_: None)
     monkeypatch.setattr("os.umask", lambda _: 0)
     return lambda *options: run("serve", "--data", str(tmp_path / "data"), *options)
 

@@ -128,3 +128,10 @@ def test_an_unexpected_error_is_dressed_and_counted_like_any_answer(served, monk
     metrics = client.get("/metrics", headers=bearer(manager)).text
     assert 'route="/api/consortia",status="500"} 1.0' in metrics
     assert "a secret path" in caplog.text  # for whoever runs it
+
+
+def test_no_answer_names_the_host_of_the_request(served):
+    client, _ = served
+    for path in ("/login/", "/", "/api/me/", "//evil.example/", "/member", "/consortia"):
+        answer = client.get(path, headers={"Host": "evil.example"})
+        assert "evil.example" not in answer.headers.get("location", ""), path

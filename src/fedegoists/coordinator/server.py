@@ -1,30 +1,31 @@
 """The coordinator's process, which serves one folder until it is stopped."""
 
-import asyncio
 import errno
 import fcntl
-import hashlib
 import ipaddress
 import json
 import logging
 import os
+import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fedegoists.coordinator.connection_limits import (
+    ConnectionGate,
+    ConnectionLimits,
+    GuardedProtocol,
+)
 from fedegoists.coordinator.domain.accounts import first_manager
 from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach
 from fedegoists.coordinator.service.coordinator_service import Limits, Service
-from fedegoists.coordinator.service.request_identity import TLS_EXTENSION
 from fedegoists.coordinator.service.web_app import create_app
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database import sqlite_url
@@ -34,6 +35,15 @@ from fedegoists.files import read_text
 DATABASE = "coordinator.db"
 KIT_FILE = "deploy.json"
 SECONDS_TO_STOP = 5
+
+ACCEPTED_AT_ONCE = 64
+"""Connections that the event loop accepts before it looks at the limit of their number."""
+
+WAITING_TO_BE_ACCEPTED = 1024
+"""Connections that the operating system keeps until they are accepted."""
+
+OTHER_FILES = 256
+"""Open files that are no connections: of the database, of runs, and of answers."""
 
 
 class ServerSettings(BaseModel):
@@ -66,6 +76,7 @@ class ServerSettings(BaseModel):
     client_ca: Path | None = None
     behind_proxy: bool = False
     limits: Limits = Limits()
+    connections: ConnectionLimits = ConnectionLimits()
     kit: Path | None = None
 
     def check(self) -> None:
@@ -90,6 +101,15 @@ def _make(data: Path) -> None:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{data}: cannot be used ({error.strerror})") from None
+
+
+def _make_private(runs: Path) -> None:
+    """Take from others what earlier versions let them read."""
+    for folder, _, names in os.walk(runs):
+        for path in (Path(folder), *(Path(folder, name) for name in names)):
+            with suppress(OSError):  # such as a file that a run has just renamed
+                if not path.is_symlink():
+                    path.chmod(path.stat().st_mode & 0o700)
 
 
 @contextmanager
@@ -162,6 +182,7 @@ def serve(
     settings.check()
     reach = _reach(settings.kit)
     os.umask(0o077)  # all files are for this user only
+    _make_private(settings.data / "runs")
     with (
         _alone_in(settings.data),
         _listening(settings.host, settings.port) as sockets,
@@ -181,7 +202,7 @@ def serve(
         if invitation is not None:
             say(f"The manager's one-time login, at {address}/login: {invitation}")
         service = Service(store, settings.data.resolve(), settings.limits, reach)
-        _Server(_config(settings, service), service).run(sockets)
+        _Server(_config(settings, service), service, _gate(settings, service)).run(sockets)
 
 
 def _reach(kit: Path | None) -> Reach:
@@ -203,13 +224,41 @@ def _reach(kit: Path | None) -> Reach:
         ) from None
 
 
+def _gate(settings: ServerSettings, service: Service) -> ConnectionGate:
+    """Return the limits of connections, fewer than the files that this process may open."""
+    limits = settings.connections
+    wanted = limits.connections + ACCEPTED_AT_ONCE + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        room = soft - ACCEPTED_AT_ONCE - OTHER_FILES
+        if room < 1:
+            raise SettingsError(
+                f"this process may open {soft} files, too few to serve anyone; allow "
+                f"{wanted} (ulimit -n, or LimitNOFILE of systemd)"
+            )
+        limits = limits.model_copy(update={"connections": room})
+    if settings.behind_proxy:  # all connections come from its address
+        limits = limits.model_copy(update={"per_address": None})
+
+    def closed(why: str) -> None:
+        service.metrics.ended.labels(why).inc()
+        log.warning("a connection was ended: %s", why, extra={"kind": f"connection ended: {why}"})
+
+    return ConnectionGate(limits, closed=closed)
+
+
 def _config(settings: ServerSettings, service: Service) -> uvicorn.Config:
     logging.getLogger("fedegoists.coordinator").setLevel(logging.INFO)
     return uvicorn.Config(
         create_app(service),
         host=settings.host,
         port=settings.port,
-        http=_Protocol,
+        loop="asyncio",
+        ws="none",  # there are no web sockets, so nothing is upgraded to one
+        backlog=ACCEPTED_AT_ONCE,
         access_log=False,  # paths may name members; the service logs routes instead
         server_header=False,
         proxy_headers=settings.behind_proxy,
@@ -226,40 +275,44 @@ LOGGING: dict[str, object] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"error": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "handlers": {
+        "error": {
+            "()": "fedegoists.coordinator.throttled_log.ThrottledHandler",
+            "formatter": "plain",
+        }
+    },
     "loggers": {
-        "uvicorn": {"handlers": ["error"], "level": "INFO", "propagate": False},
-        "fedegoists": {"handlers": ["error"], "level": "INFO", "propagate": False},
+        name: {"handlers": ["error"], "level": "INFO", "propagate": False}
+        for name in ("uvicorn", "fedegoists", "asyncio")
     },
 }
 
+log = logging.getLogger("fedegoists.coordinator")
+
 
 class _Server(uvicorn.Server):
-    """A server that ends event streams when it stops, so that it does not wait for them."""
+    """A server that guards its connections, and ends event streams when it stops."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, gate: ConnectionGate) -> None:
         super().__init__(config)
-        self._service = service
+        self._service, self._gate = service, gate
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        gate, config = self._gate, self.config
+        # The protocol begins TLS itself, after it has counted the connection.
+        gate.tls, config.ssl = config.ssl, None
+        protocol = type("CountedProtocol", (GuardedProtocol,), {"gate": gate})
+        config.http_protocol_class = protocol
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(WAITING_TO_BE_ACCEPTED)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        # Otherwise uvicorn raises the signal again, and the process ends with its store open.
+        self._captured_signals.clear()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # So that it does not wait for them.
         self._service.stopping.set()
         super().handle_exit(sig, frame)
-
-
-class _Protocol(H11Protocol):
-    """HTTP protocol that passes the hash of the client certificate to the application."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        secured = transport.get_extra_info("ssl_object")
-        shown = secured.getpeercert(binary_form=True) if secured is not None else None
-        if shown:
-            self.app = _with_certificate(self.app, hashlib.sha256(shown).hexdigest())
-
-
-def _with_certificate(app: ASGIApp, fingerprint: str) -> ASGIApp:
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        extensions = {**scope.get("extensions", {}), TLS_EXTENSION: fingerprint}
-        await app({**scope, "extensions": extensions}, receive, send)
-
-    return application

@@ -8,12 +8,17 @@ import secrets
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotAllowedError, NotFoundError
 from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.database_tables import AccountRow, CredentialRow, MemberRow
+from fedegoists.coordinator.store.database_tables import (
+    AccountRow,
+    ConsortiumRow,
+    CredentialRow,
+    MemberRow,
+)
 from fedegoists.coordinator.store.moments import shifted
 
 AccountRole = Literal["manager", "member", "monitor"]
@@ -21,6 +26,9 @@ CredentialKind = Literal["invitation", "token", "session", "certificate"]
 
 INVITATION_SECONDS = 14 * 24 * 3600
 SESSION_SECONDS = 12 * 3600
+
+MOST_SESSIONS = 20
+"""Of one account: each is a row, and who has a token could fill the disk with them."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +62,23 @@ def invite_account(session: Transaction, by: str, role: AccountRole, label: str)
     account = AccountRow(role=role, label=label, created=session.now())
     session.add(account)
     session.flush()
-    append(session, by, Action.ACCOUNT_INVITED, role=role, label=label)
-    return new_invitation(session, account)
+    return invited(session, account, by, Action.ACCOUNT_INVITED, role=role, label=label)
 
 
-def new_invitation(session: Transaction, account: AccountRow) -> str:
-    """Return a new invitation for an account; its earlier credentials end."""
+def invited(
+    session: Transaction,
+    account: AccountRow,
+    by: str,
+    action: Action,
+    consortium: ConsortiumRow | None = None,
+    **details: object,
+) -> str:
+    """Return a new invitation for an account, which is logged; its earlier credentials end."""
     _end_credentials(session, account.id)
-    return _issued(session, account.id, "invitation", INVITATION_SECONDS)
+    secret = _issued(session, account.id, "invitation", INVITATION_SECONDS)
+    known = {"account": account.id, "invitation": secret_digest(secret)}
+    append(session, by, action, consortium, **details, **known)
+    return secret
 
 
 def _issued(
@@ -91,7 +108,10 @@ def _end_credentials(session: Transaction, account_id: int) -> None:
 
 
 def first_manager(store: CoordinatorStore) -> str | None:
-    """Return a one-time login for the first manager, or None if a manager has joined already."""
+    """Return a one-time login for the first manager, or None if a manager can sign in already.
+
+    After a restored backup none can.
+    """
     with store.write() as session:
         managers = session.scalars(
             select(AccountRow).where(AccountRow.role == "manager", AccountRow.ended.is_(None))
@@ -101,10 +121,15 @@ def first_manager(store: CoordinatorStore) -> str | None:
         joined = session.scalar(
             select(CredentialRow.id)
             .join(AccountRow)
-            .where(AccountRow.role == "manager", CredentialRow.kind != "invitation")
+            .where(AccountRow.role == "manager", AccountRow.ended.is_(None))
+            .where(CredentialRow.kind == "token", CredentialRow.ended.is_(None))
             .limit(1)
         )
-        return None if joined is not None else new_invitation(session, managers[0])
+        if joined is not None:
+            return None
+        first = managers[0]
+        details = {"role": first.role, "label": first.label}
+        return invited(session, first, "coordinator", Action.INVITED_AGAIN, None, **details)
 
 
 def authenticate(session: Transaction, secret: str, *kinds: CredentialKind) -> Principal | None:
@@ -130,8 +155,8 @@ def _principal(
     return Principal(account.id, role, account.label, account.member_id, found.kind)
 
 
-def accept_invitation(session: Transaction, invitation: str) -> tuple[Principal, str]:
-    """Exchange an invitation, once, for a token that does not expire.
+def check_invitation(session: Transaction, invitation: str) -> Principal:
+    """Return the account of an invitation.
 
     Raises
     ------
@@ -144,22 +169,38 @@ def accept_invitation(session: Transaction, invitation: str) -> tuple[Principal,
             "this invitation is unknown, already used, replaced or too old; "
             "ask the manager for a new one"
         )
+    return principal
+
+
+def accept_invitation(session: Transaction, invitation: str) -> tuple[Principal, str]:
+    """Exchange an invitation, once, for a token that does not expire.
+
+    Raises
+    ------
+    NotAllowedError
+        As `check_invitation` does.
+    """
+    principal = check_invitation(session, invitation)
     _end_credentials(session, principal.account_id)
     token = _issued(session, principal.account_id, "token", None)
     member = session.get(MemberRow, principal.member_id) if principal.member_id else None
+    known = {"account": principal.account_id, "token": secret_digest(token)}
+    actor, role, label = principal.actor, principal.role, principal.label
     if member is not None and member.state == "invited":
         member.state = "joined"
-        append(
-            session, principal.actor, Action.MEMBER_JOINED, member.consortium, member=member.name
-        )
+        joined, where = Action.MEMBER_JOINED, member.consortium
+        append(session, actor, joined, where, member=member.name, **known)
     else:
-        role, label = principal.role, principal.label
-        append(session, principal.actor, Action.ACCOUNT_JOINED, role=role, label=label)
+        append(session, actor, Action.ACCOUNT_JOINED, None, role=role, label=label, **known)
     return principal, token
 
 
 def open_session(session: Transaction, principal: Principal) -> str:
-    """Return the secret of a new session for a browser."""
+    """Return the secret of a new session for a browser; of many, the oldest are removed."""
+    own = CredentialRow.account_id == principal.account_id, CredentialRow.kind == "session"
+    newest = select(CredentialRow.id).where(*own).order_by(CredentialRow.id.desc())
+    for row in session.scalars(newest.offset(MOST_SESSIONS - 1)).all():
+        session.execute(delete(CredentialRow).where(CredentialRow.id == row))
     return _issued(session, principal.account_id, "session", SESSION_SECONDS)
 
 
@@ -192,7 +233,8 @@ def add_certificate(session: Transaction, principal: Principal, fingerprint: str
             created=session.now(),
         )
     )
-    append(session, principal.actor, Action.CERTIFICATE_ADDED, sha256=fingerprint)
+    known = {"account": principal.account_id, "sha256": fingerprint}
+    append(session, principal.actor, Action.CERTIFICATE_ADDED, None, **known)
 
 
 def end_account(session: Transaction, account: AccountRow) -> None:
@@ -215,4 +257,5 @@ def end_others_named(session: Transaction, by: Principal, label: str) -> None:
         raise NotFoundError(f"there is no manager or monitor {label!r} other than yourself")
     for account in found:
         end_account(session, account)
-        append(session, by.actor, Action.ACCOUNT_ENDED, role=account.role, label=label)
+        role, ended = account.role, Action.ACCOUNT_ENDED
+        append(session, by.actor, ended, None, role=role, label=label, account=account.id)

@@ -41,6 +41,7 @@ from fedegoists.coordinator.store.database_tables import (
     FormationRow,
 )
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.participants import MAX_PARTICIPANTS
 
 KEPT = 16
 """Decisions whose validity and what-ifs are cached."""
@@ -56,6 +57,7 @@ class FormationOrder(BaseModel):
 
     method: FormationMethod = "best"
     objective: Objective = "welfare"
+    fewest_members: int = Field(default=1, ge=1, le=MAX_PARTICIPANTS)
     time_limit: float = Field(default=1.0, ge=0.05, le=60)
     seed: int = Field(default=0, ge=0, le=2**31)
 
@@ -128,10 +130,15 @@ class Decider:
         ------
         ConflictError
             If reports are open, there are no participants or no benefit graph, the method does
-            not suit the objective, or any of these changed meanwhile.
+            not suit the objective or the smallest number of members, or any of these changed
+            meanwhile.
         """
         if order.objective != "welfare" and order.method != "best":
             raise ConflictError(f"the objective {order.objective!r} needs the method 'best'")
+        if order.fewest_members > 2 and order.method not in ("best", "stable"):
+            raise ConflictError(
+                f"at least {order.fewest_members} members need the method 'best' or 'stable'"
+            )
         with self.store.read() as session:
             inputs = self._inputs(session, consortium_id)
         formation = self._formed(inputs, order)

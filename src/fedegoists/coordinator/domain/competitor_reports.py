@@ -2,7 +2,7 @@
 
 import secrets
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.coordinator.domain.consortia import (
@@ -69,6 +69,8 @@ def _active(session: Transaction, reporter: MemberRow, competitor: MemberRow) ->
             ReportRow.reporter_id == reporter.id,
             ReportRow.competitor_id == competitor.id,
             ReportRow.withdrawn.is_(None),
+            # As if there were none: to report again must not show whether there is one.
+            ReportRow.sealed.is_(None),
         )
     )
 
@@ -83,19 +85,38 @@ def _log(
 
 
 def reported_by(session: Transaction, member: MemberRow) -> tuple[str, ...]:
-    """Return the competitors that a member has reported and that are still members."""
+    """Return the competitors that a member has reported and that are still members.
+
+    Those that it reported before it was invited again are sealed, and left out.
+    """
     rows = session.scalars(
         select(MemberRow)
         .join(ReportRow, ReportRow.competitor_id == MemberRow.id)
         .where(ReportRow.reporter_id == member.id, ReportRow.withdrawn.is_(None))
+        .where(ReportRow.sealed.is_(None))
         .where(MemberRow.state != "expelled")
         .order_by(MemberRow.id)
     )
     return tuple(row.name for row in rows)
 
 
+def shown_at(session: Transaction, member: MemberRow, moment: str) -> set[str]:
+    """Return the competitors that a member had reported at a time, without sealed reports."""
+    rows = session.scalars(
+        select(MemberRow.name)
+        .join(ReportRow, ReportRow.competitor_id == MemberRow.id)
+        .where(ReportRow.reporter_id == member.id, ReportRow.sealed.is_(None))
+        .where(ReportRow.created <= moment)
+        .where(or_(ReportRow.withdrawn.is_(None), ReportRow.withdrawn > moment))
+    )
+    return set(rows)
+
+
 def active_reports(session: Transaction, consortium: ConsortiumRow) -> dict[str, list[str]]:
-    """Return the reported competitors by reporter, among the participants."""
+    """Return the reported competitors by reporter, among the participants.
+
+    Sealed reports are among them.
+    """
     members = members_of(session, consortium)
     names = {member.id: member.name for member in members if member.state == "joined"}
     found: dict[str, list[str]] = {}
@@ -106,7 +127,9 @@ def active_reports(session: Transaction, consortium: ConsortiumRow) -> dict[str,
         .order_by(ReportRow.id)
     ):
         if row.reporter_id in names and row.competitor_id in names:
-            found.setdefault(names[row.reporter_id], []).append(names[row.competitor_id])
+            reported = found.setdefault(names[row.reporter_id], [])
+            if names[row.competitor_id] not in reported:  # it may be sealed, and reported again
+                reported.append(names[row.competitor_id])
     return found
 
 

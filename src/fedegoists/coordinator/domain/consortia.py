@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
 from fedegoists.coordinator.domain import accounts
 from fedegoists.coordinator.domain.unfinished_runs import end_run, unfinished_in
 from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.audit_log import Action, append
-from fedegoists.coordinator.store.database_tables import AccountRow, ConsortiumRow, MemberRow
+from fedegoists.coordinator.store.database_tables import (
+    AccountRow,
+    ConsortiumRow,
+    MemberRow,
+    ReportRow,
+)
 from fedegoists.graphs.participants import MAX_PARTICIPANTS, validated_name
 
 
@@ -92,8 +97,8 @@ def invite(
     account = AccountRow(role="member", label=name, member_id=member.id, created=session.now())
     session.add(account)
     session.flush()
-    append(session, by, Action.MEMBER_INVITED, consortium, member=name)
-    return member, accounts.new_invitation(session, account)
+    action = Action.MEMBER_INVITED
+    return member, accounts.invited(session, account, by, action, consortium, member=name)
 
 
 def _looks(name: str) -> str:
@@ -102,10 +107,22 @@ def _looks(name: str) -> str:
 
 
 def invite_again(session: Transaction, by: str, consortium: ConsortiumRow, name: str) -> str:
-    """Return a new invitation for a member that lost its token; the old token ends."""
+    """Return a new invitation for a member that lost its token; the old token ends.
+
+    The invitation passes through the hands of the manager, who could use it. So the new token
+    shows none of the reports made before. They count as before: were they to end, the competition
+    graph, which the manager sees, would tell which they were.
+    """
     member = member_named(session, consortium, name)
-    append(session, by, Action.ACCOUNT_INVITED, role="member", label=member.name)
-    return accounts.new_invitation(session, _account(session, member))
+    if member.state == "joined":
+        member.invited_again = session.now()
+        session.execute(
+            update(ReportRow)
+            .where(ReportRow.reporter_id == member.id, ReportRow.sealed.is_(None))
+            .values(sealed=member.invited_again)
+        )
+    account, action = _account(session, member), Action.INVITED_AGAIN
+    return accounts.invited(session, account, by, action, consortium, member=member.name)
 
 
 def expel(session: Transaction, by: str, consortium: ConsortiumRow, name: str) -> None:
@@ -118,8 +135,10 @@ def expel(session: Transaction, by: str, consortium: ConsortiumRow, name: str) -
         for run in unfinished_in(session, consortium):
             end_run(session, run, "cancelled", f"{name!r} was expelled")
     member.state = "expelled"
-    accounts.end_account(session, _account(session, member))
-    append(session, by, Action.MEMBER_EXPELLED, consortium, member=member.name)
+    account = _account(session, member)
+    accounts.end_account(session, account)
+    known = {"member": member.name, "account": account.id}
+    append(session, by, Action.MEMBER_EXPELLED, consortium, **known)
 
 
 def _account(session: Transaction, member: MemberRow) -> AccountRow:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedegoists.coalitions import usage_graph
 from fedegoists.commitments import MemberCertificate
 from fedegoists.coordinator.domain.coalition_decisions import commitment_for, formation_of
+from fedegoists.coordinator.domain.competitor_reports import shown_at
 from fedegoists.coordinator.domain.consortia import participants_of
 from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow
@@ -26,6 +27,8 @@ class MemberDecision:
         Benefits that it receives and gives, inside the coalition.
     gain : float
         The sum of the benefits that it receives.
+    fewest_members : int
+        The smallest coalition that could be decided on, besides members that are alone.
     """
 
     number: int
@@ -36,6 +39,7 @@ class MemberDecision:
     contributors: dict[str, float]
     beneficiaries: dict[str, float]
     gain: float
+    fewest_members: int
 
 
 def member_decision(session: Transaction, member: MemberRow) -> MemberDecision | None:
@@ -60,6 +64,7 @@ def member_decision(session: Transaction, member: MemberRow) -> MemberDecision |
         contributors={name: benefit(name, member.name) for name in own["contributors"]},
         beneficiaries={name: benefit(member.name, name) for name in own["beneficiaries"]},
         gain=formation.utilities[member.name],
+        fewest_members=formation.fewest_members,
     )
 
 
@@ -69,5 +74,6 @@ def member_certificate(session: Transaction, member: MemberRow) -> MemberCertifi
     if record is None or member.name not in formation_of(record).participants:
         return None
     reports: dict[str, list[str]] = json.loads(record.reports)  # at the time of the decision
-    reported = reports.get(member.name, [])
+    shown = shown_at(session, member, record.created)
+    reported = [name for name in reports.get(member.name, []) if name in shown]
     return commitment_for(member.consortium, record).member_certificate(member.name, reported)

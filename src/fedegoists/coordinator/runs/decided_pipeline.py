@@ -75,6 +75,7 @@ def _over_silos(
         participants=task.competition.participants,
         required=True,
         memory=task.folder / task.name / SILOS,
+        patience=task.plan.patience,
         progress=progress,
     )
 

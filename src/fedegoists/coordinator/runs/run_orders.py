@@ -14,6 +14,7 @@ from fedegoists.consortium.engine import ENGINES, EngineKind, engine_named
 from fedegoists.coordinator.coordinator_errors import ConflictError
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import CompetitionGraph
+from fedegoists.learning.own_models import is_own
 
 FILES = "files.json"
 """File in the folder of a run: the name, without a suffix, of each participant's files."""
@@ -46,6 +47,19 @@ class RunPlan(TrainingSection):
     threshold: float | None = Field(default=None, ge=0)
     repeats: int | None = Field(default=None, ge=2, le=100)
     benefit_steps: int | None = Field(default=None, ge=1, le=1_000_000)
+    patience: float = Field(default=600.0, ge=0, le=604_800)
+    """Seconds to wait for silos at the beginning, and for the FLARE server at any time."""
+
+    @field_validator("model")
+    @classmethod
+    def _no_file(cls, name: str) -> str:
+        # A plan comes over the network; it must not name code on this machine.
+        if is_own(name):
+            raise ValueError(
+                "a run of the coordinator takes a model by its name, not from a file; use "
+                "`fedegoists run` with a consortium.toml"
+            )
+        return name
 
     @field_validator("estimator")
     @classmethod
@@ -57,6 +71,8 @@ class RunPlan(TrainingSection):
         if engine.local:
             if self.source is None:
                 raise ConflictError("say which data to train on: a folder among the silos")
+            if self.patience != type(self).model_fields["patience"].default:
+                raise ConflictError("a simulation waits for no silo: leave out 'patience'")
             return
         for name in ("source", "options", "data_seed", "device"):
             if getattr(self, name) != type(self).model_fields[name].default:

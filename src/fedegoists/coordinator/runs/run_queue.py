@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -130,8 +131,11 @@ class RunQueue:
             assert worker.stdin is not None
             worker.stdin.write(json.dumps(wanted) + "\n")
             worker.stdin.flush()
-            self._watch(run, worker)
+            ended = self._watch(run, worker)
         if self._stop.is_set() or worker.returncode == 0:
+            return
+        if ended and worker.returncode in (-signal.SIGTERM, -signal.SIGKILL):
+            log.info("run %s is %s; its worker did not leave and was ended", run.id, ended)
             return
         log.error("the worker of run %s ended with %s", run.id, worker.returncode)
         deaths = self._died(run.id)
@@ -151,8 +155,14 @@ class RunQueue:
         self._deaths[run_id] = 1 if further else self._deaths.get(run_id, 0) + 1
         return self._deaths[run_id]
 
-    def _watch(self, run: RunRow, worker: "subprocess.Popen[str]") -> None:
-        """Wait for the worker; end it if the run is cancelled or the service stops."""
+    def _watch(self, run: RunRow, worker: "subprocess.Popen[str]") -> str | None:
+        """Wait for the worker; end it if its run has ended or the service stops.
+
+        Returns
+        -------
+        str or None
+            The state of the run, if its worker was ended here because of it.
+        """
         while worker.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(SECONDS_BETWEEN_LOOKS)
@@ -163,10 +173,12 @@ class RunQueue:
                     close_due(self.store)
                     with self.store.read() as session:
                         now = session.get(RunRow, run.id)
-                    if now is None or now.state in ENDED:
+                    if worker.poll() is None and (now is None or now.state in ENDED):
                         self._end(worker)
+                        return "removed" if now is None else now.state
                 except StoreError as error:
                     log.error("the state of run %s is not known: %s", run.id, error)
+        return None
 
     @staticmethod
     def _end(worker: "subprocess.Popen[str]", patience: float = 5.0) -> None:

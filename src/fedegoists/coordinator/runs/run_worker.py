@@ -93,6 +93,7 @@ def work_on(store: CoordinatorStore, run_id: int, data: Path, kit: Path | None =
 def main() -> None:
     """Read one line of JSON with database, run, data and kit; work until done or orphaned."""
     wanted = json.loads(sys.stdin.readline())
+    os.umask(0o077)  # all files are for this user only
 
     def leave_when_orphaned() -> None:
         sys.stdin.read()
@@ -111,6 +112,9 @@ def main() -> None:
         work_on(store, wanted["run"], Path(wanted["data"]), None if kit is None else Path(kit))
     finally:
         store.close()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)  # threads of a FLARE session would keep this process for seconds
 
 
 if __name__ == "__main__":

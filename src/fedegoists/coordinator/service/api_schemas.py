@@ -77,6 +77,7 @@ class InvitationView(_ApiView):
 
     label: str
     invitation: str
+    note: str = ""
 
 
 class AccountBody(_ApiBody):
@@ -170,6 +171,7 @@ class FormationView(_ApiView):
     commitment: str
     method: str
     objective: str
+    fewest_members: int
     coalitions: list[list[str]]
     welfare: float
     upper_bound: float
@@ -190,6 +192,7 @@ class FormationView(_ApiView):
             commitment=record.commitment,
             method=formation.method,
             objective=formation.objective,
+            fewest_members=formation.fewest_members,
             coalitions=[list(group) for group in formation.coalitions],
             welfare=formation.welfare,
             upper_bound=formation.upper_bound,
@@ -278,9 +281,13 @@ class ReportsBody(_ApiBody):
 
 
 class ReportsView(_ApiView):
-    """The competitors that a member has reported."""
+    """The competitors that a member has reported.
+
+    If it was invited again, `sealed` says when: reports made before then count, but are not shown.
+    """
 
     competitors: list[str]
+    sealed: str | None = None
 
 
 class CertificateBody(_ApiBody):

@@ -15,6 +15,7 @@ from fedegoists.coordinator.domain.coalition_decisions import Decider
 from fedegoists.coordinator.domain.consortia import consortium_with
 from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach
 from fedegoists.coordinator.runs.run_queue import RunQueue
+from fedegoists.coordinator.service.disk_room import DiskRoom
 from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.database_tables import ConsortiumRow
 
@@ -32,6 +33,8 @@ class Limits(BaseModel):
         The largest request; a benefit graph of 200,000 edges fits.
     streams : int
         Browsers that follow runs at the same time.
+    free_bytes : int
+        With less room on a disk, health says so.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +43,7 @@ class Limits(BaseModel):
     failures_per_minute: PositiveInt = 20
     body_bytes: PositiveInt = 16 * 1024 * 1024
     streams: PositiveInt = 100
+    free_bytes: PositiveInt = 100 * 1024 * 1024
 
 
 class Metrics:
@@ -59,6 +63,12 @@ class Metrics:
         )
         self.refused = Counter(
             "fedegoists_refused", "Requests refused by a limit", ["why"], registry=self.registry
+        )
+        self.ended = Counter(
+            "fedegoists_connections_ended",
+            "Connections ended by a limit",
+            ["why"],
+            registry=self.registry,
         )
         self.runs = Gauge("fedegoists_runs", "Runs by state", ["state"], registry=self.registry)
         self.streams = Gauge("fedegoists_streams", "Open event streams", registry=self.registry)
@@ -95,6 +105,10 @@ class Service:
         self.decider = Decider(store)
         self.queue = RunQueue(store, data, reach)
         self.metrics = Metrics()
+        written = {"runs": data / "runs"}
+        if store.is_sqlite:
+            written["database"] = store.path.parent
+        self.disks = DiskRoom(written, self.limits.free_bytes, clock)
         self.stopping = threading.Event()
         self.streams = 0
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from sqlalchemy import func, select
 
 from fedegoists.coordinator.coordinator_errors import NotAllowedError, StoreError
-from fedegoists.coordinator.domain.accounts import accept_invitation
+from fedegoists.coordinator.domain.accounts import accept_invitation, check_invitation
 from fedegoists.coordinator.service.api_schemas import HealthView, InvitationBody, TokenView
 from fedegoists.coordinator.service.request_identity import AMonitor, TheService, check_origin
 from fedegoists.coordinator.store.database_tables import RunRow
@@ -24,6 +24,10 @@ def health(service: TheService, response: Response) -> HealthView:
     if service.queue.lost:
         response.status_code = 503
         return HealthView(status="runs are not worked on any more; start the coordinator again")
+    trouble = service.disks.trouble()
+    if trouble:
+        response.status_code = 503
+        return HealthView(status=trouble)
     if behind > BACK_SECONDS:
         return HealthView(status="the clock is behind the audit log; set it right")
     return HealthView(status="ok")
@@ -45,6 +49,8 @@ def accept(body: InvitationBody, request: Request, service: TheService) -> Token
     """Exchange an invitation, once, for a token that does not expire."""
     check_origin(request)
     try:
+        with service.store.read() as session:  # strangers must not keep others from writing
+            check_invitation(session, body.invitation)
         with service.store.write() as session:
             principal, token = accept_invitation(session, body.invitation)
     except NotAllowedError as error:

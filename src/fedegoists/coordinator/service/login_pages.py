@@ -20,6 +20,7 @@ from fedegoists.coordinator.service.request_identity import (
     caller_of,
     check_origin,
 )
+from fedegoists.coordinator.store import Transaction
 
 router = APIRouter(include_in_schema=False)
 
@@ -71,14 +72,12 @@ def sign_in(request: Request, secret: Field, service: TheService) -> Response:
     check_origin(request)
     token: str | None = None
     try:
+        with service.store.read() as session:  # strangers must not keep others from writing
+            _principal(session, secret)
         with service.store.write() as session:
-            if secret.startswith("fe-invitation-"):
+            principal = _principal(session, secret)
+            if principal.kind == "invitation":
                 principal, token = accounts.accept_invitation(session, secret)
-            else:
-                found = accounts.authenticate(session, secret, "token")
-                if found is None:
-                    raise NotAllowedError("this token is not known here")
-                principal = found
             opened = accounts.open_session(session, principal)
     except NotAllowedError as error:
         return page(request, "login.html.j2", None, status=401, wrong=str(error))
@@ -96,6 +95,15 @@ def sign_in(request: Request, secret: Field, service: TheService) -> Response:
         secure=request.url.scheme == "https",
     )
     return response
+
+
+def _principal(session: Transaction, secret: str) -> accounts.Principal:
+    if secret.startswith("fe-invitation-"):
+        return accounts.check_invitation(session, secret)
+    found = accounts.authenticate(session, secret, "token")
+    if found is None:
+        raise NotAllowedError("this token is not known here")
+    return found
 
 
 @router.post("/logout")

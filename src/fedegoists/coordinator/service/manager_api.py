@@ -38,6 +38,7 @@ from fedegoists.coordinator.service.api_schemas import (
     WhatIfView,
 )
 from fedegoists.coordinator.service.rendering import attachment
+from fedegoists.coordinator.service.request_bodies import LargeBody, described_body, parsed
 from fedegoists.coordinator.service.request_identity import AManager, Caller
 from fedegoists.coordinator.store.audit_check import check_log
 from fedegoists.coordinator.store.audit_log import Action, append, entries, entry_line
@@ -47,6 +48,10 @@ from fedegoists.graphs import BenefitGraph
 router = APIRouter(prefix="/api", tags=["manager"])
 
 ENTRIES_PER_PAGE = 200
+SEALED = (
+    "Its earlier token has ended. The competitors that it reported count as before, but are "
+    "sealed: with the new token they can be neither read nor withdrawn. It can report further ones."
+)
 MOST = 2**31 - 1
 
 
@@ -86,10 +91,13 @@ def invite_member(consortium_id: Number, body: MemberBody, caller: AManager) -> 
 
 @router.post("/consortia/{consortium_id}/members/{name:path}/invitation", status_code=201)
 def invite_member_again(consortium_id: Number, name: Name, caller: AManager) -> InvitationView:
-    """Invite a member again that lost its token; the old token ends."""
+    """Invite a member again that lost its token; the old token ends.
+
+    Its earlier reports of competitors count as before, but the new token does not show them.
+    """
     with caller.service.writing(consortium_id) as (session, found):
         secret = consortia.invite_again(session, caller.actor, found, name)
-    return InvitationView(label=name, invitation=secret)
+    return InvitationView(label=name, invitation=secret, note=SEALED)
 
 
 @router.delete("/consortia/{consortium_id}/members/{name:path}", status_code=204)
@@ -126,9 +134,10 @@ def reopen_reports(consortium_id: Number, caller: AManager) -> ConsortiumView:
 # Graphs and decisions ---------------------------------------------------------------------------
 
 
-@router.put("/consortia/{consortium_id}/benefit")
-def put_benefit(consortium_id: Number, body: BenefitBody, caller: AManager) -> BenefitView:
+@router.put("/consortia/{consortium_id}/benefit", openapi_extra=described_body(BenefitBody))
+def put_benefit(consortium_id: Number, caller: AManager, content: LargeBody) -> BenefitView:
     """Record a benefit graph among the members."""
+    body = parsed(BenefitBody, content)
     estimate, names = upload_benefit(
         consortium_id, lambda names: BenefitGraph.from_edges(body.edges, names), caller
     )

@@ -185,7 +185,7 @@ def form_coalitions(consortium_id: Number, form: ManagerForm) -> Response:
     """Decide who trains with whom."""
     # Other methods than the best one have no other objective.
     objective = form["objective"] if form["method"] in ("", "best") else "welfare"
-    order = form.body(FormationOrder, "method", "time_limit", objective=objective)
+    order = form.body(FormationOrder, "method", "time_limit", "fewest_members", objective=objective)
     manager_api.form_coalitions(consortium_id, order, form)
     return see_other(f"/consortia/{consortium_id}#coalitions")
 
@@ -195,7 +195,7 @@ def start_run(consortium_id: Number, form: ManagerForm) -> Response:
     """Start a run."""
     steps = "benefit_steps" if form["kind"] == "benefit" else "steps"
     plan = {
-        **{name: form[name] for name in ("source", "seeds", "threshold")},
+        **{name: form[name] for name in ("source", "seeds", "threshold", "patience")},
         "methods": [part.strip() for part in form["methods"].split(",") if part.strip()],
         steps: form["steps"],
     }

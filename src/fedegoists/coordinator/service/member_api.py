@@ -31,6 +31,7 @@ from fedegoists.coordinator.service.request_identity import AMember, Caller, sho
 from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow, RunRow
 from fedegoists.files import read_text
+from fedegoists.learning.sealed_models import MODELS_FOLDER, check_run_model
 
 router = APIRouter(prefix="/api/me", tags=["member"])
 
@@ -61,8 +62,9 @@ def me(caller: AMember) -> MeView:
 def my_reports(caller: AMember) -> ReportsView:
     """Show the competitors that I reported."""
     with caller.service.store.read() as session:
-        found = competitor_reports.reported_by(session, _member(session, caller))
-    return ReportsView(competitors=list(found))
+        member = _member(session, caller)
+        found = competitor_reports.reported_by(session, member)
+    return ReportsView(competitors=list(found), sealed=member.invited_again)
 
 
 @router.put("/reports")
@@ -89,7 +91,7 @@ def change_reports(
         for name in wanted:
             if name not in before:
                 competitor_reports.report(session, member, name)
-    return ReportsView(competitors=list(wanted))
+    return ReportsView(competitors=list(wanted), sealed=member.invited_again)
 
 
 @router.get("/decision")
@@ -157,7 +159,8 @@ def my_report(number: Number, caller: AMember) -> FileResponse:
 @router.get("/runs/{number}/model", response_class=Response)
 def my_model(number: Number, caller: AMember) -> FileResponse:
     """Return my model of a run, as a safetensors file."""
-    path = _file(caller, number, "models", ".safetensors")
+    path = _file(caller, number, MODELS_FOLDER, ".safetensors")
+    check_run_model(path.parent.parent, path.name)
     return FileResponse(path, media_type="application/octet-stream", filename="model.safetensors")
 
 

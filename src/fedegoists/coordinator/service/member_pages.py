@@ -22,7 +22,7 @@ def member_page(request: Request, caller: MemberPage) -> Response:
         "member.html.j2",
         caller,
         me=member_api.me(caller),
-        reported=member_api.my_reports(caller).competitors,
+        reports=member_api.my_reports(caller),
         decision=decision,
         runs=member_api.my_runs(caller),
     )

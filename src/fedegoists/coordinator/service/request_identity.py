@@ -1,5 +1,6 @@
 """Authentication of requests: the caller, its role, and its forms."""
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -29,6 +30,9 @@ WRONG = "fedegoists.wrong"
 
 KNOWN = "fedegoists.known"
 """Key in a request's scope: whether its token or session is valid."""
+
+IDENTIFIED = "fedegoists.identified"
+"""Key in the state of a request's scope: whether it is signed in, as its header shows."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
@@ -80,38 +84,52 @@ def bearer_token(authorization: str) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
+def principal_of(request: Request) -> Principal | None:
+    """Return the account of a request's token, session or client certificate, if it has one.
+
+    Only the header is looked at.
+    """
+    token = bearer_token(request.headers.get("authorization", ""))
+    secret = request.cookies.get(COOKIE)
+    fingerprint = shown_certificate(request)
+    found: Principal | None = None
+    with service_of(request).store.read() as session:
+        if token is not None:
+            found = authenticate(session, token, "token")
+        elif secret:
+            found = authenticate(session, secret, "session")
+        if found is None and token is None and fingerprint:
+            found = authenticate_certificate(session, fingerprint)
+    request.scope[WRONG] = found is None and (token is not None or bool(secret))
+    # Shared with the connection, which is more patient with those who are signed in.
+    request.scope.setdefault("state", {})[IDENTIFIED] = found is not None
+    request.scope[KNOWN] = found is not None and found.kind != "certificate"
+    return found
+
+
 def caller_of(request: Request, csrf: str | None = None) -> Caller | None:
     """Return the caller by its token, session or client certificate; None if it has none.
 
     `csrf` is the token that a form sent; scripts send it in the header ``X-CSRF-Token``.
     """
-    service = service_of(request)
-    token = bearer_token(request.headers.get("authorization", ""))
-    secret = request.cookies.get(COOKIE)
-    fingerprint = shown_certificate(request)
-    with service.store.read() as session:
-        if token is not None:
-            found = authenticate(session, token, "token")
-            request.scope[WRONG], request.scope[KNOWN] = found is None, found is not None
-            return None if found is None else Caller(service, found, None)
-        if secret:
-            found = authenticate(session, secret, "session")
-            if found is not None:
-                request.scope[KNOWN] = True
-                expected = csrf_token(secret)
-                if request.method not in SAFE:
-                    check_origin(request)
-                    if (csrf or request.headers.get("x-csrf-token")) != expected:
-                        raise HTTPException(403, "the form is out of date; load the page again")
-                return Caller(service, found, expected)
-        if fingerprint:
-            found = authenticate_certificate(session, fingerprint)
-            if found is not None:
-                if request.method not in SAFE:
-                    check_origin(request)
-                return Caller(service, found, None)
-    request.scope[WRONG] = bool(secret)
-    return None
+    found = principal_of(request)
+    if found is None:
+        return None
+    service, expected = service_of(request), None
+    # A browser adds cookies and certificates by itself, also to requests of other sites.
+    if found.kind != "token" and request.method not in SAFE:
+        check_origin(request)
+    if found.kind == "session":
+        expected = csrf_token(request.cookies[COOKIE])
+        given = csrf or request.headers.get("x-csrf-token") or ""
+        if request.method not in SAFE and not _same(given, expected):
+            raise HTTPException(403, "the form is out of date; load the page again")
+    return Caller(service, found, expected)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts are equal, in a time that does not tell where they differ."""
+    return hmac.compare_digest(one.encode(errors="replace"), other.encode())
 
 
 def _for_api(*roles: AccountRole) -> Any:

@@ -7,14 +7,27 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from fastapi import Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedegoists.coordinator.service.coordinator_service import Service
-from fedegoists.coordinator.service.request_identity import COOKIE, KNOWN, WRONG, bearer_token
+from fedegoists.coordinator.service.request_bodies import (
+    SECRETS_IN_BODY,
+    has_body,
+    largest_body,
+)
+from fedegoists.coordinator.service.request_identity import (
+    COOKIE,
+    KNOWN,
+    WRONG,
+    bearer_token,
+    principal_of,
+)
+from fedegoists.coordinator.service.sender_address import address_group
 
 log = logging.getLogger("fedegoists.coordinator")
 
@@ -32,9 +45,6 @@ HEADERS = {
 }
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
-SECRETS_IN_BODY = ("/login", "/api/invitations/accept")
-"""Paths whose body holds another secret than the request's header."""
-
 TOO_LARGE = "the request is too large"
 TWO_YEARS = 63_072_000
 MAX_BUCKETS = 10_000
@@ -111,10 +121,10 @@ class RequestLimits:
             return
         began = time.perf_counter()
         headers = Headers(scope=scope)
-        address = (scope.get("client") or ("unknown", 0))[0]
+        address = address_group((scope.get("client") or ("unknown", 0))[0])
         secret = _secret(headers)
         metrics = self.service.metrics
-        started = False
+        started, unread = False, has_body(headers)
 
         async def answer(message: Message) -> None:
             nonlocal started
@@ -122,6 +132,10 @@ class RequestLimits:
                 started = True
                 self._dress(scope, message)
                 status = message["status"]
+                # The connection goes on neither with the body, nor with thousands of requests
+                # that were sent at once.
+                if unread or status == 429:
+                    MutableHeaders(scope=message)["Connection"] = "close"
                 if status == 401 or scope.get(WRONG):  # pages redirect instead of 401
                     self.failures.take(address)
                 if secret is not None and scope.get(WRONG):
@@ -135,23 +149,29 @@ class RequestLimits:
                 seconds = time.perf_counter() - began
                 metrics.seconds.labels(route).observe(seconds)
                 # The route, not the path itself, which may name a member.
-                log.info("%s %s %s %.0f ms", method, route, status, seconds * 1e3)
+                kind = {"kind": f"{method} {route} {status}"}
+                log.info("%s %s %s %.0f ms", method, route, status, seconds * 1e3, extra=kind)
             await send(message)
 
-        refusal = self._refusal(scope["path"], headers, address, secret)
+        refusal: Response | None = self._refusal(scope["path"], headers, address, secret)
+        left = self.service.limits.body_bytes
+        if refusal is None and unread:
+            allowed = await self._allowed(scope)
+            left = allowed if isinstance(allowed, int) else 0
+            refusal = None if isinstance(allowed, int) else allowed
         if refusal is not None:
             metrics.refused.labels(str(refusal.status_code)).inc()
             await refusal(scope, receive, answer)
             return
-        left = self.service.limits.body_bytes
 
         async def counted() -> Message:
             """Count the bytes of the body, whatever the header said."""
-            nonlocal left
+            nonlocal left, unread
             message = await receive()
             left -= len(message.get("body", b""))
             if left < 0:
                 raise HTTPException(413, TOO_LARGE)
+            unread = unread and bool(message.get("more_body", False))
             return message
 
         try:
@@ -161,6 +181,26 @@ class RequestLimits:
             if started:
                 raise  # too late for another answer; the server closes the connection
             await response(scope, receive, answer)
+
+    async def _allowed(self, scope: Scope) -> int | Response:
+        """Return how many bytes of the body may be read, or the refusal to read any."""
+        request, path = Request(scope), scope["path"]
+        found = None
+        if path not in SECRETS_IN_BODY:
+            try:
+                found = await run_in_threadpool(principal_of, request)
+            except Exception as error:  # such as of the database
+                return self.unexpected(request, error)
+            if found is None and path.startswith("/api/"):
+                needed = {"WWW-Authenticate": "Bearer"}
+                return _said(401, "a valid token is needed", needed)
+            if found is None:
+                return RedirectResponse("/login", 303)
+        most = largest_body(path, found, self.service.limits.body_bytes)
+        # Its length was checked to be a number.
+        if int(request.headers.get("content-length", "0")) > most:
+            return _said(413, TOO_LARGE)
+        return most
 
     def _refusal(
         self, path: str, headers: Headers, address: str, secret: str | None
@@ -174,7 +214,7 @@ class RequestLimits:
         if not (allowed and self.addresses.take(address)):
             return _said(429, "too many requests; wait a moment", {"Retry-After": "10"})
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self.service.limits.body_bytes:
+        if not length.isdecimal() or int(length) > self.service.limits.body_bytes:
             return _said(413, TOO_LARGE)
         return None
 

@@ -77,6 +77,7 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # it would load scripts from another site
         redoc_url=None,
+        redirect_slashes=False,  # it would redirect to the host that the request names
     )
     app.state.service = service
     for part in (health, member_api, manager_api, runs_api):
@@ -117,6 +118,8 @@ def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _unexpected(request: Request, error: Exception) -> Response:
+    if isinstance(error, FedEgoistsError):  # of the middleware, which has no other handler
+        return _told(request, error)
     # Neither path nor body is logged: they may be confidential.
     log.error("unexpected %s", type(error).__name__, exc_info=error)
     return _answer(request, 500, "something went wrong here; the log says more")

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from fedegoists.coordinator.store.audit_log import Action, LogCheck, check_chain, entries
+from fedegoists.coordinator.store.credential_check import unlogged_credentials
 from fedegoists.coordinator.store.database_tables import (
     AccountRow,
     AuditEntry,
@@ -56,6 +57,7 @@ def check_log(session: Session, expected_head: str | None = None) -> LogCheck:
     chain = check_chain(session, expected_head)
     told, kept = _told(entries(session)), _kept(session)
     problems = [problem for kind in kept for problem in _differences(kind, told[kind], kept[kind])]
+    problems += unlogged_credentials(session, entries(session))
     return LogCheck(chain.count, chain.head, tuple([*chain.problems, *problems][:100]))
 
 
@@ -91,8 +93,17 @@ def _replay(facts: dict[str, Facts], action: str, details: dict[str, Any]) -> No
         case Action.MEMBER_EXPELLED:
             facts["member"][details["consortium"], details["member"]] = ("expelled",)
             _count(facts["account"], _of_member(details), ended=1)
-        case Action.COMPETITOR_REPORTED | Action.REPORT_WITHDRAWN:
-            facts["report"][str(details["report"])] = (action == Action.COMPETITOR_REPORTED,)
+        case Action.COMPETITOR_REPORTED:
+            reporter = details["consortium"], details["member"]
+            facts["report"][str(details["report"])] = (*reporter, True, False)
+        case Action.REPORT_WITHDRAWN:
+            *reporter_, _, sealed = facts["report"][str(details["report"])]
+            facts["report"][str(details["report"])] = (*reporter_, False, sealed)
+        case Action.INVITED_AGAIN if "member" in details:
+            reporter = details["consortium"], details["member"]
+            for report, fact in facts["report"].items():
+                if fact[:2] == reporter:
+                    facts["report"][report] = (*fact[:3], True)
         case Action.COALITIONS_FORMED:
             facts["formation"][details["consortium"], details["number"]] = tuple(
                 details.get(part) for part in ("commitment", "certificate", "reports", "benefit")
@@ -147,7 +158,12 @@ def _kept(session: Session) -> dict[str, Facts]:
                 consortia[row.consortium_id],
                 names[row.reporter_id],
                 names[row.competitor_id],
-            ): (row.withdrawn is None,)
+            ): (
+                consortia[row.consortium_id],
+                names[row.reporter_id],
+                row.withdrawn is None,
+                row.sealed is not None,
+            )
             for row in session.scalars(select(ReportRow))
         },
         "formation": {

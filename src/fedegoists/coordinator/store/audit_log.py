@@ -24,6 +24,7 @@ class Action(enum.StrEnum):
     """Recorded actions."""
 
     ACCOUNT_INVITED = "account invited"
+    INVITED_AGAIN = "invited again"
     ACCOUNT_JOINED = "account joined"
     ACCOUNT_ENDED = "account ended"
     CERTIFICATE_ADDED = "client certificate added"

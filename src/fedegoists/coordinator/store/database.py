@@ -1,10 +1,12 @@
 """The database and its transactions, which are kept whole or not at all."""
 
 import datetime
+import fcntl
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +27,7 @@ from fedegoists.coordinator.store.database_tables import (
     FormationRow,
     RunRow,
 )
-from fedegoists.coordinator.store.migrate import upgrade
+from fedegoists.coordinator.store.migrate import is_current, upgrade
 from fedegoists.coordinator.store.moments import (
     BACK_SECONDS,
     CLOCK_WENT_BACK,
@@ -118,14 +120,23 @@ class CoordinatorStore:
             if self.is_sqlite:
                 self._check_file()
             with self.write() as session:
-                upgrade(session.connection())
+                current = is_current(session.connection())
+            if not current:
+                # Not under a service of another version, which would go on with other tables.
+                with self.alone(), self.write() as session:
+                    upgrade(session.connection())
         except BaseException:
             self.close()
             raise
 
+    @property
+    def path(self) -> Path:
+        """The file of SQLite, without links."""
+        return Path(self.engine.url.database or "").resolve()
+
     def _check_file(self) -> None:
         """Find damage now rather than in the middle of a decision."""
-        path = Path(self.engine.url.database or "")
+        path = self.path
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.touch(mode=0o600)  # it will hold confidential reports
@@ -155,12 +166,14 @@ class CoordinatorStore:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Context manager that refuses a second service over the same PostgreSQL database.
+        """Context manager that refuses a second service over the same database.
 
-        Both would work on the same runs. An SQLite file is guarded by the lock of its folder.
+        Both would work on the same runs. A file of SQLite has a lock beside it, by whichever
+        folder or link it is reached; PostgreSQL has one inside.
         """
         if self.is_sqlite:
-            yield
+            with _locked(self.path):
+                yield
             return
         with self._translated():
             connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -181,8 +194,22 @@ class CoordinatorStore:
             return max(0.0, seconds_between(as_moment(self.clock()), session.earliest()))
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; all data of SQLite is then in its one file."""
+        if self.is_sqlite:
+            self._checkpoint()
         self.engine.dispose()
+
+    def _checkpoint(self) -> None:
+        """Move what is in the write-ahead log into the file, unless another process needs it."""
+        with suppress(exc.DBAPIError, sqlite3.Error, OSError):  # such as of a damaged file
+            connection = self.engine.raw_connection()
+            try:
+                cursor = connection.cursor()
+                cursor.execute("PRAGMA busy_timeout=1000")
+                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                cursor.close()
+            finally:
+                connection.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -227,6 +254,27 @@ class CoordinatorStore:
             f"{self.engine.url.database}: the database file is damaged ({found}); nothing was "
             "changed. Put it aside and restore a backup: fedegoists restore BACKUP --data DIR"
         )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Context manager that holds the lock beside a file."""
+    beside = path.with_name(f"{path.name}.lock")
+    try:
+        file = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StoreError(f"{beside}: cannot be locked ({error.strerror})") from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StoreError(
+                f"{path}: another coordinator is running over this database file; stop it first, "
+                "or give another file with --data or --database"
+            ) from None
+        yield
+    finally:
+        os.close(file)
 
 
 def earliest_after(entry: AuditEntry) -> str:

@@ -51,6 +51,7 @@ class MemberRow(Base):
     name: Mapped[str] = mapped_column(String(200))
     state: Mapped[str] = mapped_column(String(10), default="invited")  # joined or expelled
     created: Mapped[str] = mapped_column(MOMENT)
+    invited_again: Mapped[str | None] = mapped_column(MOMENT)  # since it joined, the last time
     consortium: Mapped[ConsortiumRow] = relationship(lazy="joined")
 
 
@@ -93,6 +94,8 @@ class ReportRow(Base):
     salt: Mapped[str] = mapped_column(DIGEST)  # the audit log holds only a salted hash
     created: Mapped[str] = mapped_column(MOMENT)
     withdrawn: Mapped[str | None] = mapped_column(MOMENT)
+    # Since then the reporter has another token: the report counts, but is not shown with it.
+    sealed: Mapped[str | None] = mapped_column(MOMENT)
 
 
 class BenefitRow(Base):

@@ -32,6 +32,11 @@ def revision_of(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
+def is_current(connection: Connection) -> bool:
+    """Whether no migration is missing."""
+    return revision_of(connection) == latest(connection)
+
+
 def upgrade(connection: Connection) -> None:
     """Apply the missing migrations; a database of a later version is refused."""
     found = revision_of(connection)
