@@ -10,6 +10,9 @@ with what is on its way and what is collected, so means over 64 rounds are compa
 of that has come round. It fills while FLARE gathers what it keeps in mind for twelve seconds; from
 then on its growth is the slope of a line through these means, with the line's standard error. After
 the end no process may be left and no port that one of them had open.
+
+What signatures cost is measured in one run: its silos answer calls with and without a signature,
+and every pair of rounds has one of each, in random order.
 """
 
 import argparse
@@ -85,7 +88,10 @@ def consortium(folder: Path, silos: int) -> ConsortiumSettings:
         columns = {name: rng.normal(size=60) for name in (*names, "y")}
         np.savez(data / f"silo{silo}.npz", **columns)
     return ConsortiumSettings.model_validate(
-        {"data": {"source": str(data)}, "deploy": {"port": free_port(), "deadline": 120}}
+        {
+            "data": {"source": str(data)},
+            "deploy": {"port": free_port(), "deadline": 120, "privacy": "none"},
+        }
     )
 
 
@@ -261,6 +267,83 @@ def measure_time(silos: list[int], rounds: int) -> None:
     told("deploy_loopback", "A round over FLARE; target: 200 ms, 1.05 times the parameters", rows)
 
 
+class WithoutSignatures:
+    """Takes the place of a `CallSigner` where silos accept calls without a signature."""
+
+    def knows(self, site: str) -> bool:  # noqa: ARG002
+        """Return True, so that no silo is greeted."""
+        return True
+
+    def call(self, site: str, message: bytes, seconds: float) -> bytes:  # noqa: ARG002
+        """Return a message as it is, with a mark."""
+        return UNSIGNED + message
+
+    def opened(self, site: str, content: bytes) -> bytes:  # noqa: ARG002
+        """Return an answer without its mark."""
+        assert content[: len(UNSIGNED)] == UNSIGNED, "the silo answered with a seal"
+        return content[len(UNSIGNED) :]
+
+
+UNSIGNED = b"unsigned call "
+"""As in `benchmarks/unsigned_silos/sitecustomize.py`."""
+
+
+def signed_and_unsigned(silos: int, pairs: int) -> dict[str, float]:
+    """Measure pairs of rounds, one of which is signed."""
+    rng = np.random.default_rng(0)
+    clock: dict[bool, list[float]] = {True: [], False: []}
+    processor = {True: 0.0, False: 0.0}
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        settings = consortium(folder, silos)
+        deployment = LocalDeployment(settings, folder / "deploy")
+        path = os.environ.get("PYTHONPATH", "")
+        own = str(Path(__file__).parent / "unsigned_silos")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [own, path]))
+        with deployment:
+            engine = FlareEngine(settings, SiloAccess("run", deployment.kit))
+            try:
+                federation = engine.federation("mlp")
+                start = federation.schema.drawn(0)
+                signers = {True: engine.link._signer, False: WithoutSignatures()}
+                for number in range(WARM + pairs):
+                    for signed in rng.permutation([True, False]).tolist():
+                        seed = f"0/{number}/{signed}"
+                        request = Train(parameters=start, settings=STEP, seed=seed)
+                        engine.link._signer = signers[signed]
+                        used = processor_seconds(deployment)
+                        began = time.perf_counter()
+                        replies = federation.call(dict.fromkeys(federation.participants, request))
+                        took = time.perf_counter() - began
+                        assert not any(isinstance(one, Failure) for one in replies.values())
+                        if number >= WARM:
+                            clock[signed].append(took)
+                            processor[signed] += processor_seconds(deployment) - used
+            finally:
+                engine.close()
+    ratios = [one / other for one, other in zip(clock[True], clock[False], strict=True)]
+    logs = [math.log(one) for one in ratios]
+    error = statistics.stdev(logs) / math.sqrt(pairs)
+    return {
+        "silos": silos,
+        "pairs": pairs,
+        "signed_ms_median": 1000 * statistics.median(clock[True]),
+        "unsigned_ms_median": 1000 * statistics.median(clock[False]),
+        "ratio": math.exp(statistics.mean(logs)),
+        "ratio_standard_error": error,
+        "signed_processor_ms": 1000 * processor[True] / pairs,
+        "unsigned_processor_ms": 1000 * processor[False] / pairs,
+        "processor_ratio": processor[True] / processor[False],
+        "load_average": os.getloadavg()[1],
+    }
+
+
+def measure_signing(silos: list[int], pairs: int) -> None:
+    """Measure what signatures cost."""
+    rows = [signed_and_unsigned(count, pairs) for count in silos]
+    told("deploy_signing", "A round with and without signatures; ratio: geometric mean", rows)
+
+
 def measure_memory(silos: list[int], rounds: int) -> None:
     """Measure memory, and look for what is left after the end."""
     rows, sampled = [], []
@@ -292,17 +375,26 @@ def told(name: str, title: str, rows: list[dict[str, float]]) -> None:
     report(name, title, columns, [[f"{row[column]:.5g}" for column in columns] for row in rows])
 
 
+MEASURED = {
+    "time": (measure_time, 200),
+    "signing": (measure_signing, 200),
+    "memory": (measure_memory, 1000),
+}
+"""What can be measured, and in how many rounds."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["time", "memory", "both"], default="both")
+    parser.add_argument("what", nargs="?", choices=[*MEASURED, "all"], default="all")
     parser.add_argument("--silos", type=int, nargs="+", default=[4, 10])
-    parser.add_argument("--rounds", type=int, help="200 for the time, 1000 for the memory")
+    parser.add_argument(
+        "--rounds", type=int, help="200 for the time, 1000 for the memory, 200 pairs for signing"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)  # as in the silos: here all processes share the cores
-    if options.what != "memory":
-        measure_time(options.silos, options.rounds or 200)
-    if options.what != "time":
-        measure_memory(options.silos, options.rounds or 1000)
+    for what, (measured, rounds) in MEASURED.items():
+        if options.what in (what, "all"):
+            measured(options.silos, options.rounds or rounds)
 
 
 if __name__ == "__main__":

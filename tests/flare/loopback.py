@@ -53,7 +53,9 @@ def write_consortium(folder: Path, names, *, port: int, more: str = "") -> Path:
         '[competition]\npairs = [["East", "South"], ["East", "North Bank"]]\n'
         "[benefit]\nrepeats = 2\nthreshold = 0.05\n"
         "[training]\nseeds = 2\nsteps = 40\n"
-        f'[deploy]\nhost = "localhost"\nport = {port}\nwait = 60\ndeadline = 60\n{more}'
+        f'[deploy]\nhost = "localhost"\nport = {port}\nwait = 60\ndeadline = 60\n'
+        # Most tests compare numbers, which noise would change.
+        f'privacy = "none"\n{more}'
     )
     return path
 

@@ -21,13 +21,27 @@ NAMES = ("North Bank", "South", "East")
 MODEL = build_model("mlp", 0, features=3, outputs=1)
 SCHEMA = ParameterSchema.of(MODEL)
 START = SCHEMA.flatten(dict(MODEL.named_parameters()))
+TRAINED = 42
+"""South's rows for training, with the seed of its kit."""
 SETTINGS = TrainSettings(steps=5, batch_size=16, learning_rate=0.1)
 
 
 def kit(folder, more=""):
+    """Write a kit; single updates leave, and without protection, unless `more` says otherwise."""
     write_tables(folder, NAMES)
+    more = (
+        more.replace("[privacy]\n", '[privacy]\nlevel = "none"\n') if "level" not in more else more
+    )
+    more = more if "[privacy]" in more else more + '\n[privacy]\nlevel = "none"\n'
+    if "single_updates" not in more:
+        head, section, rest = more.partition("[limits]\n")
+        more = (
+            f"{head}[limits]\nsingle_updates = true\n{rest}"
+            if section
+            else f"{more}\n[limits]\nsingle_updates = true\n"
+        )
     (folder / "silo.toml").write_text(
-        'participant = "South"\n[data]\nfile = "South.csv"\nschema = "schema.toml"\nposition = 2\n'
+        'participant = "South"\n[data]\nfile = "South.csv"\nschema = "schema.toml"\nseed = 1\n'
         + more
     )
     return folder

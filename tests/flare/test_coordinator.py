@@ -24,7 +24,7 @@ from tests.flare.conftest import NAMES
 from tests.flare.test_deployed import assert_same_table
 from tests.flare.test_faults import kill
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silo_secrets")]
 
 PLAN = {"methods": ["local", "fedegoists"], "seeds": 1, "steps": 200}
 
@@ -37,8 +37,8 @@ def until(client, address, head, wanted, seconds=300.0):
         seen.append(run["state"])
         if wanted(run):
             return run, set(seen)
-        assert run["state"] not in ("failed", "cancelled"), run
-        assert time.monotonic() < end, run
+        assert run["state"] not in ("failed", "cancelled"), str(run)
+        assert time.monotonic() < end, str(run)
         time.sleep(0.1)
 
 

@@ -20,16 +20,18 @@ from fedegoists.cli import app
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.consortium.engine import SiloAccess
-from fedegoists.deploy.flare_engine import FlareEngine
+from fedegoists.deploy.flare_engine import FlareEngine, over_silos
 from fedegoists.deploy.kit_process import KitProcess
+from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Failure, Participant
-from fedegoists.federation.flare.job_operator import Operator
-from fedegoists.federation.flare.messages import Answers
-from fedegoists.federation.flare.wire import unpack
+from fedegoists.federation.flare.certificate_authority import read_authority, read_request
+from fedegoists.federation.flare.job_operator import Operator, UnreachableError
+from fedegoists.federation.flare.kit_identity import fingerprint, silo_identity, spoken
+from fedegoists.federation.flare.seals import AnswerSeal, unsealed
 from tests.flare.loopback import run_deployed
-from tests.flare.test_deployed import NAMES, assert_same_model, assert_same_table
+from tests.flare.test_deployed import NAMES, assert_same_model, assert_same_table, speaks
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silo_secrets")]
 
 SOUTH, EAST = Participant("South"), Participant("East")
 
@@ -169,7 +171,8 @@ def trainings(deployment):
 def test_nobody_can_take_anothers_name(deployment, tmp_path):
     """A silo with a certificate of its own that claims to be another is turned away."""
     thief = tmp_path / "thief"
-    shutil.copytree(deployment.silo("South"), thief)
+    leave_out = shutil.ignore_patterns("sockets")
+    shutil.copytree(deployment.silo("South"), thief, ignore=leave_out)
     config = thief / "startup" / "fed_client.json"
     config.write_text(config.read_text().replace('"South"', '"East"'))
     heard = []
@@ -208,12 +211,13 @@ def test_a_silo_cannot_ask_another_silo(deployment, tmp_path, monkeypatch):
         assert not any(isinstance(reply, Failure) for reply in replies.values())
     finally:
         engine.close()
-    answers = {path.name: unpack(Answers, path.read_bytes()) for path in tmp_path.iterdir()}
+    answers = {path.name: unsealed(AnswerSeal, path.read_bytes()) for path in tmp_path.iterdir()}
     assert set(answers) == {"North-Bank", "East"}
     for answer in answers.values():
-        assert answer == Answers(refused="only the coordinator may ask")
+        assert answer.message == b""
+        assert "a call for South in loopback" in answer.seal.refused
     log = (deployment.silo("East") / "silo.log").read_text()
-    assert "refused about from South: only the coordinator may ask" in log
+    assert "refused a message of South before reading it: a call for South" in log
 
 
 def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypatch):
@@ -233,7 +237,7 @@ def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypa
         assert not any(isinstance(reply, Failure) for reply in replies.values())
         message = next(m for way, site, m in reversed(sent) if (way, site) == ("to", "East"))
         before = log.read_text()
-        (job,) = (job for job, state in operator.status().jobs.items() if state == "running")
+        job = engine.link._open.number  # jobs of other tests may still be ending
         asked = {"job": job, "message": message.hex()}  # what East has just answered
         (tmp_path / "unfinished").write_text(json.dumps(asked))
         (tmp_path / "unfinished").rename(tmp_path / "asked")
@@ -255,22 +259,102 @@ def test_a_silo_cannot_reach_into_a_job_of_others(deployment, tmp_path, monkeypa
     assert log.read_text().removeprefix(before).count("evaluate") == 1
 
 
-def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deployment):
+def deploy(*arguments):
+    result = CliRunner().invoke(app, ["deploy", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def connected(operator, site, since):
+    """Return whether a site has been heard of since a time."""
+    return operator.status().silos.get(site, 0.0) > since
+
+
+def signed_again(deployment, name, folder):
+    """Let a silo make a new key, and return the certificate that the manager issues for it."""
+    kit = deployment.silo(name)
+    deploy("renew", kit)
+    digits = spoken(fingerprint(read_request(kit / f"{name}.csr")))
+    sign = ("sign", kit / f"{name}.csr", "--out", deployment.folder, "--fingerprint", digits)
+    deploy(*sign, "--certificate", folder / f"{name}.crt")
+    return folder / f"{name}.crt"
+
+
+def test_a_silo_renews_its_key_while_a_run_goes_on(deployment, tmp_path):
+    """Only this silo connects again; the others answer meanwhile."""
+    kit, told = deployment.silo("East"), []
+    before = silo_identity(kit)
+    others = {name: deployment.processes[name].pid for name in ("", "North Bank")}
+    access = SiloAccess("run", deployment.kit, progress=Heard(told))
+    engine = FlareEngine(deployment.settings, access)
+    try:
+        federation = engine.federation("mlp")
+        requests = start(federation)
+        expected = federation.call(requests, timeout=60.0)
+        certificate = signed_again(deployment, "East", tmp_path)
+        assert federation.call(requests, timeout=60.0) == expected  # with the old key
+        deploy("install", certificate, kit)
+        deployment.wait_until(lambda: any("new certificate" in x for x in deployment.lines["East"]))
+        replies = federation.call(requests, timeout=60.0)
+        assert replies[SOUTH] == expected[SOUTH]
+        # It comes back by itself, with the new key, into the same run.
+        deployment.wait_until(
+            lambda: federation.call(requests, timeout=60.0) == expected, seconds=120.0
+        )
+    finally:
+        engine.close()
+    after = silo_identity(kit)
+    assert after.certificate.public_key() != before.certificate.public_key()
+    assert others == {name: deployment.processes[name].pid for name in others}
+    # The old key may have been stolen: it alone is revoked, and the silo stays.
+    deploy("revoke", "East", "--keep-newest", "--out", deployment.folder)
+    assert speaks(deployment, kit / "startup" / "client.crt", kit / "startup" / "client.key")
+    operator = Operator(deployment.kit)
+    try:
+        now = time.time()
+        deployment.wait_until(lambda: connected(operator, "East", now))
+    finally:
+        operator.close()
+
+
+def test_a_revoked_silo_comes_back_only_with_a_new_certificate(deployment, tmp_path):
     kit = str(deployment.kit)
     operator = Operator(deployment.kit)
     try:
         assert operator.wait_for_silos(["South", "East", "North-Bank"], 60.0) == []
-        result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
-        assert result.exit_code == 0
-        assert result.output.count("connected") == 3
-        result = CliRunner().invoke(app, ["deploy", "expel", "South", "--kit", kit])
-        assert result.exit_code == 0, result.output
-        assert operator.wait_for_silos(["South"], 8.0) == ["South"]  # it does not come back
-        result = CliRunner().invoke(app, ["deploy", "status", "--kit", kit])
-        assert "away" in result.output
+        assert deploy("status", "--kit", kit).count("connected") == 3
+        engine = FlareEngine(deployment.settings, SiloAccess("run", deployment.kit))
+        try:
+            federation = engine.federation("mlp")
+            requests = start(federation)
+            assert not isinstance(federation.call(requests, timeout=60.0)[SOUTH], Failure)
+            deploy("revoke", "South", "--out", deployment.folder)
+            # At once, though its connection may still be open for a moment.
+            replies = federation.call(requests, timeout=60.0)
+            assert isinstance(replies[SOUTH], Failure)
+            assert not isinstance(replies[EAST], Failure)
+        finally:
+            engine.close()
+        ended = "a connection is ended: refused South: its certificate is revoked"
+        deployment.wait_until(lambda: any(ended in text for text in deployment.lines[""]))
+        deployment.wait_until(lambda: "South" not in operator.status().silos, seconds=90.0)
+        # Restarted, it is refused as well: by the server, whatever its own kit knows.
+        known = deployment.silo("South") / "revoked.pem"
+        deployment.processes["South"].stop()
+        known.write_bytes(read_authority(deployment.folder / "authority").revocation_list([], 1))
+        log, refused = deployment.kit / "log.txt", "refused South: its certificate is revoked"
+        before = log.read_text().count(refused)
+        deployment.start("South")
+        deployment.wait_until(lambda: log.read_text().count(refused) > before)
+        assert "South" not in operator.status().silos
+        assert "revoked" in deploy("status", "--kit", kit)
     finally:
         operator.close()
-    # A run leaves out who stays away, and names it.
+    # A run that needs it does not wait for what waiting cannot mend.
+    access = SiloAccess("run", deployment.kit, required=True)
+    with pytest.raises(SettingsError, match="certificate of 'South' is revoked"):
+        over_silos(deployment.settings, access, lambda *_: None)
+    # A run that does not need it leaves out who stays away, and names it.
     changes = ["deploy.wait=1", "training.seeds=1", "training.steps=20"]
     changes += ['training.methods=["local", "fedavg"]', 'output.folder="over-flare"']
     run = run_deployed(read_settings(deployment.file, changes), deployment.kit, "without-south")
@@ -278,3 +362,27 @@ def test_status_names_who_is_there_and_an_expelled_member_is_turned_away(deploym
     assert "South: did not answer and is left out" in (run.folder / "log.txt").read_text()
     report = (run.folder / "report.html").read_text()
     assert re.search(r"<li>data: .*South.*, did not answer and was left out</li>", report)
+    # The manager may admit it again, with a new key, and a run that needs it waits for it.
+    a_run_waits(deployment, signed_again(deployment, "South", tmp_path))
+
+
+def a_run_waits(deployment, certificate):
+    """Have a run wait for South, and South come back with a certificate."""
+    settings = read_settings(deployment.file, ["deploy.wait=1"])
+    told, reached = [], []
+    impatient = SiloAccess("run", deployment.kit, required=True, patience=2.0)
+    with pytest.raises(UnreachableError, match="the silo of 'South' does not answer"):
+        over_silos(settings, impatient, lambda *_: None)
+    access = SiloAccess("run", deployment.kit, required=True, progress=Heard(told))
+
+    def run():
+        reached.extend(over_silos(settings, access, lambda engine, _: engine.about))
+
+    waiting = threading.Thread(target=run, daemon=True)
+    waiting.start()
+    # Longer than a single look for silos takes.
+    deployment.wait_until(lambda: any("then trying again" in text for text in told))
+    assert "waiting for the silo of South" in told
+    deploy("install", certificate, deployment.silo("South"))
+    waiting.join(120.0)
+    assert sorted(reached) == sorted(NAMES)

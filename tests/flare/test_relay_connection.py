@@ -10,7 +10,7 @@ import pytest
 
 from fedegoists.federation.flare import relay_connection
 from fedegoists.federation.flare.job_operator import UnreachableError
-from fedegoists.federation.flare.relay_connection import Errand, ErrandResult, Present
+from fedegoists.federation.flare.relay_messages import Errand, ErrandResult, Present
 
 
 class Jobs:

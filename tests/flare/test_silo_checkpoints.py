@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fedegoists.federation import (
     Evaluate,
@@ -16,7 +18,7 @@ from fedegoists.federation.flare.flare_federation import FlareFederation
 from fedegoists.federation.flare.relay_connection import Lost
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.seam import MemoryKey
-from tests.flare.silo_kit import START, kit
+from tests.flare.silo_kit import START, TRAINED, kit
 
 SOUTH = Participant("South")
 OWN = Personal(prefixes=("output.",), slot="fedavg")
@@ -56,7 +58,12 @@ class Run:
     def __init__(self, wire, memory=None):
         options = {"features": 3, "outputs": 1}
         self.federation = FlareFederation(
-            wire, {"South": "south"}, model="mlp", options=options, task="binary"
+            wire,
+            {"South": "south"},
+            model="mlp",
+            options=options,
+            task="binary",
+            samples={"South": TRAINED},
         )
         if memory is None:
             self.federation.call({SOUTH: Keep(slot="fedavg")})
@@ -248,6 +255,83 @@ def test_a_damaged_file_costs_only_what_was_in_it(wire, content):
     assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
 
 
+def state(wire, when="now"):
+    (file,) = (wire.folder / "state").glob(f"memory-fedavg-{when}.safetensors")
+    return file
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(part=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255))
+def test_a_changed_byte_anywhere_is_never_used(wire, part, change):
+    one = Run(wire)
+    one.train()
+    one.checkpoint()
+    then = one.loss()
+    file = state(wire)
+    content = bytearray(file.read_bytes())
+    content[int(part * len(content))] ^= change
+    file.write_bytes(content)
+    wire.restart()
+    assert one.loss() == then  # from the copy at the checkpoint
+    assert f"{file.name} is damaged and moved aside" in log(wire)
+
+
+def test_layers_of_another_silo_are_never_used(wire, tmp_path):
+    elsewhere = Wire(kit(tmp_path / "other"))
+    other = Run(elsewhere)
+    other.train()
+    other.checkpoint()
+    one = Run(wire)
+    begun = one.loss()
+    one.checkpoint()
+    state(wire).write_bytes(state(elsewhere).read_bytes())
+    wire.restart()
+    assert one.loss() == begun != other.loss()
+    assert "memory-fedavg-now.safetensors is damaged and moved aside" in log(wire)
+
+
+def test_layers_of_another_checkpoint_are_never_used(wire):
+    one = Run(wire)
+    one.train()
+    first, then = one.checkpoint(), one.loss()
+    early = state(wire, "[0-9]*")
+    one.train()
+    second = one.checkpoint()
+    (late,) = set((wire.folder / "state").glob("memory-fedavg-[0-9]*")) - {early}
+    late.write_bytes(early.read_bytes())
+    Run(wire, second)
+    assert "South: refused (nothing was kept here at that checkpoint" in wire.told[-1]
+    assert f"{late.name} is damaged and moved aside" in log(wire)
+    assert Run(wire, first).loss() == then
+
+
+def test_layers_that_were_put_back_are_never_used(wire):
+    one = Run(wire)
+    one.train()
+    old = state(wire).read_bytes()
+    one.train()
+    one.train()
+    one.checkpoint()
+    then = one.loss()
+    state(wire).write_bytes(old)
+    wire.restart()
+    assert one.loss() == then
+    assert "memory-fedavg-now.safetensors is damaged and moved aside" in log(wire)
+
+
+def test_a_silo_that_was_killed_before_it_wrote_its_layers_says_so(wire):
+    one = Run(wire)
+    one.train()
+    old, then = state(wire).read_bytes(), one.loss()
+    one.train()
+    state(wire).write_bytes(old)
+    wire.restart()
+    assert one.loss() == then
+    assert "is as it was before it was written last" in log(wire)
+
+
 def test_a_silo_away_at_the_beginning_does_not_bring_layers_of_an_earlier_run(wire):
     new = Run(wire).loss()
     earlier = Run(wire)
@@ -281,3 +365,31 @@ def test_a_checkpoint_survives_as_numbers(wire):
     assert numbers.dtype == torch.int64
     again = Run(wire, {LINEAGE: numbers})
     assert len(again.checkpoint()[LINEAGE]) == len(numbers) + 2
+
+
+def test_only_silos_that_keep_something_are_told_of_checkpoints(tmp_path):
+    wire = Wire(kit(tmp_path))
+    asked = []
+
+    class Recorded:
+        run, tell = wire.run, wire.tell
+
+        def ask(self, messages, timeout=None):
+            asked.extend(messages)
+            return wire.ask(messages, timeout)
+
+    options = {"features": 3, "outputs": 1}
+    sites, samples = {"North": "north", "South": "south"}, {"North": 1, "South": 42}
+
+    def federation():
+        return FlareFederation(
+            Recorded(), sites, model="mlp", options=options, task="binary", samples=samples
+        )
+
+    first = federation()
+    first.call({SOUTH: Keep(slot="fedavg")})
+    kept = first.memory("fedavg")
+    federation().restore("fedavg", kept)
+    assert set(asked) == {"south"}
+    federation().restore("fedavg", {LINEAGE: kept[LINEAGE]})  # of an earlier version
+    assert set(asked) == {"north", "south"}

@@ -11,6 +11,7 @@ from fedegoists.federation import (
     Evaluate,
     Gradient,
     LocalTerms,
+    Personal,
     TrainSettings,
 )
 from fedegoists.federation.flare import silo_limits as guard
@@ -21,6 +22,7 @@ from tests.flare.silo_kit import (
     GRADIENT,
     HALF,
     MODEL_SENT,
+    OWN,
     SCHEMA,
     SCORE,
     START,
@@ -190,8 +192,8 @@ def test_a_request_cannot_take_all_memory(tmp_path, monkeypatch):
 
 
 def test_a_model_that_leaves_has_not_moved_further_than_allowed(tmp_path):
-    free = asked(SiloService(kit(tmp_path / "a")), TRAIN).reply.parameters
-    bounded = SiloService(kit(tmp_path / "b", "[privacy]\nupdate_clip = 0.01\n"))
+    free = asked(SiloService(kit(tmp_path)), TRAIN).reply.parameters
+    bounded = SiloService(kit(tmp_path, "[privacy]\nupdate_clip = 0.01\n"))
     bound = asked(bounded, TRAIN).reply.parameters
     assert (free - START).norm() > 0.02
     assert (bound - START).norm() == pytest.approx(0.01, rel=1e-3)
@@ -203,7 +205,7 @@ def test_a_model_that_leaves_has_not_moved_further_than_allowed(tmp_path):
 def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_path):
     moving = TRAIN.changed(terms=LocalTerms(momentum=torch.full_like(START, 0.01)))
     free = asked(SiloService(kit(tmp_path / "a")), moving).reply
-    plain = asked(SiloService(kit(tmp_path / "b")), TRAIN).reply
+    plain = asked(SiloService(kit(tmp_path / "a")), TRAIN).reply
     assert free.momentum.shape == START.shape
     assert plain.momentum is None
     assert not torch.equal(free.parameters, plain.parameters)
@@ -212,13 +214,13 @@ def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_pa
         assert asked(bounded, moving).reply.momentum is None
 
 
-def test_noise_is_as_strong_as_said_and_never_the_same(tmp_path):
+def test_noise_is_as_strong_as_said_and_another_for_another_request(tmp_path):
     more = "[privacy]\nupdate_clip = 0.5\nupdate_noise = 0.2\n"
     more += "gradient_clip = 1.0\ngradient_noise = 4.0\n"
     service = SiloService(kit(tmp_path, more))
     one, other = (asked(service, TRAIN).reply.parameters for _ in range(2))
     assert (one - other).std() == pytest.approx(0.2 * 0.5 * 2**0.5, rel=0.15)
-    one, other = (asked(service, GRADIENT).reply for _ in range(2))
+    one, other = (asked(service, GRADIENT.changed(step=step)).reply for step in (0, 1))
     assert one.losses == (0.0,)  # hidden with the clipping
     spread = (one.gradient - other.gradient).std()
     assert spread == pytest.approx(4.0 / 8 * 2**0.5, rel=0.15)
@@ -229,3 +231,14 @@ def test_the_coordinator_can_ask_for_stricter_clipping_but_not_for_less(tmp_path
     for clip, most in ((None, 0.1), (5.0, 0.1), (0.01, 0.01)):
         reply = asked(service, GRADIENT.changed(clip=clip)).reply
         assert reply.gradient.norm() <= most + 1e-6
+
+
+def test_an_update_of_a_silo_alone_leaves_only_with_its_consent(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nsingle_updates = false\n"))
+    for request in (TRAIN, GRADIENT, TRAIN.changed(personal=OWN)):
+        assert "limits.single_updates is false here" in asked(service, request).refused
+    # Where nothing leaves, nothing is shown.
+    at_home = TRAIN.changed(personal=Personal(prefixes=("",), slot="local"))
+    reply = asked(service, at_home).reply
+    assert not reply.parameters.any()
+    assert asked(service, SCORE).refused is None

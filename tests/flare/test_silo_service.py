@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import shutil
 import stat
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,7 +24,7 @@ from fedegoists.federation import (
 )
 from fedegoists.federation.flare import silo_checkpoints as kept
 from fedegoists.federation.flare.messages import Answers
-from fedegoists.federation.flare.silo_service import SiloService
+from fedegoists.federation.flare.silo_service import SiloService, stream_secret
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import PROTOCOL, unpack
 from fedegoists.federation.replies import Failed
@@ -37,6 +40,7 @@ from tests.flare.silo_kit import (
     SCORE,
     START,
     TRAIN,
+    TRAINED,
     asked,
     kit,
     lineage,
@@ -46,17 +50,47 @@ from tests.flare.silo_kit import (
 def test_a_silo_answers_as_the_simulation_does(tmp_path):
     service = SiloService(kit(tmp_path))
     data = load_silo(read_silo_settings(tmp_path / "silo.toml"))
-    simulated = SimulatedFederation({1: data}, build_model("mlp", 0, features=3, outputs=1))
+    simulated = SimulatedFederation(
+        {1: data},
+        build_model("mlp", 0, features=3, outputs=1),
+        secrets={"South": stream_secret(data, tmp_path / "state")},
+    )
     for request in (
         TRAIN,
         TRAIN.changed(terms=LocalTerms(anchor=START, pull=0.1)),
         GRADIENT,
         SCORE,
-        HALF.changed(parameters=torch.stack([START, START / 2])),
+        HALF.changed(split="train", parameters=torch.stack([START, START / 2])),
         Describe(direction=True),
     ):
         (expected,) = simulated.call({Participant("South", 1): request}).values()
         assert_alike(asked(service, request).reply, expected)
+
+
+def test_batches_follow_from_the_silos_own_secret(tmp_path):
+    """The same requests at two silos with the same data; only their secrets differ."""
+    one, other = (SiloService(kit(tmp_path / name)) for name in "ab")
+    for request in (TRAIN, GRADIENT, HALF.changed(split="train")):
+        replies = [asked(service, request).reply for service in (one, other)]
+        again = asked(SiloService(tmp_path / "a"), request).reply
+        assert_alike(replies[0], again)  # a run that is resumed goes on as before
+        with pytest.raises(AssertionError):
+            assert_alike(*replies)
+    # Two halves of a division are still disjoint: their mean is that of all.
+    half = HALF.changed(split="train")
+    halves = [asked(one, half.changed(step=step)).reply.losses[0] for step in (0, 1)]
+    whole = asked(one, SCORE.changed(split="train")).reply
+    assert whole.samples == TRAINED
+    assert sum(halves) / 2 == pytest.approx(whole.losses[0], rel=1e-5)
+
+
+def test_new_data_has_new_batches(tmp_path):
+    """With the same ones, the difference of two answers would be what changed."""
+    data = load_silo(read_silo_settings(kit(tmp_path) / "silo.toml"))
+    before = stream_secret(data, tmp_path)
+    assert before == stream_secret(data, tmp_path)
+    changed = replace(data, samples=replace(data.samples, targets=1 - data.samples.targets))
+    assert before != stream_secret(changed, tmp_path)
 
 
 def test_what_a_silo_writes_is_for_its_owner_alone(tmp_path):
@@ -71,8 +105,11 @@ def test_what_a_silo_writes_is_for_its_owner_alone(tmp_path):
         os.umask(before)
     found = [tmp_path / "silo.log", *tmp_path.glob("state/*"), *tmp_path.glob("models/*")]
     assert {path.name for path in found} >= {"silo.log", "rounds.json", "secret", "r.safetensors"}
-    # The lock is empty, and its folder is closed.
-    assert {path.name for path in found if path.stat().st_mode & 0o077} <= {"rounds.lock"}
+    # The locks are empty, and their folder is closed.
+    assert {path.name for path in found if path.stat().st_mode & 0o077} <= {
+        "rounds.lock",
+        "privacy.lock",
+    }
     for folder in ("state", "models"):
         assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700
 
@@ -87,8 +124,8 @@ def test_every_request_is_one_line_of_the_log(tmp_path):
     assert "WARNING refused a message from server: run:" in lines[1]
     assert "remember for run r" in lines[2]
     assert "refused evaluate from East\\nINFO x" in lines[3]
-    assert "loss_and_gradient from server failed" in lines[4]
-    assert broken.refused == "the silo failed (RuntimeError)"
+    assert "ERROR failed" in lines[4]
+    assert broken.reply.detail == "the silo failed (RuntimeError)"  # and nothing of the data
 
 
 def test_no_slot_breaks_what_a_silo_has_kept(tmp_path):
@@ -216,6 +253,37 @@ def test_a_silo_exports_the_model_of_any_run_it_has(tmp_path):
         network = read_model(written[0])[0]
         assert torch.equal(SCHEMA.flatten(dict(network.named_parameters())), number * START)
     assert export_silo_model(tmp_path)[0] == tmp_path / "export" / "second" / "second.safetensors"
+    # Its quality is measured at home, where its test samples are.
+    text = (tmp_path / "export" / "second" / "model-card.md").read_text(encoding="utf-8")
+    assert re.search(r"\| AUC \(ROC\) \| \d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\) \|", text)
+    assert "Spent over all runs of this silo so far: ε = " in text
+
+
+def test_a_silo_exports_no_model_that_it_did_not_write(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        service = SiloService(kit(folder))
+        for run, number in (("first", 1.0), ("second", 2.0)):
+            model = MODEL_SENT.changed(parameters=number * START)
+            assert asked(service, model, run=run).refused is None
+    file = here / "models" / "first.safetensors"
+    good = file.read_bytes()
+    damaged = bytearray(good)
+    damaged[-5] ^= 1  # a weight
+    for content in (
+        bytes(damaged),
+        good[:-4],
+        (here / "models" / "second.safetensors").read_bytes(),
+        good + b" ",
+    ):
+        file.write_bytes(content)
+        with pytest.raises(FileError, match="do not use it"):
+            export_silo_model(here, "first")
+    file.write_bytes(good)
+    assert export_silo_model(here, "first")
+    shutil.copy(there / "models" / "first.safetensors", here / "models" / "second.safetensors")
+    with pytest.raises(FileError, match="do not use it"):
+        export_silo_model(here)
 
 
 def test_other_parameters_and_half_requests_are_refused(tmp_path):

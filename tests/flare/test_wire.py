@@ -47,7 +47,7 @@ from fedegoists.federation.replies import (
     Kept,
     Trained,
 )
-from fedegoists.federation.validated import Validated, Vector
+from fedegoists.federation.validated import RingVector, Validated, Vector
 from tests.flare.silo_kit import kit
 
 
@@ -176,7 +176,7 @@ HOSTILE = [
     forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(())}),
     forged({"name": "x", "parameters": "0"}, {"0": torch.zeros(0)}),
     forged({"name": "x"}, more="of the same"),
-    forged({"name": "x"}, protocol="4"),
+    forged({"name": "x"}, protocol="5"),
     save({}, {"protocol": PROTOCOL}),
     save({}),
     struct.pack("<Q", 2**62) + b"{}",
@@ -258,33 +258,76 @@ def test_no_silo_can_claim_what_the_coordinator_has_no_memory_for(claim):
         unpack(Answers, forged({"about": {**ABOUT.model_dump(), **claim}}))
 
 
-# The version before ----------------------------------------------------------------------------
+# Versions before ------------------------------------------------------------------------------
 
-OLD_CALL, OLD_ANSWER = (
-    (Path(__file__).parent / "recorded" / f"protocol-2-{name}.bin").read_bytes()
+RECORDED = {
+    (protocol, name): (
+        Path(__file__).parent / "recorded" / f"protocol-{protocol}-{name}.bin"
+    ).read_bytes()
+    for protocol in "23"
     for name in ("call", "answer")
-)
+}
 
 
-def test_a_silo_of_the_version_before_is_named_and_not_misread():
+@pytest.mark.parametrize("protocol", "23")
+def test_a_silo_of_a_version_before_is_named_and_not_misread(protocol):
     class OldSilo:
         def ask(self, messages):
-            return dict.fromkeys(messages, OLD_ANSWER)
+            return dict.fromkeys(messages, RECORDED[protocol, "answer"])
 
-    with pytest.raises(SettingsError, match=r"North runs a version .* before message protocol 3"):
+    with pytest.raises(SettingsError, match=r"North runs a version .* before message protocol 4"):
         ask_about(OldSilo(), {"North": "north"})
 
 
-def test_a_coordinator_of_the_version_before_is_told_in_its_own_words(tmp_path):
+@pytest.mark.parametrize("protocol", "23")
+def test_a_coordinator_of_a_version_before_is_told_in_its_own_words(protocol, tmp_path):
     service = SiloService(kit(tmp_path))
+    call = RECORDED[protocol, "call"]
     with pytest.raises(OldVersionError):
-        unpack(Call, OLD_CALL)
-    answer = service.answer("server", OLD_CALL)
-    assert answer == old_refusal(f"the coordinator {OldVersionError()}")
-    # As the version before reads it: four letters, the length of the header, the header.
+        unpack(Call, call)
+    answer = service.answer("server", call)
+    # Read, and not compared byte for byte: safetensors writes its metadata in any order.
+    read = {"2": read_as_protocol_2, "3": read_as_protocol_3}[protocol]
+    reason = f"the coordinator {OldVersionError(protocol)}"
+    assert read(answer) == read(old_refusal(protocol, reason)) == {"refused": reason}
+    assert reason.endswith("install the same version everywhere")
+    assert "install the same version everywhere" in (tmp_path / "silo.log").read_text()
+
+
+def read_as_protocol_2(answer):
+    """Four letters, the length of the header, the header."""
     (length,) = struct.unpack("<I", answer[4:8])
     assert (answer[:4], len(answer)) == (b"FEG2", 8 + length)
-    header = json.loads(answer[8:])
-    assert header["vectors"] == []
-    assert header["header"]["refused"].endswith("install the same version everywhere")
-    assert "install the same version everywhere" in (tmp_path / "silo.log").read_text()
+    content = json.loads(answer[8:])
+    assert content["vectors"] == []
+    return content["header"]
+
+
+def read_as_protocol_3(answer):
+    """A safetensors file without tensors, with its version and JSON in the metadata."""
+    (length,) = struct.unpack("<Q", answer[:8])
+    assert len(answer) == 8 + length
+    metadata = json.loads(answer[8:])["__metadata__"]
+    assert metadata["protocol"] == "3"
+    return json.loads(metadata["message"])
+
+
+class Masked(Validated):
+    ring: RingVector
+    parameters: Vector
+
+
+def test_elements_of_the_ring_travel_bit_for_bit_beside_equal_numbers():
+    ring = torch.tensor([0, 1, -1, 2**31 - 1, -(2**31)], dtype=torch.int32)
+    sent = Masked(ring=ring, parameters=ring.float())
+    arrived = unpack(Masked, pack(sent))
+    assert torch.equal(arrived.ring, ring)
+    assert arrived.ring.dtype == torch.int32
+    assert arrived.parameters.dtype == torch.float32
+
+
+def test_numbers_are_not_taken_for_elements_of_the_ring_nor_the_other_way_round():
+    ring, numbers = torch.zeros(2, dtype=torch.int32), torch.ones(2)
+    for swapped in ({"0": ring, "1": ring + 1}, {"0": numbers, "1": 2 * numbers}):
+        with pytest.raises(WireError):
+            unpack(Masked, forged({"ring": "0", "parameters": "1"}, swapped))

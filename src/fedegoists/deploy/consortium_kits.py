@@ -1,6 +1,6 @@
-"""Kits of a consortium: certificates by FLARE, and a ``silo.toml`` and next steps for silos."""
+"""Kits of a consortium: the coordinator's, and invitations with ``silo.toml`` and next steps."""
 
-import shutil
+import functools
 from pathlib import Path
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
@@ -8,9 +8,9 @@ from fedegoists.consortium.toml_text import toml_value
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.kits import Deployment, make_kits
 from fedegoists.federation.flare.silo_settings import SILO_FILE
-from fedegoists.files import write_bytes
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.own import SCHEMA_FILE
+from fedegoists.learning.own_models import is_own, own_entry
 from fedegoists.version import __version__
 
 SILO_TOML = """\
@@ -20,7 +20,6 @@ participant = {name}
 [data]
 {where}
 seed = {seed}            # the same in the whole consortium
-position = {position}        # number of this organisation in the consortium
 # device = "cpu"      # or cuda
 
 [limits]
@@ -32,14 +31,36 @@ operations = ["train", "loss_and_gradient", "evaluate", "describe", "keep"]
 # Limit per day of evaluations on all validation or test data; a run does both for every repetition
 # in every evaluated round of every method.
 # evaluations_per_day = 100000
+# Whether trained models and gradients of this silo alone may leave, protected as [privacy] says.
+# With false, only sums over members of a coalition leave; methods and estimators that need single
+# updates, such as fedegoists and transfer, are refused.
+single_updates = true
+fewest_members = 3        # smallest number of members in a sum
+largest_weight = 0.9      # largest fraction of one member in a sum
 fewest_samples = 5        # smallest number of samples behind an answer, or half of it
 # models = ["mlp"]        # allowed networks
 
 [privacy]
-# Protection of all answers; see the page "What each party must trust".
-# gradient_clip = 1.0     # largest gradient norm of a sample; hides losses too. It does not cover
-#                           trained models: set update_clip for those
-# gradient_noise = 1.0    # noise on gradients, in multiples of a sample's largest part
+# How all answers are protected. Choose one; nothing starts without a choice.
+# "strict":   differential privacy with epsilon = 3 for every sample over all answers ever given.
+#             Whether a single sample was in your data stays nearly unknown. Needs thousands of
+#             samples to be useful, and few runs.
+# "standard": the same with epsilon = 30: rows cannot be rebuilt, also not by a coordinator that
+#             makes its own models and seeds. Whether a sample that the coordinator knows
+#             was in your data may be found out.
+# "none":     no noise. A dishonest coordinator can rebuild your rows from gradients, models
+#             and losses. For data that is not confidential, or a coordinator that you trust fully.
+# When the budget is spent, answers are refused: fedegoists deploy privacy KIT shows what is left.
+level = {privacy}
+# Settings of the level that you can change; see the page "Files" of the documentation.
+# epsilon = 30.0          # the budget of a sample, at delta = 1e-5
+# train_clip = 1.0        # largest gradient norm of a sample in training
+# train_noise = 1.0       # noise in every step of training, in multiples of a sample's largest part
+# gradient_clip = 1.0     # largest gradient norm of a sample; hides losses too
+# gradient_noise = 2.0    # noise on gradients
+# loss_bound = 2.0        # in evaluations, larger losses of a sample count as this
+# evaluation_noise = 6.0  # noise on losses and scores
+# count_noise = 3.0       # noise on label counts
 # update_clip = 10.0      # largest norm of the change of a trained model
 # update_noise = 0.01     # noise on this change, in multiples of update_clip
 """
@@ -51,20 +72,24 @@ schema = "schema.toml"'''
 NEXT_STEPS = """\
 Kit of the silo {participant!r}.
 
-1. Keep startup/client.key secret: with this folder, others can act in your name.
-2. pip install 'fedegoists[train,flare]'   (the version of the coordinator, see below)
+1. Keep startup/client.key secret. It was made on this machine and is nowhere else: with it, others
+   can act in your name.
+2. Send the request (the .csr file here) to the coordinator, and read the fingerprint of your key to
+   it over another channel, such as the telephone. It sends a certificate back:
+   fedegoists deploy install CERTIFICATE .
 3. Edit silo.toml: the location of your data, your limits, and your privacy settings.
 4. Make sure that this machine can connect to {deploy.host}:{deploy.port} (outgoing TCP only).
 5. fedegoists deploy start silo .
    It runs in the foreground, reconnects by itself, and logs every request in silo.log.
 6. After a run, to export your whole model, personal parameters included: fedegoists deploy model .
+7. Before the certificate expires: fedegoists deploy renew .
 
-Made with fedegoists {version}.
+Made with fedegoists {version}. All machines need the same version.
 """
 
 
 def make_deployment(settings: ConsortiumSettings, folder: Path) -> Deployment:
-    """Write kits for the coordinator and all silos; existing files, like certificates, are kept.
+    """Write the coordinator's kit and silos' invitations; existing ones are kept.
 
     Raises
     ------
@@ -80,15 +105,17 @@ def make_deployment(settings: ConsortiumSettings, folder: Path) -> Deployment:
         raise SettingsError("a consortium needs at least two participants: set deploy.participants")
     folder.mkdir(parents=True, exist_ok=True)
     server = section.model_dump(include={"host", "port", "days"})
-    deployment = make_kits(folder, participants, name=settings.name, **server)
-    for position, (participant, site) in enumerate(deployment.sites.items()):
-        kit = folder / "silos" / site
-        if not (kit / SILO_FILE).exists():
-            _write_silo(settings, kit, participant, position)
-    return deployment
+    return make_kits(
+        folder,
+        participants,
+        name=settings.name,
+        silo_files=functools.partial(_silo_files, settings),
+        **server,
+    )
 
 
-def _write_silo(settings: ConsortiumSettings, kit: Path, participant: str, position: int) -> None:
+def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, bytes]:
+    """Return the files of a silo's kit that depend on the consortium."""
     data = settings.data
     schema = settings.deploy.schema_file
     if Path(data.source).is_dir() and schema is None:
@@ -103,10 +130,17 @@ def _write_silo(settings: ConsortiumSettings, kit: Path, participant: str, posit
         if data.options:
             pairs = ", ".join(f"{key} = {toml_value(value)}" for key, value in data.options.items())
             where += f"\noptions = {{ {pairs} }}"
-    own = {"participant": participant, "name": toml_value(participant), "position": position}
+    own = {
+        "participant": participant,
+        "name": toml_value(participant),
+        "privacy": toml_value(settings.deploy.privacy),
+    }
     text = SILO_TOML.format(where=where, seed=data.seed, **own)
-    write_bytes(kit / SILO_FILE, text.encode())
-    if schema is not None:
-        shutil.copyfile(schema, kit / SCHEMA_FILE)
     steps = {"participant": participant, "deploy": settings.deploy, "version": __version__}
-    write_bytes(kit / "readme.txt", NEXT_STEPS.format(**steps).encode())
+    files = {SILO_FILE: text.encode(), "readme.txt": NEXT_STEPS.format(**steps).encode()}
+    if schema is not None:
+        files[SCHEMA_FILE] = Path(schema).read_bytes()
+    if is_own(settings.training.model):  # its operator reads and approves it
+        path = own_entry(settings.training.model).path
+        files[path.name] = path.read_bytes()
+    return files

@@ -17,6 +17,9 @@ from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 from fedegoists.files import write_all
 
 BANKS = ("Harbour", "Meadow", "Summit")
+CUSTOMERS = 3000
+"""Customers of each bank. Noise that hides one of a few hundred would hide all the rest."""
+
 SCHEMA = """\
 features = ["age", "income", "debt"]
 target = "default"
@@ -55,7 +58,7 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
     place = Path(tempfile.mkdtemp(prefix="fedegoists-demo-")) if folder is None else folder
     if (place / "deploy").exists():
         shutil.rmtree(place / "deploy")  # kits of an earlier demo have another port
-    tables = [(place / "data" / f"{bank}.csv", _table(k)) for k, bank in enumerate(BANKS)]
+    tables = [(place / "data" / f"{bank}.csv", demo_table(k)) for k, bank in enumerate(BANKS)]
     settings_file = (place / "consortium.toml", CONSORTIUM.format(port=free_port()).encode())
     write_all([settings_file, (place / "data" / "schema.toml", SCHEMA.encode()), *tables])
     settings = read_settings(place / "consortium.toml")
@@ -104,11 +107,12 @@ class _KillASilo:
         self._tell(text)
 
 
-def _table(number: int) -> bytes:
+def demo_table(number: int) -> bytes:
+    """Return the customers of one of the banks as CSV, always the same."""
     rng = np.random.default_rng([7, number])
-    x = rng.normal(size=(150, 3))
+    x = rng.normal(size=(CUSTOMERS, 3))
     rule = np.array([[1.0, -1.0, 0.5], [1.0, -0.9, 0.6], [0.9, -1.0, 0.4]][number])
-    yes = x @ rule + 1.2 * rng.normal(size=150) > 0
+    yes = x @ rule + 1.2 * rng.normal(size=CUSTOMERS) > 0
     rows = [
         f"{a:.6f},{b:.6f},{c:.6f},{'yes' if y else 'no'}"
         for (a, b, c), y in zip(x.tolist(), yes.tolist(), strict=True)

@@ -10,19 +10,26 @@ from pydantic import TypeAdapter
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.engine import SiloAccess, Work
-from fedegoists.errors import FileError, SettingsError
+from fedegoists.deploy.membership import issued
+from fedegoists.errors import FedEgoistsError, FileError, SettingsError
 from fedegoists.federation.flare.flare_federation import FlareFederation, ask_about
-from fedegoists.federation.flare.job_operator import Operator, UnreachableError
+from fedegoists.federation.flare.job_operator import JobLostError, Operator, UnreachableError
 from fedegoists.federation.flare.messages import About
 from fedegoists.federation.flare.relay_connection import Recorder, RelayConnection
-from fedegoists.files import read_text, write_bytes
+from fedegoists.federation.flare.signed_calls import CallSigner
 from fedegoists.learning.data import SplitSizes
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.model_registry import model_options
+from fedegoists.learning.own_models import is_own, model_parts
+from fedegoists.sealed_files import SealError, read_sealed_text, write_sealed_text
 
 Result = TypeVar("Result")
 
 ABOUT_ALL = TypeAdapter(dict[str, About])
+
+
+class SilosAwayError(UnreachableError):
+    """Silos without which a run cannot begin are away, and may come back."""
 
 
 class FlareEngine:
@@ -56,11 +63,13 @@ class FlareEngine:
             )
         if access.kit is None:
             raise SettingsError("the engine flare needs the coordinator's kit; give its folder")
+        self._masked = settings.deploy.secure_sums == "auto"
         self.operator = Operator(access.kit)
         sites = _sites(self.operator.deployment.sites, access.participants)
         self.link = RelayConnection(
             self.operator,
             tuple(sites.values()),
+            signer=CallSigner(access.kit, access.run),
             run=access.run,
             deadline=settings.deploy.deadline,
             wait=settings.deploy.wait,
@@ -68,23 +77,43 @@ class FlareEngine:
             tell=access.progress.message,
         )
         try:
-            self.link.open()
             earlier = {**_remembered(access.memory), **(known or {})}
+            if access.required:
+                needed = {name: site for name, site in sites.items() if name not in earlier}
+                self._wait_for(needed, access, min(settings.deploy.wait, access.patience))
+            self.link.open()
             answered = {**earlier, **ask_about(self.link, sites)}
             self.about = {name: answered[name] for name in sites if name in answered}
             self.sites = {name: sites[name] for name in self.about}
             self.absent = tuple(name for name in sites if name not in self.about)
             if self.absent and access.required:
-                raise SettingsError(
-                    f"the silo of {self.absent[0]!r} does not answer; have it start its kit, or "
-                    "expel it and form coalitions again"
-                )
+                raise _away(access.kit, {name: sites[name] for name in self.absent})
             self.data = described(settings.data.source, self.about)
+        except UnreachableError as error:
+            self.close()
+            if self.operator.accepted and not isinstance(error, SilosAwayError):
+                raise JobLostError(str(error)) from None
+            raise
         except BaseException:
             self.close()
             raise
         if access.memory is not None:
-            write_bytes(access.memory, ABOUT_ALL.dump_json(self.about), private=True)
+            write_sealed_text(access.memory, ABOUT_ALL.dump_json(self.about).decode())
+
+    def _wait_for(self, needed: Mapping[str, str], access: SiloAccess, seconds: float) -> None:
+        """Wait for silos that have not described themselves yet, before a job starts."""
+        assert access.kit is not None
+        for patience in (0.0, seconds):  # what waiting cannot mend is refused at once
+            missing = self.operator.wait_for_silos(
+                list(needed.values()), patience, access.progress.message
+            )
+            if not missing:
+                return
+            away = {name: site for name, site in needed.items() if site in missing}
+            error = _away(access.kit, away)
+            if not isinstance(error, SilosAwayError):
+                raise error
+        raise error
 
     def federation(self, model: str, repetitions: int | None = None) -> FlareFederation:
         """Return the silos with a network."""
@@ -94,7 +123,11 @@ class FlareEngine:
             model=model,
             options=model_options(self.data, model),
             task=self.data.task,
+            parts=model_parts(self.data, model) if is_own(model) else None,
             repetitions=repetitions,
+            samples={name: one.sizes[0] for name, one in self.about.items()},
+            consenting=[name for name, one in self.about.items() if one.single_updates],
+            masked=self._masked,
         )
 
     def close(self) -> None:
@@ -135,6 +168,22 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
     )
 
 
+def _away(kit: Path, sites: Mapping[str, str]) -> FedEgoistsError:
+    """Return the error for silos that are away: one that ends the run if they cannot come back."""
+    for name, site in sites.items():
+        states = {one.state for one in issued(kit, site)}
+        if states and states <= {"revoked", "expired"}:
+            return SettingsError(
+                f"the certificate of {name!r} is {' or '.join(sorted(states))}, so its silo cannot "
+                "connect; have it renew its key (`fedegoists deploy renew`) and sign the request, "
+                "or expel it and form coalitions again"
+            )
+    return SilosAwayError(
+        f"the silo of {next(iter(sites))!r} does not answer; have it start its kit, or expel it "
+        "and form coalitions again"
+    )
+
+
 def _sites(known: Mapping[str, str], participants: tuple[str, ...] | None) -> Mapping[str, str]:
     if participants is None:
         return known
@@ -148,8 +197,8 @@ def _remembered(path: Path | None) -> dict[str, About]:
     if path is None or not path.is_file():
         return {}
     try:
-        return ABOUT_ALL.validate_json(read_text(path))
-    except ValueError as error:
+        return ABOUT_ALL.validate_json(read_sealed_text(path))
+    except (SealError, ValueError) as error:
         raise FileError(f"{path}: cannot be read ({type(error).__name__}); remove it") from None
 
 
@@ -160,38 +209,38 @@ def over_silos(
     *,
     resume: bool = False,
     record: Recorder | None = None,
-    patience: float = 600.0,
 ) -> Result:
     """Connect to the silos and do some work over them, see `EngineKind.over_silos`.
 
-    If the server is lost, wait for it and resume the work from its last checkpoint.
+    If the server or its job is lost, wait for it and resume the work from its last checkpoint. If
+    all participants are required, wait for their silos and the server also at the beginning.
+    Otherwise a server that has not yet accepted a job is not waited for: the address or the kit may
+    be wrong.
 
     Parameters
     ----------
     record
         See `FlareEngine`.
-    patience : float
-        Seconds to wait for a lost server.
     """
-    lost = 0.0
+    lost, reached = 0.0, access.required
     known: Mapping[str, About] = {}
+    access.progress.message("waiting for the silos", waiting=True)
     while True:
-        engine = None
+        engine, began = None, time.monotonic()
         try:
-            access.progress.message("waiting for the silos", waiting=True)
             engine = FlareEngine(settings, access, known, record)
             lost, known = 0.0, engine.about
             return work(engine, resume)
         except UnreachableError as error:
-            lost = lost or time.monotonic()
-            began = engine is not None or resume
-            if not began or time.monotonic() - lost > patience:
+            away = isinstance(error, SilosAwayError)
+            lost = lost or (began if away else time.monotonic())
+            resume = resume or engine is not None
+            reached = reached or resume or isinstance(error, JobLostError)
+            if not reached or time.monotonic() - lost > access.patience:
                 raise
-            access.progress.message(
-                f"{error}; waiting for the server, then going on from the last checkpoint",
-                waiting=True,
-            )
-            resume = True
+            then = "going on from the last checkpoint" if resume else "trying again"
+            what = "it" if away else "the server"
+            access.progress.message(f"{error}; waiting for {what}, then {then}", waiting=True)
             time.sleep(2.0)
         finally:
             if engine is not None:

@@ -14,7 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from fedegoists.deploy.kit_lock import KitLock
+from fedegoists.deploy.membership import certificate_state
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.federation.flare import kits
+from fedegoists.federation.flare.kit_identity import IdentityError, read_trust, silo_identity
 from fedegoists.federation.flare.kits import prepare_kit, require
 from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
 from fedegoists.files import read_text
@@ -26,6 +30,9 @@ LONGEST_PAUSE = 30.0
 
 STEADY = 60.0
 """Seconds after which the start of a process counts as successful."""
+
+LOOK_AT_CERTIFICATE = 2.0
+"""Seconds between two looks at the certificate, which may be renewed."""
 
 PATIENCE = 8.0
 """Seconds for a process to end by itself."""
@@ -70,23 +77,64 @@ class KitProcess:
         self.role, self.kit, self._tell = role, kit.resolve(), tell
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
+        self._lifeline: int | None = None
         self._stopping = threading.Event()
         self._starting = threading.Lock()
         expected = "fed_server.json" if role == "coordinator" else "fed_client.json"
         if not (self.kit / "startup" / expected).is_file():
-            raise FileError(f"{kit}: not the kit of a {role}; `fedegoists deploy init` makes them")
-        if role == "silo":
-            # Problems with the data are reported here, not in a job's log later on.
-            load_silo(read_silo_settings(self.kit / SILO_FILE))
-        prepare_kit(self.kit, role)
+            made_by = "init" if role == "coordinator" else "join"
+            raise FileError(
+                f"{kit}: not the kit of a {role}; `fedegoists deploy {made_by}` makes it"
+            )
+        self._lock = KitLock(self.kit)
+        try:
+            if role == "silo":
+                self._check_certificate()
+                # Problems with the data are reported here, not in a job's log later on.
+                load_silo(read_silo_settings(self.kit / SILO_FILE))
+            prepare_kit(self.kit, role)
+        except BaseException:
+            self._lock.release()
+            raise
 
     @property
     def pid(self) -> int | None:
         """The ID of the FLARE process, while there is one."""
         return None if self._process is None else self._process.pid
 
+    def _check_certificate(self) -> None:
+        """Say what is wrong with a silo's certificate, or soon will be, before anything starts."""
+        identity, trust = silo_identity(self.kit), read_trust(self.kit)
+        state = certificate_state(identity.certificate, trust.revoked)
+        until = f"{identity.certificate.not_valid_after_utc:%Y-%m-%d}"
+        fix = f"make a new key with `fedegoists deploy renew {self.kit}` and have it signed"
+        if state in ("expired", "revoked"):
+            raise IdentityError(f"{self.kit}: its certificate (until {until}) is {state}; {fix}")
+        trust.check(identity.certificate, identity.site)
+        if state != "valid":
+            self._tell(f"warning: the certificate of this silo expires on {until}; {fix}")
+
     def run(self) -> None:
         """Run until `stop`; restart the process whenever it ends by itself."""
+        try:
+            threading.Thread(target=self._watch_certificate, daemon=True).start()
+            self._run()
+        finally:
+            self._lock.release()
+
+    def _watch_certificate(self) -> None:
+        """End the process when its certificate is replaced, so that it reconnects with it."""
+        name = "server.crt" if self.role == "coordinator" else "client.crt"
+        path = self.kit / "startup" / name
+        used = path.read_bytes()
+        while not self._stopping.wait(LOOK_AT_CERTIFICATE):
+            if path.is_file() and (now := path.read_bytes()) != used:
+                used = now
+                self._tell("a new certificate is installed; connecting again with it")
+                if self.pid is not None:
+                    end_children(self.pid, itself=True)
+
+    def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -109,8 +157,13 @@ class KitProcess:
         with self._starting:
             if self._stopping.is_set():
                 return False
+            # Closed by the system when this process ends, however it ends.
+            watched, lifeline = os.pipe()
+            held = self._lock.descriptor
+            launcher = ["-m", "fedegoists.deploy.kit_launcher", str(watched), str(held)]
             self._process = subprocess.Popen(  # noqa: S603 - the command is our own
-                [sys.executable, "-u", "-m", *self._command()],
+                [sys.executable, "-u", *launcher, *self._command()],
+                pass_fds=(watched, held),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -121,7 +174,15 @@ class KitProcess:
                 start_new_session=True,
                 umask=0o077,  # logs and state are for this user only
             )
+            os.close(watched)
+            self._close_lifeline()
+            self._lifeline = lifeline
         return True
+
+    def _close_lifeline(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
 
     def _command(self) -> list[str]:
         if self.role == "coordinator":
@@ -129,6 +190,7 @@ class KitProcess:
         else:
             kind, site = "client", _site(self.kit)
             own = [f"uid={site}", f"org={re.sub(r'[^A-Za-z0-9_]', '_', site)}"]
+            own.append(f"heart_beat_interval={kits.HEARTBEAT}")
         module = f"nvflare.private.fed.app.{kind}.{kind}_train"
         options = ["--set", "secure_train=true", "config_folder=config", *own]
         return [module, "-m", str(self.kit), "-s", f"fed_{kind}.json", *options]
@@ -152,6 +214,8 @@ class KitProcess:
         if process is not None:
             end_children(process.pid, itself=True)
             process.wait()
+        self._close_lifeline()
+        self._lock.release()
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:

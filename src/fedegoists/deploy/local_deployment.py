@@ -11,11 +11,13 @@ from pathlib import Path
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.deploy.consortium_kits import make_deployment
 from fedegoists.deploy.kit_process import KitProcess, Role
+from fedegoists.deploy.membership import install, join, sign
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.job_operator import Operator
+from fedegoists.federation.flare.kits import INVITATIONS, Deployment
 from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.files import read_text, write_bytes
-from fedegoists.learning.datasets.data_tables import READERS
+from fedegoists.learning.datasets.table_files import READERS
 
 COORDINATOR = ""
 """Key of the coordinator's process, beside those of the participants."""
@@ -52,6 +54,7 @@ class LocalDeployment:
         self.settings, self.folder, self._tell = settings, folder, tell
         self.deployment = make_deployment(settings, folder)
         self.kit = folder / "coordinator"
+        join_all(folder, self.deployment)
         self.processes: dict[str, KitProcess] = {}
         source = Path(settings.data.source)
         for name in self.deployment.sites if source.is_dir() else ():
@@ -97,6 +100,19 @@ class LocalDeployment:
         """End all processes in parallel."""
         with ThreadPoolExecutor(max(1, len(self.processes))) as pool:
             list(pool.map(KitProcess.stop, self.processes.values()))
+
+
+def join_all(folder: Path, deployment: Deployment) -> None:
+    """Do for every silo on this machine what its operator would do to join; kits that exist stay.
+
+    Every key is made in the silo's own kit, as in a real deployment.
+    """
+    for site in deployment.sites.values():
+        kit = folder / "silos" / site
+        if not kit.exists():
+            _, request = join(folder / INVITATIONS / f"{site}.zip", kit)
+            install(sign(folder, request.file, folder / f"{site}.crt"), kit)
+            (folder / f"{site}.crt").unlink()
 
 
 TO_CONNECT = 120.0

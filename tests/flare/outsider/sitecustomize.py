@@ -35,7 +35,7 @@ def _ask(place):
     own, heard = cell.core_cell.my_info.fqcn, {}
     for claimed in (own, f"{own}.{about['job']}", f"server.{about['job']}"):
         for target, name in WANTED.items():
-            site = "East" if target == "silo" else "server"
+            site = "East.client" if target == "silo" else "server.server"
             headers = {
                 CallHeaderKey.PROTOCOL_VERSION: CALL_PROTOCOL_VERSION,
                 CallHeaderKey.TARGET_NAME: site,
@@ -45,8 +45,8 @@ def _ask(place):
                 ObjectCallKey.CALLER: "server" if claimed.startswith("server") else own,
                 ObjectCallKey.TARGET_NAME: site,
                 ObjectCallKey.METHOD_NAME: "ask",
-                ObjectCallKey.ARGS: (bytes.fromhex(about["message"]),),
-                ObjectCallKey.KWARGS: {},
+                ObjectCallKey.ARGS: (),
+                ObjectCallKey.KWARGS: {"message": bytes.fromhex(about["message"])},
             }
             cell.core_cell.my_info.fqcn = claimed
             try:

@@ -1,7 +1,7 @@
 """The federation of silos at their organisations, over NVIDIA FLARE."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.flare.masked_mixing import MaskedMixing
 from fedegoists.federation.flare.messages import (
     MOST_ROLLBACKS,
     About,
@@ -21,18 +22,31 @@ from fedegoists.federation.flare.messages import (
 )
 from fedegoists.federation.flare.relay_connection import Lost, RelayConnection
 from fedegoists.federation.flare.wire import OldVersionError, WireError, pack, schema_digest, unpack
+from fedegoists.federation.mixing import Mixed, Sum, check_sums, in_order, mix_plain
 from fedegoists.federation.participant import Participant
-from fedegoists.federation.replies import Failed, ReplyT
-from fedegoists.federation.requests import Deliver, Keep, Personal, Request, check_size, owner_of
+from fedegoists.federation.replies import Failed, ReplyT, Trained
+from fedegoists.federation.requests import (
+    Deliver,
+    Keep,
+    Personal,
+    Request,
+    Train,
+    check_size,
+    owner_of,
+)
 from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.models import build_model
+from fedegoists.learning.own_models import ModelParts, is_own, own_entry, travelling_name
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 from fedegoists.version import __version__
 
 LINEAGE = "checkpoint"
 """The name of a method's lineage in a checkpoint of the run."""
+
+KEEPERS = "keepers"
+"""The name of the positions of the silos that keep something for a method."""
 
 
 def ask_about(link: RelayConnection, sites: Mapping[str, str]) -> dict[str, About]:
@@ -91,8 +105,16 @@ class FlareFederation:
         Options of the network that depend on the data.
     task : str
         The task of the network.
+    parts : ModelParts, optional
+        The network, if it is a user's own.
     repetitions : int, optional
         If given, all participants take part in this number of repetitions at once.
+    samples : mapping of str to int
+        The participants' training samples, as their silos described them.
+    consenting : collection of str
+        Participants whose silos let the server see single models and gradients.
+    masked : bool
+        Whether sums of three members or more are masked.
     """
 
     def __init__(
@@ -103,11 +125,17 @@ class FlareFederation:
         model: str,
         options: Mapping[str, Any],
         task: TaskName,
+        parts: ModelParts | None = None,
         repetitions: int | None = None,
+        samples: Mapping[str, int],
+        consenting: Collection[str] = (),
+        masked: bool = True,
     ) -> None:
-        self._link, self._sites = link, dict(sites)
-        self._schema = ParameterSchema.of(build_model(model, 0, **options))
-        self._task = TASKS[task]
+        self._link, self._sites, self._samples = link, dict(sites), dict(samples)
+        self._consenting = frozenset(consenting)
+        module = build_model(model, 0, **options) if parts is None else parts.module
+        self._schema = ParameterSchema.of(module)
+        self._task = TASKS[task] if parts is None else parts.task
         numbers = [None] if repetitions is None else range(repetitions)
         self._participants = tuple(
             Participant(name, number) for number in numbers for name in self._sites
@@ -115,12 +143,23 @@ class FlareFederation:
         self._call = Call(
             operation="about",
             run=link.run,
-            model=model,
+            model=travelling_name(model),
+            code=own_entry(model).digest if is_own(model) else "",
             schema_is=schema_digest(self._schema),
             repetitions=repetitions or 0,
         )
         self._lineages: dict[str, Lineage] = {}
+        self._keepers: dict[str, set[str]] = {}
         self._last = 0
+        self._masked = masked
+        self._mixing = MaskedMixing(
+            self,
+            self._sites,
+            self._schema,
+            run=link.run,
+            schema_is=self._call.schema_is,
+            tell=link.tell,
+        )
 
     @property
     def participants(self) -> tuple[Participant, ...]:
@@ -166,9 +205,59 @@ class FlareFederation:
         for name in sent:
             reply = replies[name]
             if not isinstance(reply, Failure):
-                reply = accepted(name, requests[name], reply)
+                reply = accepted(name, requests[name], reply, self.samples(name))
             result[name] = reply
         return {name: result[name] for name in requests}
+
+    def mix(
+        self,
+        requests: Mapping[Participant, Train],
+        sums: Sequence[Sum],
+        timeout: float | None = None,
+    ) -> Mixed:
+        """Have participants train, and return means of their models; see `Federation.mix`.
+
+        The sums of coalitions of three members or more are masked.
+        """
+        check_known(requests, frozenset(self._participants))
+        check_sums(requests, sums)
+        masked = [one for one in sums if self.masks(one.coalition)]
+        if not masked:
+            return mix_plain(self, requests, sums, timeout)
+        for one in masked:
+            home = all(_at_home(requests[name]) for name in one.receivers)
+            if not one.shown and not (home and len(one.receivers) == 1):
+                raise SettingsError(
+                    "a mean that is not shown needs one receiver with its model home"
+                )
+        hidden = {name for one in masked for name in one.coalition if name in requests}
+        others = {name: one for name, one in requests.items() if name not in hidden}
+        mixed, replies = self._mixing.mix(
+            {name: one for name, one in requests.items() if name in hidden}, masked, others, timeout
+        )
+        if not others:
+            return in_order(requests, mixed)
+        plain = mix_plain(
+            _Answered(self._schema, replies),
+            others,
+            [one for one in sums if not self.masks(one.coalition)],
+        )
+        return in_order(requests, mixed, plain)
+
+    def masks(self, coalition: Sequence[Participant]) -> bool:
+        """Return whether the models of a coalition's members are hidden from the server.
+
+        They are in all coalitions but those of two members, which could compute each other's model.
+        """
+        return self._masked and len(coalition) != 2
+
+    def consents(self, participant: Participant) -> bool:
+        """Return whether a participant's silo lets the server see single models and gradients."""
+        return participant.name in self._consenting
+
+    def samples(self, participant: Participant) -> int:
+        """Return a participant's training samples, as its silo described them."""
+        return self._samples[participant.name]
 
     def _asked(
         self, requests: Mapping[Participant, SiloRequest], timeout: float | None
@@ -187,8 +276,11 @@ class FlareFederation:
             }
             # What is only copied from stays as it is, unless this run has trained it.
             owners = slots | (sources & self._lineages.keys())
+            for owner in slots:
+                self._keepers.setdefault(owner, set()).add(name)
             call = self._call.changed(
-                operation=next(iter(own.values())).operation,
+                # In some repetitions sums may be masked, and in others not.
+                operation=min(request.operation for request in own.values()),
                 lineages={owner: self._lineage(owner) for owner in sorted(owners)},
                 asked=tuple(
                     RepeatedRequest(repetition=cast("int | None", one.repetition), request=request)
@@ -220,8 +312,12 @@ class FlareFederation:
         if owner not in self._lineages:
             return {}
         self._lineages[owner] = self._lineages[owner].changed(checkpoint=self._next())
-        self._tell_all("remember", owner)
-        return {MemoryKey(None, LINEAGE): torch.tensor(self._lineages[owner].numbers())}
+        self._tell_keepers("remember", owner)
+        keepers = [k for k, name in enumerate(self._sites) if name in self._keepers[owner]]
+        return {
+            MemoryKey(None, LINEAGE): torch.tensor(self._lineages[owner].numbers()),
+            MemoryKey(None, KEEPERS): torch.tensor(keepers),
+        }
 
     def restore(self, owner: str, memory: Mapping[MemoryKey, Tensor]) -> None:
         """Have silos go back to their copy of a checkpoint; silos that are away do so later."""
@@ -233,7 +329,11 @@ class FlareFederation:
         back = Rollback(to=then.checkpoint, at=self._next())
         rollbacks = (*then.rollbacks, back)[-MOST_ROLLBACKS:]
         self._lineages[owner] = then.changed(rollbacks=rollbacks)
-        self._tell_all("recall", owner)
+        names = tuple(self._sites)
+        keepers = memory.get(MemoryKey(None, KEEPERS))
+        known = range(len(names)) if keepers is None else keepers.tolist()
+        self._keepers[owner] = {names[k] for k in known if k < len(names)}
+        self._tell_keepers("recall", owner)
 
     def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:
         """Hand silos their models, which they complete with their own layers and keep.
@@ -246,11 +346,13 @@ class FlareFederation:
         replies = self._asked(models, None)
         return {name: one for name, one in replies.items() if isinstance(one, Failure)}
 
-    def _tell_all(self, operation: str, owner: str) -> None:
+    def _tell_keepers(self, operation: str, owner: str) -> None:
+        """Tell the silos that keep something for a method what becomes of it."""
         lineages = {owner: self._lineages[owner]}
         message = pack(self._call.changed(operation=operation, lineages=lineages))
-        answers = self._link.ask(dict.fromkeys(self._sites.values(), message))
-        for name, site in self._sites.items():
+        sites = {n: site for n, site in self._sites.items() if n in self._keepers[owner]}
+        answers = self._link.ask(dict.fromkeys(sites.values(), message))
+        for name, site in sites.items():
             answer = _understood(name, answers[site])
             if isinstance(answer, Failure):
                 self._link.tell(f"{answer}; asked to {operation}")
@@ -267,6 +369,28 @@ class FlareFederation:
     ) -> None:
         """Return nothing: only the silo itself can put its whole model together."""
         return
+
+
+def _at_home(request: Train) -> bool:
+    """Return whether a silo keeps its whole model to itself."""
+    return request.personal is not None and request.personal.whole
+
+
+class _Answered:
+    """Replies that are there already, as a federation."""
+
+    def __init__(
+        self, schema: ParameterSchema, replies: dict[Participant, Trained | Failure]
+    ) -> None:
+        self.schema, self._replies = schema, replies
+
+    def call(
+        self,
+        requests: Mapping[Participant, Train],
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> dict[Participant, Trained | Failure]:
+        """Return the replies to requests that have been sent before."""
+        return {name: self._replies[name] for name in requests}
 
 
 def _understood(name: str, answer: bytes | Lost) -> Answers | Failure:

@@ -33,6 +33,10 @@ class UnreachableError(FedEgoistsError):
     """The FLARE server, or a job at it, cannot be reached."""
 
 
+class JobLostError(UnreachableError):
+    """The FLARE server accepted a job, and then the job or the server was lost."""
+
+
 class DeclinedError(FedEgoistsError):
     """The FLARE server refuses a command."""
 
@@ -75,11 +79,16 @@ class Operator:
     ----------
     kit : Path
         The coordinator's kit.
+
+    Attributes
+    ----------
+    accepted : bool
+        Whether the server has accepted a job, so that its address and the kit are right.
     """
 
     def __init__(self, kit: Path) -> None:
         require()
-        self.kit = kit
+        self.kit, self.accepted = kit, False
         self.deployment: Deployment = read_deployment(kit)
         self._session: Session | None = None
 
@@ -116,19 +125,18 @@ class Operator:
 
     def submit(self, job: Path) -> str:
         """Submit a job; return its number."""
-        return str(self._do(lambda session: session.submit_job(str(job.resolve()))))
+        number = str(self._do(lambda session: session.submit_job(str(job.resolve()))))
+        self.accepted = True
+        return number
 
     def abort(self, job: str) -> None:
         """End a job, if it still runs."""
         with contextlib.suppress(UnreachableError, DeclinedError):
             self._do(lambda session: session.abort_job(job))
 
-    def remove(self, site: str) -> None:
-        """Have the server refuse a site from now on."""
-        self._do(lambda session: session.disable_client(site))
-
     def _do(self, command: Callable[["Session"], Result]) -> Result:
-        for attempt in (1, 2):
+        while True:
+            kept = self._session is not None  # it may have been lost meanwhile
             try:
                 if self._session is None:
                     self._session = self._opened()
@@ -137,13 +145,12 @@ class Operator:
                 if type(error).__name__ in DECLINED:
                     raise DeclinedError(f"the server declines: {error}") from None
                 self.close()
-                if attempt == 2:
+                if not kept:
                     raise UnreachableError(
                         f"the server at {self.deployment.host}:{self.deployment.port} does not "
                         f"answer ({type(error).__name__}: {error}); is it started with `fedegoists "
                         "deploy start coordinator`?"
                     ) from None
-        raise AssertionError
 
     def _opened(self) -> "Session":
         from nvflare.fuel.flare_api.flare_api import new_secure_session
@@ -170,7 +177,7 @@ class Operator:
             if not missing or time.monotonic() > deadline:
                 return missing
             if missing != told:
-                tell(f"waiting for {', '.join(missing)}")
+                tell(f"waiting for the silo of {', '.join(missing)}")
                 told = missing
             time.sleep(1.0)
 
@@ -207,6 +214,7 @@ def write_job(folder: Path, address: str, key: str, sites: Sequence[str]) -> Pat
     }
     server = {
         "format_version": 2,
+        "server": {"task_request_interval": max(FEWEST_SECONDS, len(sites) / MOST_QUESTIONS)},
         "workflows": [
             {
                 "id": "controller",
@@ -235,6 +243,12 @@ def write_job(folder: Path, address: str, key: str, sites: Sequence[str]) -> Pat
     )
     return job
 
+
+MOST_QUESTIONS = 5
+"""Times a second that all silos together ask the server for tasks, of which a job has two."""
+
+FEWEST_SECONDS = 0.5
+"""Seconds between two such questions of a silo, at least."""
 
 SYNC = 120
 """Seconds for silos to load their data when a job starts."""

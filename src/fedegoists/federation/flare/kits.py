@@ -1,22 +1,42 @@
 """Kits: the folder of each organisation, made by FLARE's own provisioning.
 
-A kit holds a certificate, a key, the server's address and its owner's permissions. No kit allows a
-job to bring code: a job can only name the components that are listed here.
+A kit holds a certificate, a key, the server's address and its owner's permissions. A silo's kit is
+made from an invitation, and its key by the silo itself. No kit allows a job to bring code: a job
+can only name the components that are listed here.
 """
 
 import json
 import re
 import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fedegoists.errors import FileError, MissingDependencyError, SettingsError
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedegoists.errors import FileError, MissingDependencyError
+from fedegoists.federation.flare import drivers
+from fedegoists.federation.flare.certificate_authority import (
+    AUTHORITY_FILE,
+    Authority,
+    certificate_text,
+    key_text,
+    read_authority,
+)
+from fedegoists.federation.flare.invitations import InvitationContents, write_invitation
+from fedegoists.federation.flare.kit_identity import (
+    COORDINATOR_CERTIFICATE,
+    REVOKED_FILE,
+    ROOT_FILE,
+    SIGNING_KEY,
+)
 from fedegoists.files import private_folder, read_text, write_bytes
+from fedegoists.version import __version__
 
 DEPLOY_FILE = "deploy.json"
 OPERATOR = "operator"
+INVITATIONS = "invitations"
 
 RELAY = "fedegoists.federation.flare.relay.Relay"
 SILO_CLIENT = "fedegoists.federation.flare.silo_executor.SiloClient"
@@ -44,9 +64,21 @@ PERMISSIONS: dict[str, object] = {
 }
 """The operator may submit jobs without code, look, and operate the coordinator's own server."""
 
-COMMUNICATION = {"streaming_retry_timeout": 10.0, "streaming_retry_wait": 2.0}
+COMMUNICATION: dict[str, object] = {
+    "streaming_retry_timeout": 10.0,
+    "streaming_retry_wait": 2.0,
+    "comm_driver_path": str(Path(drivers.__file__).parent),
+}
 """Seconds for which FLARE resends a lost message. It remembers every message that arrived for as
-long: with its own default, a minute, there would be thousands."""
+long: with its own default, a minute, there would be thousands. And where FLARE
+finds our drivers."""
+
+SOCKETS = "sockets"
+"""Folder of a kit for the connections between its own processes."""
+
+HEARTBEAT = 10
+"""Seconds between two heartbeats of a silo, and to wait for the answer to one. FLARE waits 30, so
+that the silo would count as away when a single answer is lost."""
 
 AWAY = 30
 """Seconds without a heartbeat after which a silo counts as away."""
@@ -64,6 +96,8 @@ class Deployment:
         The name under which runs are submitted.
     sites : mapping of str to str
         The name in certificates of each participant.
+    days : int
+        Validity of silos' certificates.
     """
 
     project: str
@@ -71,6 +105,7 @@ class Deployment:
     port: int
     operator: str
     sites: Mapping[str, str]
+    days: int = 365
 
 
 def require() -> None:
@@ -110,164 +145,120 @@ def make_kits(
     host: str,
     port: int,
     days: int = 365,
+    silo_files: Callable[[str], Mapping[str, bytes]] = lambda _participant: {},
 ) -> Deployment:
-    """Write ``project.yml``, the coordinator's kit and one kit for each silo.
+    """Write the coordinator's kit and an invitation for each silo.
 
-    A second call with more or fewer participants keeps the certificate authority and all kits that
-    exist: only new kits are added.
+    A second call with more or fewer participants keeps the certificate authority, the coordinator's
+    kit and all invitations that exist: only new ones are added.
+
+    Parameters
+    ----------
+    days : int
+        Validity of silos' certificates.
+    silo_files : callable
+        Returns more files for the kit of a participant, by its name.
     """
     require()
-    import yaml
+    from fedegoists.federation.flare.provisioning import project, project_name, provisioned
 
-    project = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:60].strip("_") or "consortium"
     deployment = Deployment(
-        project, host, port, f"{OPERATOR}@coordinator.local", site_names(participants)
+        project_name(name),
+        host,
+        port,
+        f"{OPERATOR}@coordinator.local",
+        site_names(participants),
+        days,
     )
-    for kit in ("coordinator", "silos"):
-        if (folder / kit).exists() and not (folder / "authority").is_dir():
-            raise FileError(f"{folder / kit}: is there already, but not its authority/; use --out")
-    description = _project(deployment, days)
-    write_bytes(folder / "project.yml", yaml.safe_dump(description, sort_keys=False).encode())
-    made = _provisioned(folder, description, project)
+    server = folder / "coordinator"
+    _check_authority(folder)
+    made = provisioned(folder, project(deployment.project, host, port, deployment.operator))
     try:
-        server = folder / "coordinator"
+        authority = read_authority(folder / "authority")
         if not server.exists():
             shutil.move(made / host, server)
             shutil.move(made / deployment.operator, server / OPERATOR)
-            private_folder(server)
-        for site in deployment.sites.values():
-            target = folder / "silos" / site
-            if not target.exists():
-                target.parent.mkdir(exist_ok=True)
-                shutil.move(made / site, target)
-                private_folder(target)
-                _hide_keys(target)
-        _hide_keys(server)
+            _make_signing_key(server, authority)
+        for participant, site in deployment.sites.items():
+            path = folder / INVITATIONS / f"{site}.zip"
+            if not path.exists():
+                private_folder(path.parent)
+                files = {**_common_files(server), **silo_files(participant)}
+                contents = InvitationContents(
+                    project=deployment.project,
+                    participant=participant,
+                    site=site,
+                    host=host,
+                    port=port,
+                    version=__version__,
+                )
+                write_invitation(path, authority, contents, files)
     finally:
         shutil.rmtree(made.parents[1], ignore_errors=True)
-    write_bytes(
-        folder / "coordinator" / DEPLOY_FILE,
-        (json.dumps(asdict(deployment), indent=2) + "\n").encode(),
-    )
+    write_bytes(server / DEPLOY_FILE, (json.dumps(asdict(deployment), indent=2) + "\n").encode())
+    hide(server)
     return deployment
 
 
-def renew_kit(folder: Path, participant: str) -> Path:
-    """Renew a participant's key and certificate; return its kit, of which ``startup`` changed.
+def _check_authority(folder: Path) -> None:
+    server = folder / "coordinator"
+    if server.exists() and not (folder / "authority").is_dir():
+        raise FileError(f"{server}: is there already, but not its authority/; use --out")
+    if server.exists() and not (server / SIGNING_KEY).is_file():
+        raise FileError(
+            f"{folder}: made by an earlier version, in which silos did not make their own keys; "
+            "use --out to make a new consortium in another folder"
+        )
 
-    Everything else in the kit stays. The old certificate is valid until it expires: where its key
-    was stolen, have the server turn the site away and let the participant join under a new name.
-    """
+
+def _make_signing_key(server: Path, authority: Authority) -> None:
+    """Make the key with which the coordinator signs calls, and an empty revocation list."""
+    key = Ed25519PrivateKey.generate()
+    certificate = authority.certify_coordinator(key.public_key())
+    write_bytes(server / SIGNING_KEY, key_text(key), private=True)
+    write_bytes(server / COORDINATOR_CERTIFICATE, certificate_text(certificate))
+    write_bytes(server / REVOKED_FILE, authority.revocation_list([], 1))
+
+
+def _common_files(server: Path) -> dict[str, bytes]:
+    """Return the files that every kit has: whose calls to answer, and whom not to believe."""
+    names = (ROOT_FILE, COORDINATOR_CERTIFICATE, REVOKED_FILE)
+    return {name: (server / name).read_bytes() for name in names}
+
+
+def renew_coordinator(folder: Path) -> None:
+    """Renew the certificates of the server and of the operator with new keys."""
     require()
-    import yaml
+    from fedegoists.federation.flare.provisioning import project, provisioned
 
-    deployment = read_deployment(folder / "coordinator")
-    if participant not in deployment.sites:
-        known = ", ".join(deployment.sites)
-        raise SettingsError(f"{participant!r} is not in this consortium; {known} are")
-    site = deployment.sites[participant]
-    issued = folder / "authority" / "cert.json"
+    server = folder / "coordinator"
+    deployment = read_deployment(server)
+    issued = folder / "authority" / AUTHORITY_FILE
     content = json.loads(read_text(issued))
-    content.pop(site, None)
+    for subject in (deployment.host, deployment.operator):
+        content.pop(subject, None)
     write_bytes(issued, json.dumps(content).encode(), private=True)
-    made = _provisioned(
-        folder, yaml.safe_load(read_text(folder / "project.yml")), deployment.project
-    )
+    description = project(deployment.project, deployment.host, deployment.port, deployment.operator)
+    made = provisioned(folder, description)
     try:
-        kit = folder / "silos" / site
-        shutil.rmtree(kit / "startup", ignore_errors=True)
-        shutil.move(made / site / "startup", kit / "startup")
-        _hide_keys(kit)
+        for source, target, kind in (
+            (deployment.host, server, "server"),
+            (deployment.operator, server / OPERATOR, "client"),
+        ):
+            for name in (f"{kind}.key", f"{kind}.crt"):
+                content_of = (made / source / "startup" / name).read_bytes()
+                write_bytes(target / "startup" / name, content_of, private=True)
     finally:
         shutil.rmtree(made.parents[1], ignore_errors=True)
-    return kit
 
 
-def _hide_keys(kit: Path) -> None:
-    for key in kit.glob("**/*.key"):
-        key.chmod(0o600)
-
-
-def _project(deployment: Deployment, days: int) -> dict[str, object]:
-    """Return FLARE's description of the project."""
-    silos: list[dict[str, object]] = [
-        {"name": site, "type": "client", "org": re.sub(r"[^A-Za-z0-9_]", "_", site)}
-        for site in deployment.sites.values()
-    ]
-    participants: list[dict[str, object]] = [
-        {
-            "name": deployment.host,
-            "type": "server",
-            "org": "coordinator",
-            "fed_learn_port": deployment.port,
-            "admin_port": deployment.port,
-        },
-        *silos,
-        {"name": deployment.operator, "type": "admin", "org": "coordinator", "role": "lead"},
-    ]
-    builders = "nvflare.lighter.impl"
-    return {
-        "api_version": 3,
-        "name": deployment.project,
-        "description": "A consortium of FedEgoists",
-        "participants": participants,
-        "builders": [
-            {
-                "path": f"{builders}.workspace.WorkspaceBuilder",
-                "args": {"template_file": ["master_template.yml"]},
-            },
-            {
-                "path": f"{builders}.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config", "scheme": "grpc"},
-            },
-            {"path": f"{builders}.cert.CertBuilder", "args": {"root_valid_days": days}},
-            {"path": f"{builders}.signature.SignatureBuilder", "args": {}},
-        ],
-    }
-
-
-def _provisioned(folder: Path, description: Mapping[str, object], project: str) -> Path:
-    """Let FLARE make all kits; return where they are. The authority's key stays in `folder`."""
-    from nvflare.lighter.ctx import CtxKey
-    from nvflare.lighter.provision import prepare_builders, prepare_project
-    from nvflare.lighter.provisioner import Provisioner
-
-    state = folder / "authority"
-    work = Path(tempfile.mkdtemp(prefix=".kits-", dir=folder))
-    if state.is_dir():
-        shutil.copytree(state, work / project / "state")
-    content = json.loads(json.dumps(description))
-    provisioner = Provisioner(str(work), prepare_builders(content), None)
-    messages = _Messages()
-    try:
-        context = provisioner.provision(prepare_project(content), logger=messages)
-    except (ValueError, RuntimeError) as error:
-        shutil.rmtree(work, ignore_errors=True)
-        raise SettingsError(f"FLARE cannot make kits: {error}") from None
-    if context.get(CtxKey.BUILD_ERROR):
-        shutil.rmtree(work, ignore_errors=True)
-        raise SettingsError(f"FLARE cannot make kits: {'; '.join(messages.errors)}")
-    # Hidden before they are copied: no other user can read a key in between.
-    (work / project / "state").chmod(0o700)
-    (work / project / "state" / "cert.json").chmod(0o600)
-    state.mkdir(mode=0o700, exist_ok=True)
-    shutil.copytree(work / project / "state", state, dirs_exist_ok=True)
-    return Path(context[CtxKey.CURRENT_PROD_DIR])
-
-
-class _Messages:
-    """Collects the errors of provisioning."""
-
-    def __init__(self) -> None:
-        self.errors: list[str] = []
-
-    def error(self, text: str) -> None:
-        self.errors.append(text)
-
-    def info(self, text: str) -> None:
-        """Ignore messages that are no errors."""
-
-    debug = warning = info
+def hide(kit: Path) -> None:
+    """Take all permissions on a kit from other users."""
+    private_folder(kit)
+    for path in kit.rglob("*"):
+        with suppress(FileNotFoundError):  # a running kit writes and removes files
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode & 0o700)
 
 
 def read_deployment(folder: Path) -> Deployment:
@@ -289,10 +280,12 @@ def prepare_kit(kit: Path, role: str) -> None:
     role : {"coordinator", "silo"}
         The owner of the kit.
     """
-    private_folder(kit)
+    hide(kit)
     defaults = kit / "local" / "resources.json.default"
     resources = json.loads(read_text(defaults))
     coordinator = role == "coordinator"
+    if coordinator:
+        _check_certificates_at_server(kit)
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [CONTROLLER, RELAY] if coordinator else [EXECUTOR, SILO_CLIENT]
     resources["allow_log_streaming"] = False
@@ -304,8 +297,28 @@ def prepare_kit(kit: Path, role: str) -> None:
             if component["id"] == "job_manager":
                 component["args"]["uri_root"] = str(kit.resolve() / "jobs")
     else:
+        resources["client"]["maint_msg_timeout"] = float(HEARTBEAT)
         streamers = "site_log_streamer"
         resources["components"] = [c for c in resources["components"] if c["id"] != streamers]
     write_bytes(kit / "local" / "resources.json", json.dumps(resources, indent=2).encode())
-    write_bytes(kit / "local" / "comm_config.json", json.dumps(COMMUNICATION, indent=2).encode())
+    write_bytes(kit / "local" / "comm_config.json", json.dumps(_communication(kit)).encode())
     write_bytes(kit / "local" / "authorization.json", json.dumps(PERMISSIONS, indent=2).encode())
+
+
+def _communication(kit: Path) -> dict[str, object]:
+    """Return the settings of FLARE's connections, with private sockets between its processes."""
+    sockets = kit.resolve() / SOCKETS
+    private_folder(sockets)
+    for left in sockets.iterdir():  # of a process that was killed
+        left.unlink()
+    internal = {"scheme": "private", "resources": {"folder": str(sockets)}}
+    return {**COMMUNICATION, "internal": internal}
+
+
+def _check_certificates_at_server(kit: Path) -> None:
+    """Have the server use the driver that knows revoked certificates."""
+    path = kit / "startup" / "fed_server.json"
+    content = json.loads(read_text(path))
+    for one in content["servers"]:
+        one["service"]["scheme"] = "revocable"
+    write_bytes(path, json.dumps(content, indent=2).encode(), private=True)

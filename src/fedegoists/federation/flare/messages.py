@@ -21,15 +21,52 @@ from fedegoists.federation.requests import (
     Keep,
     Train,
 )
+from fedegoists.federation.secure_sums.sum_requests import (
+    Advertise,
+    Advertised,
+    Join,
+    MaskedTrain,
+    MaskedTrained,
+    Offer,
+    Offered,
+    TakeMixture,
+    Unmask,
+    Unmasked,
+)
 from fedegoists.federation.validated import Validated
+from fedegoists.learning.data import TaskName
 
 Text = Annotated[str, Field(max_length=400)]
 Owner = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}$")]
 """A method's name alone."""
 
 RepetitionNumber = Annotated[int, Field(ge=0, lt=10_000)]
-SiloRequest = Train | Gradient | Evaluate | Describe | Keep | Deliver
-SiloReply = Trained | Gradients | Evaluated | Described | Kept | Failed
+SiloRequest = (
+    Train
+    | Gradient
+    | Evaluate
+    | Describe
+    | Keep
+    | Deliver
+    | Advertise
+    | Join
+    | Offer
+    | MaskedTrain
+    | Unmask
+    | TakeMixture
+)
+SiloReply = (
+    Trained
+    | Gradients
+    | Evaluated
+    | Described
+    | Kept
+    | Failed
+    | Advertised
+    | Offered
+    | MaskedTrained
+    | Unmasked
+)
 Operation = Literal[
     "about",
     "train",
@@ -40,7 +77,22 @@ Operation = Literal[
     "remember",
     "recall",
     "deliver",
+    "advertise",
+    "join",
+    "offer",
+    "masked_train",
+    "unmask",
+    "take",
 ]
+
+
+SETTING_UP = ("advertise", "join", "offer")
+"""Operations that make the keys of secure sums."""
+
+
+def unmasked(request: SiloRequest) -> SiloRequest:
+    """Return what a silo is to compute, whatever becomes of the result."""
+    return request.train if isinstance(request, MaskedTrain) else request
 
 
 class Rollback(Validated):
@@ -107,12 +159,15 @@ class Call(Validated):
     Attributes
     ----------
     operation : str
-        The operation of all requests; or ``about``, the silo's description of itself; or
-        ``remember`` and ``recall``, which tie its memory to a checkpoint of the coordinator.
+        The operation of all requests, ``train`` beside ``masked_train``; or ``about``, the silo's
+        description of itself; or ``remember`` and ``recall``, which tie its memory to a checkpoint
+        of the coordinator.
     run : str
         The run that calls, for the log.
     model, schema_is : str
         The network's name, and the hash of its parameters' names and shapes.
+    code : str
+        The hash of the model's file, where the model is a function of a file in every kit.
     repetitions : int
         The number of repetitions besides the one without a number.
     asked : tuple of RepeatedRequest
@@ -125,13 +180,17 @@ class Call(Validated):
     run: Annotated[str, Field(max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$")] = ""
     model: Annotated[str, Field(max_length=100)] = ""
     schema_is: Annotated[str, Field(max_length=64)] = ""
+    code: Annotated[str, Field(max_length=64)] = ""
     repetitions: Annotated[int, Field(ge=0, le=100)] = 0
     asked: tuple[RepeatedRequest, ...] = ()
     lineages: Annotated[dict[Owner, Lineage], Field(max_length=10)] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _fitting(self) -> "Call":
-        if any(one.request.operation != self.operation for one in self.asked):
+        # A silo may be alone in one repetition, and in a coalition that masks in another.
+        mixed = self.operation == "masked_train"
+        allowed = {self.operation, "train"} if mixed else {self.operation}
+        if not {one.request.operation for one in self.asked} <= allowed:
             raise ValueError("requests of another operation")
         _check_distinct([one.repetition for one in self.asked])
         return self
@@ -158,16 +217,19 @@ class About(Validated):
     digest : str
         Changes when the silo's data does; made with a secret of the silo, so that it does not tell
         which data it is.
+    single_updates : bool
+        Whether the silo's limits let the server see its single models and gradients.
     """
 
     participant: Text
     version: Text
-    task: Literal["classification", "binary", "regression"]
+    task: TaskName
     classes: Annotated[int, Field(ge=2, le=100_000)] | None = None
     shapes: Annotated[list[Shape], Field(min_length=1, max_length=10)]
     kinds: Annotated[list[Kind], Field(max_length=10)]
     sizes: Annotated[list[Annotated[int, Field(ge=0, le=10**8)]], Field(min_length=3, max_length=3)]
     digest: Annotated[str, Field(max_length=64)]
+    single_updates: bool = False
 
     @model_validator(mode="after")
     def _possible(self) -> "About":

@@ -14,7 +14,7 @@ from nvflare.collab.api.context import set_call_context
 from nvflare.collab.api.exceptions import CollabCallError
 
 from fedegoists.federation.flare.memory_release import MemoryRelease
-from fedegoists.federation.flare.relay_connection import Errand, ErrandResult, Present
+from fedegoists.federation.flare.relay_messages import Errand, ErrandResult, Present
 
 
 class Relay:
@@ -45,11 +45,14 @@ class Relay:
                 answer = ask(sites[errand.site], context, errand.timeout, message)
             except CollabCallError as error:
                 late = error.cause_type == "TimeoutError"
-                reason, detail = "timeout" if late else "error", str(error)[:300]
-                outcome = outcome.changed(failed=reason, detail=detail)
+                outcome = ErrandResult(
+                    number=errand.number,
+                    failed="timeout" if late else "error",
+                    detail=str(error)[:300],
+                )
             except Exception as error:  # whatever happens to one silo stops no other
                 detail = f"{type(error).__name__}: {error}"[:300]
-                outcome = outcome.changed(failed="error", detail=detail)
+                outcome = ErrandResult(number=errand.number, failed="error", detail=detail)
             with writing:
                 outcome.send(connection, answer)
             memory.message_done()

@@ -17,65 +17,18 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Self
-
-from pydantic import ValidationError
 
 from fedegoists.federation.flare.job_operator import Operator, UnreachableError, write_job
-from fedegoists.federation.replies import Reason
-from fedegoists.federation.validated import Validated
+from fedegoists.federation.flare.kit_identity import IdentityError
+from fedegoists.federation.flare.relay_messages import Errand, ErrandResult, Present
+from fedegoists.federation.flare.signed_calls import CallSigner, SessionOverError, is_old
+from fedegoists.federation.reasons import Reason
 
 LOOK = 5.0
 """Seconds between two queries for connected silos, while a silo is away or late."""
 
 TO_START = 180.0
 """Seconds for a job to start."""
-
-
-class _Head(Validated):
-    """Header of a message between a run and its relay."""
-
-    def send(self, connection: Connection, message: bytes = b"") -> None:
-        """Send this and a message."""
-        connection.send_bytes(self.model_dump_json().encode())
-        connection.send_bytes(message)
-
-    @classmethod
-    def receive(cls, connection: Connection) -> tuple[Self, bytes]:
-        """Receive such a head and a message.
-
-        Raises
-        ------
-        EOFError, OSError
-            If the other side is gone, or does not speak this protocol.
-        """
-        head, message = connection.recv_bytes(), connection.recv_bytes()
-        try:
-            return cls.model_validate_json(head), message
-        except ValidationError:
-            raise OSError("not a message of a relay") from None
-
-
-class Present(_Head):
-    """The sites that have a part in the relay's job."""
-
-    sites: list[str]
-
-
-class Errand(_Head):
-    """A message to bring to a site."""
-
-    number: int
-    site: str
-    timeout: float
-
-
-class ErrandResult(_Head):
-    """The outcome of an errand: an answer, or the reason why there is none."""
-
-    number: int
-    failed: Reason | None = None
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +52,8 @@ class RelayConnection:
         Submits the job.
     sites : sequence of str
         The silos of the consortium, as their certificates call them.
+    signer : CallSigner
+        Signs calls, and checks who answers.
     run : str
         The run's name.
     deadline : float
@@ -114,6 +69,7 @@ class RelayConnection:
         operator: Operator,
         sites: Sequence[str],
         *,
+        signer: CallSigner,
         run: str = "run",
         deadline: float = 600.0,
         wait: float = 60.0,
@@ -125,7 +81,7 @@ class RelayConnection:
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self.away: dict[str, float] = {}
-        self._record, self.tell = record, tell
+        self._record, self.tell, self._signer = record, tell, signer
         self._number = 0
         self._looked = 0.0
         self._open: _OpenJob | None = None
@@ -146,6 +102,7 @@ class RelayConnection:
             present = [site for site in self.sites if site not in missing]
             if not present:
                 raise UnreachableError("no silo is connected; have them start their kits")
+            self._signer.forget()
             self._open = _OpenJob(self.operator, present)
             now = time.time()
             self.away = {site: now for site in self.sites if site not in self._open.sites}
@@ -180,22 +137,72 @@ class RelayConnection:
         if self._open is None:
             self.open()
         self._take_back()
-        job = self._open
-        assert job is not None
         seconds = self.deadline if timeout is None else timeout
         deadline = time.monotonic() + seconds
         answers: dict[str, bytes | Lost] = {}
-        pending: dict[int, str] = {}
         for site, message in messages.items():
             if site in self.away:
                 answers[site] = Lost("error", "the silo is away")
-                continue
+            elif self._record is not None:
+                self._record("to", site, message)
+        # A silo that was restarted has forgotten the session, and is greeted once more.
+        for attempt in (1, 2):
+            left = {site: message for site, message in messages.items() if site not in answers}
+            answers |= self._signed_exchange(left, deadline, seconds, last=attempt == 2)
+        for site, answer in answers.items():
+            if self._record is not None and isinstance(answer, bytes):
+                self._record("from", site, answer)
+        return answers
+
+    def _signed_exchange(
+        self, messages: Mapping[str, bytes], deadline: float, seconds: float, *, last: bool
+    ) -> dict[str, bytes | Lost]:
+        """Greet silos where needed, and send each its message; return checked answers.
+
+        Silos that have to be greeted again are left out, unless this is the `last` attempt.
+        """
+        answers: dict[str, bytes | Lost] = {}
+        strangers = [site for site in messages if not self._signer.knows(site)]
+        greetings = {site: self._signer.greeting(site, seconds) for site in strangers}
+        for site, answer in self._exchange(greetings, deadline, seconds).items():
+            try:
+                if isinstance(answer, bytes) and not is_old(answer):
+                    self._signer.greeted(site, answer)
+                else:
+                    answers[site] = answer
+            except IdentityError as error:
+                answers[site] = Lost("error", str(error)[:300])
+        calls = {
+            site: self._signer.call(site, message, seconds)
+            for site, message in messages.items()
+            if site not in answers
+        }
+        for site, answer in self._exchange(calls, deadline, seconds).items():
+            try:
+                if isinstance(answer, bytes):
+                    answer = self._signer.opened(site, answer)
+                answers[site] = answer
+            except SessionOverError as error:
+                if last:
+                    answers[site] = Lost("error", str(error)[:300])
+            except IdentityError as error:
+                answers[site] = Lost("error", str(error)[:300])
+        return answers
+
+    def _exchange(
+        self, messages: Mapping[str, bytes], deadline: float, seconds: float
+    ) -> dict[str, bytes | Lost]:
+        """Have the relay carry messages; return what came back."""
+        job = self._open
+        assert job is not None
+        answers: dict[str, bytes | Lost] = {}
+        pending: dict[int, str] = {}
+        for site, message in messages.items():
             self._number += 1
             pending[self._number] = site
             self.sent[site] += len(message)
-            if self._record is not None:
-                self._record("to", site, message)
-            job.send(Errand(number=self._number, site=site, timeout=seconds), message)
+            left = max(deadline - time.monotonic(), 0.0)
+            job.send(Errand(number=self._number, site=site, timeout=left), message)
         looked = time.monotonic()
         while pending:
             left = deadline - time.monotonic()
@@ -222,8 +229,6 @@ class RelayConnection:
         if outcome.failed is not None:
             return self._left(site, outcome.detail)
         self.received[site] += len(message)
-        if self._record is not None:
-            self._record("from", site, message)
         return message
 
     def _left(self, site: str, why: str) -> Lost:

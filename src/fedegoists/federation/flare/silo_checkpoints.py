@@ -3,6 +3,9 @@
 After an interruption a run rolls back to its last checkpoint, and the silos' personal parameters
 must roll back with it. A silo may be away at the rollback, or when the checkpoint is made. So every
 call that uses a method's slots carries the method's `Lineage`, and the silo first catches up.
+
+The files are sealed with a key of the silo. A file that is damaged, cut off, another silo's, of
+another method or checkpoint, or older than it must be is moved aside and never used.
 """
 
 import json
@@ -14,13 +17,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fedegoists.errors import SettingsError
+from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare.messages import Lineage, SiloRequest
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import owner_of
 from fedegoists.federation.seam import MemoryKey
 from fedegoists.federation.simulated_federation import SimulatedFederation
-from fedegoists.files import write_bytes
+from fedegoists.learning.tensor_files import TEXT_KEY, tensors_and_text
+from fedegoists.sealed_files import SealedFolder, SealError
 
 CHECKPOINTS = 3
 """Checkpoints of a method to which a silo can roll back."""
@@ -47,12 +51,14 @@ class SiloCheckpoints:
     ----------
     folder : Path
         The folder of the files.
+    sealed : SealedFolder
+        The same folder, with the silo's seal.
     log : logging.Logger
         The silo's own log.
     """
 
-    def __init__(self, folder: Path, log: logging.Logger) -> None:
-        self._folder, self._log = folder, log
+    def __init__(self, folder: Path, sealed: SealedFolder, log: logging.Logger) -> None:
+        self._folder, self._sealed, self._log = folder, sealed, log
         self._positions: dict[str, _Position] = {}
 
     def load(self, federation: SimulatedFederation) -> None:
@@ -163,17 +169,27 @@ class SiloCheckpoints:
         }
         position = self._positions.get(owner, _Position())
         about = json.dumps({"checkpoint": position.checkpoint, "at": position.at})
-        content = save(tensors, {"fedegoists": about})
-        write_bytes(self._file(owner, when), content, private=True)
+        content = save(tensors, {TEXT_KEY: about})
+        self._sealed.write(self._file(owner, when).name, content)
 
     def _restore(self, federation: SimulatedFederation, owner: str, file: Path) -> _Position | None:
-        """Restore slots from a file; a damaged file is moved aside, and logged."""
+        """Restore slots from a file; a file that cannot be trusted is moved aside, and logged."""
         try:
-            tensors, position = _read(file)
-        except ValueError as error:
+            content, last = self._sealed.read(file.name)
+            tensors, position = _parsed(content)
+        except (SealError, ValueError) as error:
             self._log.warning("%s is damaged and moved aside: %s", file.name, error)
             file.replace(file.with_suffix(".damaged"))
             return None
+        except FileError as error:
+            self._log.warning("%s is not used: %s", file.name, error)
+            return None
+        if not last:
+            self._log.warning(
+                "%s is as it was before it was written last: the silo was stopped meanwhile, or "
+                "the file was put back",
+                file.name,
+            )
         known, size = {str(one): one for one in federation.participants}, federation.schema.size
         fitting = {
             MemoryKey(known[name], slot): value
@@ -185,16 +201,13 @@ class SiloCheckpoints:
         return position
 
 
-def _read(file: Path) -> tuple[dict[str, Tensor], _Position]:
-    """Return a file's tensors and position; `ValueError` if it is damaged."""
-    from safetensors import SafetensorError, safe_open
-
+def _parsed(content: bytes) -> tuple[dict[str, Tensor], _Position]:
+    """Return a file's tensors and position; `ValueError` if it is not such a file."""
     try:
-        with safe_open(str(file), framework="pt") as content:
-            about = json.loads((content.metadata() or {}).get("fedegoists", "{}"))
-            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
-        return tensors, _Position(int(about.get("checkpoint", 0)), int(about.get("at", 0)))
-    except (SafetensorError, AttributeError, TypeError) as error:
+        tensors, text = tensors_and_text(content)
+        about = json.loads(text)
+        return tensors, _Position(int(about["checkpoint"]), int(about["at"]))
+    except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from nvflare.collab import collab
 
 from fedegoists.federation.flare.memory_release import MemoryRelease
+from fedegoists.federation.flare.silo_gate import SiloGate
 from fedegoists.federation.flare.silo_service import SiloService
 
 
@@ -15,22 +16,23 @@ class SiloClient:
     """Answers the messages of one job from the organisation's own data."""
 
     def __init__(self) -> None:
-        self._service: SiloService | None = None
+        self._gate: SiloGate | None = None
 
     @collab.init  # type: ignore[untyped-decorator]
     def start(self) -> None:
         """Load the data; the kit is FLARE's workspace at this site."""
-        self._service = SiloService(Path(collab.workspace.get_root_dir()))
+        kit = Path(collab.workspace.get_root_dir())
+        self._gate = SiloGate(kit, SiloService(kit).answer)
         self._memory = MemoryRelease()
 
     @collab.publish  # type: ignore[untyped-decorator]
     def ask(self, message: bytes) -> bytes:
-        """Answer one message; FLARE has checked the caller's certificate."""
+        """Answer one message; the gate checks the coordinator's signature first."""
         answer = self.answer(collab.caller, message)
         self._memory.message_done()
         return answer
 
     def answer(self, caller: str, message: bytes) -> bytes:
-        """Let the organisation's own service answer."""
-        assert self._service is not None
-        return self._service.answer(caller, message)
+        """Let the organisation's own service answer what the coordinator has signed."""
+        assert self._gate is not None
+        return self._gate.answer(caller, message)

@@ -4,24 +4,26 @@ import datetime
 import fcntl
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.batches import share_of
-from fedegoists.federation.flare.messages import Call, SiloRequest
+from fedegoists.federation.flare.messages import SETTING_UP, Call, SiloRequest, unmasked
+from fedegoists.federation.flare.privacy_ledger import BudgetError, PrivacyEntry, PrivacyLedger
 from fedegoists.federation.flare.silo_settings import SiloSettings
-from fedegoists.federation.gradient_privacy import SHORTEST
-from fedegoists.federation.replies import Gradients, Reply, Trained
-from fedegoists.federation.requests import Evaluate, Gradient, OfModels, Train
+from fedegoists.federation.gradient_privacy import SHORTEST, cipher_normals
+from fedegoists.federation.privacy_loss import NoisyAnswers
+from fedegoists.federation.replies import Reply, Trained
+from fedegoists.federation.requests import Describe, Evaluate, Gradient, OfModels, Train
+from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
 
-ALWAYS = ("about", "remember", "recall", "deliver")
+ALWAYS = ("about", "remember", "recall", "deliver", *SETTING_UP, "unmask", "take")
 """Calls that reveal nothing of any sample, and are not among the operations of a silo.toml."""
 
 
@@ -52,30 +54,94 @@ class SiloGuard:
     def __init__(self, settings: SiloSettings, state: Path, sizes: Mapping[str, int]) -> None:
         self._settings = settings
         self._counted = state / "rounds.json"
+        privacy = settings.privacy
+        self.ledger = PrivacyLedger(state, privacy.epsilon, privacy.delta)
         self._sizes = dict(sizes)
 
     def admit(self, caller: str, call: Call) -> None:
         """Let a call pass, or raise `RefusedError` with the reason.
 
-        Only the coordinator may call: another silo's certificate opens nothing here.
+        Only the coordinator may call: another silo's certificate opens nothing here. What answers
+        cost is another question: see `charge`.
         """
         limits = self._settings.limits
         if caller != "server":
             raise RefusedError("only the coordinator may ask")
         if call.operation == "about":
             return
-        if call.operation not in (*ALWAYS, *limits.operations):
+        operation = "train" if call.operation == "masked_train" else call.operation
+        if operation not in (*ALWAYS, *limits.operations):
             raise RefusedError(f"{call.operation} is not among the operations allowed here")
         if limits.models is not None and call.model not in limits.models:
             raise RefusedError("this network is not among those allowed here")
         if call.operation in ALWAYS:
             return
+        self._check_single(call)
+        for one in call.asked:
+            self._check_size(unmasked(one.request))
+
+    def charge(self, requests: Iterable[SiloRequest]) -> None:
+        """Count answers that are about to be made, and enter what they cost into the ledger.
+
+        Raises
+        ------
+        RefusedError
+            If they are more than a daily limit or the privacy budget allows.
+        """
+        asked, limits = [unmasked(request) for request in requests], self._settings.limits
         counts = dict.fromkeys(COUNTED, 0)
-        for request in (one.request for one in call.asked):
-            self._check_size(request)
+        for request in asked:
             for kind in self._counts_as(request):
                 counts[kind] += len(request.rows) if isinstance(request, OfModels) else 1
+        entries = [entry for request in asked for entry in self._entries(request)]
         self._count(counts, (limits.rounds_per_day, limits.evaluations_per_day))
+        try:
+            self.ledger.charge(entries)
+        except BudgetError as error:
+            raise RefusedError(str(error)) from None
+
+    def _entries(self, request: SiloRequest) -> list[PrivacyEntry]:
+        """Return what an answer tells of single samples, for the ledger.
+
+        Answers without noise are entered, too, so that the ledger does not promise anything. Steps
+        of training draw samples of their own, unless a method uses a batch several times. The part
+        of the data in an evaluation is the caller's choice: nothing is gained by sampling there.
+        """
+        carried_out = self.clipped(request)
+        if isinstance(carried_out, Train):
+            settings, size = carried_out.settings, self._sizes["train"]
+            inner = 1 if carried_out.terms is None else carried_out.terms.inner_steps
+            inner = min(inner, settings.steps)
+            rate = min(settings.batch_size, size) / size if settings.noise else 1.0
+            answers = NoisyAnswers(settings.noise, rate, -(-settings.steps // inner))
+            return [PrivacyEntry("train", "train", answers.together(inner))]
+        if isinstance(carried_out, Gradient):
+            asked, size = self._samples(carried_out)
+            rate = asked / size if carried_out.noise else 1.0
+            answers = NoisyAnswers(carried_out.noise, rate).together(len(carried_out.rows))
+            return [PrivacyEntry(carried_out.split, "loss_and_gradient", answers)]
+        if isinstance(carried_out, Evaluate):
+            answers = NoisyAnswers(carried_out.noise, 1.0, len(carried_out.rows))
+            return [PrivacyEntry(carried_out.split, "evaluate", answers)]
+        if isinstance(carried_out, Describe):
+            return [PrivacyEntry("train", "describe", NoisyAnswers(carried_out.noise))]
+        return []
+
+    def _check_single(self, call: Call) -> None:
+        """Refuse what would show an update of this silo alone, where its limits do not consent.
+
+        Nothing is shown where all parameters are personal: the reply is all zeros.
+        """
+        if self._settings.limits.single_updates:
+            return
+        for request in (one.request for one in call.asked):
+            personal = request.personal if isinstance(request, Train | Gradient) else None
+            stays = personal is not None and "" in personal.prefixes
+            if isinstance(request, Train | Gradient) and not stays:
+                raise RefusedError(
+                    f"{call.operation} shows an update of this silo alone, and "
+                    "limits.single_updates is false here: only sums of several members leave"
+                )
 
     def _check_size(self, request: SiloRequest) -> None:
         """Refuse answers about so few samples that they tell of single ones."""
@@ -83,14 +149,22 @@ class SiloGuard:
             split, settings = "train", request.settings
             size = self._sizes[split]
             batch = min(settings.batch_size, size)
-            if settings.steps * batch > MOST_DRAWS:
+            private = max(settings.noise, self._settings.privacy.train_noise) > 0
+            if settings.steps * (size if private else batch) > MOST_DRAWS:
                 raise RefusedError(f"{settings.steps} steps are more than there is memory for")
         elif isinstance(request, Gradient | Evaluate):
             split = request.split
             batch, size = self._samples(request)
-            hidden = self._settings.privacy.gradient_clip is not None
+            privacy = self._settings.privacy
+            hidden = privacy.gradient_clip is not None and not privacy.evaluation_noise
             if isinstance(request, Evaluate) and hidden and self._is_partial(request):
                 raise RefusedError("losses of a part of the data are hidden here")
+        elif isinstance(request, Describe):
+            if request.direction and self._settings.privacy.count_noise:
+                raise RefusedError(
+                    "the direction in which samples vary most cannot be told with noise here"
+                )
+            return
         else:
             return
         fewest = min(self._settings.limits.fewest_samples, size // 2)
@@ -166,18 +240,29 @@ class SiloGuard:
             yield
 
     def clipped(self, request: SiloRequest) -> SiloRequest:
-        """Return a request as it is carried out: gradients are clipped at least as the silo says.
+        """Return a request as it is carried out: with clipping and noise at least as the silo says.
 
-        Noise is left to `leaving`, which draws it from a secret: the caller knows the seed.
+        The noise is drawn from a secret of the silo, see `SimulatedFederation`.
         """
-        if not isinstance(request, Gradient):
-            return request
-        clips = [
-            clip
-            for clip in (request.clip, self._settings.privacy.gradient_clip)
-            if clip is not None
-        ]
-        return request.changed(noise=0.0, clip=min(clips, default=None))
+        privacy = self._settings.privacy
+        if isinstance(request, MaskedTrain):
+            return request.changed(train=self.clipped(request.train))
+        if isinstance(request, Train):
+            settings = request.settings
+            clip = _smaller(settings.clip, privacy.train_clip)
+            noise = max(settings.noise, privacy.train_noise)
+            if (clip, noise) == (settings.clip, settings.noise):
+                return request
+            return request.changed(settings=settings.changed(clip=clip, noise=noise))
+        if isinstance(request, Gradient):
+            clip = _smaller(request.clip, privacy.gradient_clip)
+            return request.changed(noise=max(request.noise, privacy.gradient_noise), clip=clip)
+        if isinstance(request, Evaluate):
+            bound = _smaller(request.bound, privacy.loss_bound)
+            return request.changed(noise=max(request.noise, privacy.evaluation_noise), bound=bound)
+        if isinstance(request, Describe):
+            return request.changed(noise=max(request.noise, privacy.count_noise))
+        return request
 
     def leaving(self, request: SiloRequest, reply: Reply, schema: ParameterSchema) -> Reply:
         """Return a reply as it may leave.
@@ -188,13 +273,6 @@ class SiloGuard:
             As it was sent.
         """
         privacy = self._settings.privacy
-        if isinstance(reply, Gradients) and isinstance(request, Gradient):
-            noise = max(request.noise, privacy.gradient_noise)
-            carried_out = self.clipped(request)
-            assert isinstance(carried_out, Gradient)
-            if noise and carried_out.clip is not None:
-                spread = noise * carried_out.clip / reply.samples
-                return reply.changed(gradient=reply.gradient + _noise(reply.gradient, spread))
         if not (isinstance(reply, Trained) and isinstance(request, Train)):
             return reply
         if privacy.update_clip is not None or privacy.gradient_clip is not None:
@@ -215,6 +293,11 @@ class SiloGuard:
         )
 
 
+def _smaller(one: float | None, other: float | None) -> float | None:
+    """Return the stricter of two limits."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
 def _bounded(start: Tensor, trained: Tensor, personal: Tensor, clip: float, noise: float) -> Tensor:
     """Shorten the change that training made, and add noise; personal entries stay zeros."""
     update = (trained.cpu() - start.cpu()).masked_fill(personal, 0.0)
@@ -226,5 +309,4 @@ def _bounded(start: Tensor, trained: Tensor, personal: Tensor, clip: float, nois
 
 
 def _noise(like: Tensor, spread: float) -> Tensor:
-    generator = torch.Generator().manual_seed(secrets.randbits(63))
-    return (spread * torch.randn(like.shape, generator=generator)).to(like.device)
+    return (spread * cipher_normals(secrets.token_bytes(32), like.numel())).reshape(like.shape)

@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import logging
-import secrets
 import threading
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -13,16 +12,26 @@ from typing import cast
 import numpy as np
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.flare.approved_code import model_here
 from fedegoists.federation.flare.messages import (
+    SETTING_UP,
     About,
     Answers,
     Call,
     RepeatedReply,
     SiloReply,
     SiloRequest,
+    unmasked,
 )
 from fedegoists.federation.flare.silo_checkpoints import SiloCheckpoints
 from fedegoists.federation.flare.silo_limits import RefusedError, SiloGuard
+from fedegoists.federation.flare.silo_masking import SiloMasking
+from fedegoists.federation.flare.silo_secret import (
+    SECRET_FILE,
+    STATE_FOLDER,
+    sealed_models,
+    sealed_state,
+)
 from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
 from fedegoists.federation.flare.wire import (
     OldVersionError,
@@ -33,15 +42,18 @@ from fedegoists.federation.flare.wire import (
     unpack,
 )
 from fedegoists.federation.participant import Participant, Repetition
-from fedegoists.federation.replies import Failed, Kept, Reply
-from fedegoists.federation.requests import Deliver, Request, owner_of
+from fedegoists.federation.replies import Failed, Kept, Reply, Trained
+from fedegoists.federation.requests import Deliver, Request, Train, owner_of
 from fedegoists.federation.seam import Failure, MemoryKey
+from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
 from fedegoists.federation.simulated_federation import SimulatedFederation
-from fedegoists.files import private_folder, write_bytes
+from fedegoists.files import private_folder
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.model_files import MODELS_FOLDER, ModelCard, keep_model
+from fedegoists.learning.model_files import ModelCard, keep_model
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.models import build_model
+from fedegoists.learning.own_models import model_parts
+from fedegoists.learning.sealed_models import MODELS_FOLDER
+from fedegoists.sealed_files import owner_secret
 from fedegoists.version import __version__
 
 SPLITS = ("train", "validation", "test")
@@ -58,18 +70,23 @@ class SiloService:
 
     def __init__(self, kit: Path) -> None:
         self._settings = read_silo_settings(kit / SILO_FILE)
-        self._state = kit / "state"
+        self._kit, self._state = kit, kit / STATE_FOLDER
         self._log = _logger(kit / "silo.log")
         private_folder(self._state)
         self._data = load_silo(self._settings)
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
         self._guard = SiloGuard(self._settings, self._state, splits)
-        self._kept = SiloCheckpoints(self._state, self._log)
-        self._models = kit / MODELS_FOLDER
+        self._masking = SiloMasking(kit, self._settings, self._log)
+        self._kept = SiloCheckpoints(self._state, sealed_state(kit), self._log)
+        self._stream_secret = stream_secret(self._data, self._state)
+        self._models, self._sealed_models = kit / MODELS_FOLDER, sealed_models(kit)
         self._own: tuple[tuple[str, int], SimulatedFederation] | None = None
         self._lock = threading.Lock()
+        self._told_spent = -1.0
         sizes = "/".join(map(str, self._data.silos[0].sizes))
         self._log.info("%s is ready with %s samples", self._settings.participant, sizes)
+        for warning in self._data.warnings:
+            self._log.warning("look at the data: %s", warning)
 
     def answer(self, caller: str, message: object) -> bytes:
         """Return the answer to a message; refusals are logged."""
@@ -81,7 +98,7 @@ class SiloService:
                 answers = self._answers(call)
             except OldVersionError as error:
                 self._log.warning("refused a message: %s %s", caller, error)
-                return old_refusal(f"the coordinator {error}")
+                return old_refusal(error.protocol, f"the coordinator {error}")
             except (RefusedError, WireError, SettingsError) as error:
                 what = "a message" if call is None else call.operation
                 self._log.warning("refused %s from %s: %s", what, caller, error)
@@ -95,7 +112,19 @@ class SiloService:
             self._log.info(
                 "%s for run %s, %s repetitions: %s", call.operation, call.run, len(call.asked), told
             )
+            self._tell_privacy()
             return pack(answers)
+
+    def _tell_privacy(self) -> None:
+        """Write into the log what has been spent, when it has grown noticeably."""
+        budget = self._settings.privacy.epsilon
+        if budget is None:
+            return
+        spent = {split: one.spent for split, one in self._guard.ledger.accounts().items()}
+        if max(spent.values()) >= self._told_spent + budget / 20:
+            self._told_spent = max(spent.values())
+            told = ", ".join(f"{split} {own:.3g}" for split, own in spent.items())
+            self._log.info("privacy spent, epsilon of a sample: %s of %g", told, budget)
 
     def _answers(self, call: Call) -> Answers:
         if call.operation == "about":
@@ -103,7 +132,14 @@ class SiloService:
         if call.operation in ("remember", "recall"):
             self._checkpoint(call)
             return Answers()
-        replies = self._delivered(call) if call.operation == "deliver" else self._carried_out(call)
+        if call.operation in (*SETTING_UP, "unmask"):
+            replies = self._masking.answered(call.requests(self._settings.participant))
+        elif call.operation == "take":
+            replies = self._taken(call)
+        elif call.operation == "deliver":
+            replies = self._delivered(call)
+        else:
+            replies = self._carried_out(call)
         return Answers(
             answered=tuple(
                 RepeatedReply(
@@ -118,11 +154,25 @@ class SiloService:
 
     def _carried_out(self, call: Call) -> dict[Participant, Reply | Failure]:
         federation, requests = self._ready(call)
-        asked = {name: self._guard.clipped(request) for name, request in requests.items()}
-        self._kept.check(federation, asked)
+        result: dict[Participant, Reply | Failure] = dict(
+            self._masking.refused(federation.schema, requests)
+        )
+        left = {name: one for name, one in requests.items() if name not in result}
+        self._kept.check(federation, {name: unmasked(one) for name, one in left.items()})
+        # Sums that are refused cost nothing: only now it is known what will be answered.
+        self._guard.charge(left.values())
         self._follow(federation, call)
-        replies = federation.call(cast("dict[Participant, Request[Reply]]", asked))
-        result = {
+        asked = {name: self._guard.clipped(one) for name, one in left.items()}
+        masked = {name: one for name, one in asked.items() if isinstance(one, MaskedTrain)}
+        if masked:
+
+            def leaving(train: Train, reply: Trained) -> Trained:
+                return cast("Trained", self._guard.leaving(train, reply, federation.schema))
+
+            result |= self._masking.trained(federation, masked, leaving)
+        plain = {name: one for name, one in asked.items() if name not in masked}
+        replies = federation.call(cast("dict[Participant, Request[Reply]]", plain))
+        result |= {
             name: reply
             if isinstance(reply, Failure)
             else self._guard.leaving(requests[name], reply, federation.schema)
@@ -133,6 +183,14 @@ class SiloService:
         for owner in () if call.operation == "evaluate" else owners:
             self._kept.save(federation, owner)
         return result
+
+    def _taken(self, call: Call) -> dict[Participant, Reply | Failure]:
+        """Make means that only this silo can read its next models."""
+        federation, requests = self._ready(call)
+        replies, slots = self._masking.taken(federation, requests)
+        for owner in {owner_of(slot) for slot in slots}:
+            self._kept.save(federation, owner)
+        return replies
 
     def _ready(self, call: Call) -> tuple[SimulatedFederation, dict[Participant, SiloRequest]]:
         """Return the federation of this silo alone that a call is for, and its requests."""
@@ -155,13 +213,19 @@ class SiloService:
         return all(followed)
 
     def _federation(self, call: Call) -> SimulatedFederation:
-        key = (call.model, call.repetitions)
+        model = model_here(self._kit, call.model, call.code)
+        key = (f"{model} {call.code}", call.repetitions)
         if self._own is None or self._own[0] != key:
             numbers: list[Repetition | None] = [None, *range(call.repetitions)]
+            parts = model_parts(self._data, model)
             federation = SimulatedFederation(
                 dict.fromkeys(numbers, self._data),
-                build_model(call.model, 0, **model_options(self._data, call.model)),
+                parts.module,
+                task=parts.task,
+                augment=parts.augment,
                 device=self._settings.data.device,
+                # The coordinator chooses the seeds of requests; it must not know the batches.
+                secrets={self._settings.participant: self._stream_secret},
             )
             self._own = None  # if restoring fails, this federation must not be used
             self._kept.load(federation)
@@ -182,6 +246,7 @@ class SiloService:
         """Complete a model with the silo's own layers, and keep it for its organisation."""
         federation, requests = self._ready(call)
         self._follow(federation, call)
+        model = model_here(self._kit, call.model, call.code)
         for name, request in requests.items():
             assert isinstance(request, Deliver)  # a call has requests of its operation only
             whole, personal = request.parameters, request.personal
@@ -200,10 +265,16 @@ class SiloService:
                 method=request.method,
                 seed=int(name.repetition or 0),
                 chosen_round=request.round,
-                model=call.model,
-                options=model_options(self._data, call.model),
+                model=model,
+                options=model_options(self._data, model),
             )
-            keep_model(self._models, call.run, federation.schema.unflatten(whole), card)
+            keep_model(
+                self._models,
+                self._sealed_models,
+                call.run,
+                federation.whole_state(name, whole),
+                card,
+            )
         return dict.fromkeys(requests, Kept())
 
     def _about(self) -> About:
@@ -216,19 +287,27 @@ class SiloService:
             shapes=[list(array.shape[1:]) for array in data.samples.inputs],
             kinds=[f"{array.dtype.kind}{array.dtype.itemsize}" for array in data.samples.inputs],
             sizes=list(data.silos[0].sizes),
-            digest=_digest(data, self._state / "secret"),
+            digest=_keyed_hash(data, self._state, b"digest").hex()[:32],
+            single_updates=self._settings.limits.single_updates,
         )
 
 
-def _digest(data: SiloedData, secret: Path) -> str:
-    """Return a hash of the data under a secret that never leaves the silo."""
-    if not secret.exists():
-        write_bytes(secret, secrets.token_bytes(32), private=True)
-    content = hmac.new(secret.read_bytes(), digestmod=hashlib.sha256)
+def stream_secret(data: SiloedData, state: Path) -> bytes:
+    """Return the secret from which a silo draws batches and noise.
+
+    It changes with the data: were the same noise added to answers about two versions of the data,
+    their difference would tell what changed.
+    """
+    return _keyed_hash(data, state, b"streams")
+
+
+def _keyed_hash(data: SiloedData, state: Path, purpose: bytes) -> bytes:
+    """Return a hash of the data under the secret in `state`, which never leaves the silo."""
+    content = hmac.new(owner_secret(state / SECRET_FILE), purpose, hashlib.sha256)
     for array in (*data.samples.inputs, data.samples.targets):
         content.update(np.ascontiguousarray(array).data)
     content.update(np.concatenate([[*data.silos[0].sizes], data.silos[0].all]).data)
-    return content.hexdigest()[:32]
+    return content.digest()
 
 
 class _OneLine(logging.Formatter):

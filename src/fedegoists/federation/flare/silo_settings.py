@@ -40,8 +40,8 @@ class SiloData(_SiloSection):
     seed: int = Field(
         default=0, ge=0, description="divides the samples; the same in the whole consortium"
     )
-    position: int = Field(
-        default=0, ge=0, description="which organisation of the consortium this is, from 0"
+    position: int | None = Field(
+        default=None, description="of no effect; kits that were made earlier have it"
     )
     device: str = Field(default="cpu", description="where the silo computes: cpu, cuda or cuda:1")
 
@@ -78,17 +78,80 @@ class SiloLimits(_SiloSection):
     models: tuple[str, ...] | None = Field(
         default=None, description="networks that may be trained; any if left out"
     )
+    single_updates: bool = Field(
+        default=False,
+        description="whether trained models and gradients of this silo alone may leave; otherwise "
+        "only sums over members of a coalition",
+    )
+    fewest_members: int = Field(
+        default=3, ge=2, description="a sum is over the updates of so many members at least"
+    )
+    largest_weight: float = Field(
+        default=0.9, gt=0, le=1, description="the largest fraction of one member in a sum"
+    )
+
+
+Level = Literal["strict", "standard", "none"]
+
+LEVELS: dict[Level, dict[str, float]] = {
+    "strict": {
+        "epsilon": 3.0,
+        "train_clip": 1.0,
+        "train_noise": 2.0,
+        "gradient_clip": 1.0,
+        "gradient_noise": 4.0,
+        "loss_bound": 2.0,
+        "evaluation_noise": 8.0,
+        "count_noise": 8.0,
+    },
+    "standard": {
+        "epsilon": 30.0,
+        "train_clip": 1.0,
+        "train_noise": 1.0,
+        "gradient_clip": 1.0,
+        "gradient_noise": 2.0,
+        "loss_bound": 2.0,
+        "evaluation_noise": 6.0,
+        "count_noise": 3.0,
+    },
+    "none": {},
+}
+"""The settings of each level of protection; a silo.toml may set each of them itself."""
 
 
 class SiloPrivacy(_SiloSection):
-    """The protection of replies; by default there is none."""
+    """The protection of answers by clipping, noise and a budget.
 
+    A level has to be chosen. Each of its settings can be set by itself, too.
+    """
+
+    level: Level = Field(
+        description="strict, standard or none; what each allows is said in the file that "
+        "`fedegoists deploy init` writes"
+    )
+    epsilon: float | None = Field(
+        default=None, gt=0, description="budget: the privacy loss ε of a sample over all answers"
+    )
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="at this δ")
+    train_clip: float | None = Field(
+        default=None, gt=0, description="longest gradient of one sample in training"
+    )
+    train_noise: float = Field(
+        default=0.0, ge=0, description="noise in every step, in multiples of train_clip"
+    )
     gradient_clip: float | None = Field(
         default=None, gt=0, description="longest gradient of one sample; hides its loss too"
     )
     gradient_noise: float = Field(
         default=0.0, ge=0, description="noise on gradients, in multiples of what a sample can add"
     )
+    loss_bound: float | None = Field(
+        default=None, gt=0, description="in evaluations, the largest loss of one sample"
+    )
+    evaluation_noise: float = Field(
+        default=0.0, ge=0, description="noise on losses and scores, in multiples of a sample's part"
+    )
+    count_noise: float = Field(default=0.0, ge=0, description="noise on counts of labels")
     update_clip: float | None = Field(
         default=None, gt=0, description="longest change of a model that leaves after training"
     )
@@ -96,14 +159,35 @@ class SiloPrivacy(_SiloSection):
         default=0.0, ge=0, description="noise on such a change, in multiples of update_clip"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_level(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        if "level" not in given:
+            raise ValueError(
+                'choose how answers are protected: level = "strict", "standard" or "none"; '
+                "`fedegoists deploy init` writes a silo.toml that says what each allows"
+            )
+        known = LEVELS.get(given["level"], {})  # an unknown level is refused as such
+        return {**known, **given}
+
     @model_validator(mode="after")
     def _measured(self) -> "SiloPrivacy":
-        for kind, clip, noise in (
-            ("gradient", self.gradient_clip, self.gradient_noise),
-            ("update", self.update_clip, self.update_noise),
+        for kind, by, clip, noise in (
+            ("train_noise", "train_clip", self.train_clip, self.train_noise),
+            ("gradient_noise", "gradient_clip", self.gradient_clip, self.gradient_noise),
+            ("evaluation_noise", "loss_bound", self.loss_bound, self.evaluation_noise),
+            ("update_noise", "update_clip", self.update_clip, self.update_noise),
         ):
             if noise > 0 and clip is None:
-                raise ValueError(f"{kind}_noise is measured by {kind}_clip: set that too")
+                raise ValueError(f"{kind} is measured by {by}: set that too")
+        noises = (self.train_noise, self.gradient_noise, self.evaluation_noise, self.count_noise)
+        if self.epsilon is not None and not all(noises):
+            raise ValueError(
+                "epsilon is a budget for answers with noise: set train_noise, gradient_noise, "
+                "evaluation_noise and count_noise too, or choose a level that does"
+            )
         return self
 
 
@@ -113,7 +197,14 @@ class SiloSettings(_SiloSection):
     participant: str = Field(min_length=1, description="the name in the consortium")
     data: SiloData
     limits: SiloLimits = SiloLimits()
-    privacy: SiloPrivacy = SiloPrivacy()
+    privacy: SiloPrivacy
+
+    @model_validator(mode="before")
+    @classmethod
+    def _chosen(cls, given: object) -> object:
+        if isinstance(given, dict) and "privacy" not in given:
+            return {**given, "privacy": {}}  # which says what is missing
+        return given
 
 
 def read_silo_settings(path: Path) -> SiloSettings:
@@ -149,7 +240,6 @@ def load_silo(settings: SiloSettings) -> SiloedData:
             {settings.participant: section.file},
             section.schema_file,
             seed=section.seed,
-            position=section.position,
         )
     assert section.source is not None  # checked with the settings
     whole = load(section.source, data_dir=section.folder, seed=section.seed, **section.options)

@@ -1,8 +1,8 @@
 """The format of messages between the coordinator and a silo: safetensors with checked metadata.
 
 A message is a safetensors file. Its metadata hold the version of the protocol and the JSON of a
-validated value; the value's tensors, 32-bit floats, follow in the file. Nothing in it is code, and
-only exactly what is expected is accepted.
+validated value; the value's tensors follow in the file: 32-bit floats, or 32-bit integers where
+sums are masked. Nothing in it is code, and only exactly what is expected is accepted.
 """
 
 import hashlib
@@ -18,11 +18,14 @@ from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.validated import Tensors, Validated, explained
 from fedegoists.learning.parameters import ParameterSchema
 
-PROTOCOL = "3"
+PROTOCOL = "4"
 """Raised when messages change; a silo and the coordinator must have the same."""
 
-OLD_PROTOCOL = b"FEG2"
-"""How messages of the protocol before this one begin."""
+PROTOCOL_BEFORE = "3"
+"""Its messages have the same form, but other content."""
+
+OLDEST_PROTOCOL = b"FEG2"
+"""How messages of protocol 2 begin."""
 
 LARGEST_HEADER = 4 * 1024 * 1024
 LARGEST_BODY = 2 * 1024**3 - 64 * 1024 * 1024
@@ -37,9 +40,16 @@ class WireError(FedEgoistsError, ValueError):
 
 
 class OldVersionError(WireError):
-    """A message of the protocol before this one."""
+    """A message of an earlier protocol.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    protocol : str
+        The earlier protocol.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        self.protocol = protocol
         super().__init__(
             "runs a version of fedegoists from before message protocol "
             f"{PROTOCOL}; install the same version everywhere"
@@ -47,7 +57,7 @@ class OldVersionError(WireError):
 
 
 class _TensorInfo(Validated):
-    dtype: Literal["F32"]
+    dtype: Literal["F32", "I32"]
     shape: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1, max_length=2)]
     data_offsets: tuple[int, int]
 
@@ -67,8 +77,9 @@ Message = TypeVar("Message", bound=Validated)
 
 
 def schema_digest(schema: ParameterSchema) -> str:
-    """Return a short hash of names and shapes; both ends must mean the same vector."""
-    return hashlib.sha256(repr((schema.names, schema.shapes)).encode()).hexdigest()[:32]
+    """Return a short hash of names, shapes and constants; both ends must mean the same vector."""
+    about = (schema.names, schema.shapes, schema.constants)
+    return hashlib.sha256(repr(about).encode()).hexdigest()[:32]
 
 
 def pack(message: Validated) -> bytes:
@@ -100,8 +111,8 @@ def unpack(kind: type[Message], content: object) -> Message:
     if not isinstance(content, bytes | bytearray | memoryview):
         raise WireError(f"a {type(content).__name__} instead of a message")
     content = bytes(content)
-    if content.startswith(OLD_PROTOCOL):
-        raise OldVersionError
+    if content.startswith(OLDEST_PROTOCOL):
+        raise OldVersionError("2")
     (length,) = struct.unpack("<Q", content[:8]) if len(content) >= 8 else (0,)
     if not 0 < length <= min(LARGEST_HEADER, len(content) - 8):
         raise WireError("not a message of this protocol, or one with too long a header")
@@ -112,6 +123,8 @@ def unpack(kind: type[Message], content: object) -> Message:
         message = kind.model_validate_json(header.metadata.message, context=tensors)
     except ValidationError as error:
         raise WireError(explained(error)) from None
+    except WireError:
+        raise
     except (SafetensorError, ValueError) as error:
         raise WireError(f"not a message of this protocol: {str(error)[:200]}") from None
     if tensors.unused:
@@ -120,6 +133,8 @@ def unpack(kind: type[Message], content: object) -> Message:
 
 
 def _check(header: _Header) -> None:
+    if header.metadata.protocol == PROTOCOL_BEFORE:
+        raise OldVersionError(PROTOCOL_BEFORE)
     if header.metadata.protocol != PROTOCOL:
         raise WireError(
             f"message protocol {header.metadata.protocol[:20]!r} where {PROTOCOL!r} is expected; "
@@ -132,7 +147,22 @@ def _check(header: _Header) -> None:
         raise WireError("more tensors, or rows, than a message may have")
 
 
-def old_refusal(reason: str) -> bytes:
-    """Return a refusal that a coordinator of the protocol before this one understands."""
-    text = json.dumps({"header": {"refused": reason[:400]}, "vectors": []}).encode()
-    return OLD_PROTOCOL + struct.pack("<I", len(text)) + text
+def old_protocol(content: object) -> str | None:
+    """Return the earlier protocol that a message follows, or None if it follows none."""
+    try:
+        unpack(Validated, content)
+    except OldVersionError as error:
+        return error.protocol
+    except WireError:
+        pass
+    return None
+
+
+def old_refusal(protocol: str, reason: str) -> bytes:
+    """Return a refusal that a coordinator of an earlier protocol understands."""
+    if protocol == PROTOCOL_BEFORE:
+        text = json.dumps({"refused": reason[:400]})
+        answer: bytes = save({}, {"protocol": protocol, "message": text})
+        return answer
+    content = json.dumps({"header": {"refused": reason[:400]}, "vectors": []}).encode()
+    return OLDEST_PROTOCOL + struct.pack("<I", len(content)) + content

@@ -1,0 +1,1 @@
+"""Kills, full disks, jumping clocks and cut networks, and what must hold in spite of them."""

@@ -1,0 +1,33 @@
+"""Starts a module of FLARE in a process that ends with its parent, however the parent ends.
+
+``python -m fedegoists.deploy.kit_launcher LIFELINE LOCK MODULE ARGUMENTS``: the first two are file
+descriptors, the read end of a pipe that the parent keeps open, and the kit's lock.
+"""
+
+import os
+import runpy
+import sys
+import threading
+
+
+def main() -> None:
+    """Run the module; end when the parent's end of the pipe is closed."""
+    lifeline, lock, module, *arguments = sys.argv[1:]
+    for descriptor in (int(lifeline), int(lock)):
+        os.set_inheritable(descriptor, False)  # job processes watch this one themselves
+    threading.Thread(target=_end_with_parent, args=(int(lifeline),), daemon=True).start()
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    from fedegoists.deploy.kit_process import end_children
+
+    end_children(os.getpid())
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

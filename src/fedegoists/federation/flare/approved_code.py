@@ -1,0 +1,84 @@
+"""A silo's approval of model code: nothing runs here that its operator has not read and approved.
+
+Code never arrives over the wire. A call names a function of a file in the kit and the file's hash;
+the silo runs it only if the file is there, has this hash, and this hash was approved.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from fedegoists.errors import FileError, SettingsError
+from fedegoists.federation.flare.silo_secret import STATE_FOLDER
+from fedegoists.files import private_folder, read_text, write_bytes
+from fedegoists.learning.own_models import file_digest, is_own
+
+APPROVED_FILE = "approved-code.json"
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.py:[A-Za-z_][A-Za-z0-9_]{0,79}")
+"""A file directly in the kit, and a function: no path can lead out of it."""
+
+
+def approved(kit: Path) -> dict[str, str]:
+    """Return the approved hash of each file."""
+    path = kit / STATE_FOLDER / APPROVED_FILE
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(read_text(path))
+        return {str(name): str(digest) for name, digest in content.items()}
+    except (ValueError, AttributeError):
+        raise FileError(f"{path}: damaged; remove it and approve again") from None
+
+
+def approve(kit: Path, file: str, digest: str) -> None:
+    """Approve a file of the kit with the content that its operator has read.
+
+    Raises
+    ------
+    SettingsError
+        If the file is not the one that was read.
+    """
+    if not PLAIN_NAME.fullmatch(f"{file}:build"):
+        raise SettingsError(f"{file!r}: give the name of a Python file in the kit, as model.py")
+    if file_digest(kit / file) != digest:
+        raise SettingsError(f"{file} has changed while it was read; read it again")
+    private_folder(kit / STATE_FOLDER)
+    content = json.dumps({**approved(kit), file: digest}, indent=2) + "\n"
+    write_bytes(kit / STATE_FOLDER / APPROVED_FILE, content.encode(), private=True)
+
+
+def model_here(kit: Path, model: str, code: str) -> str:
+    """Return the model that a call names, as it is named on this machine.
+
+    Parameters
+    ----------
+    model : str
+        A network's name, or a function of a file as the coordinator names it.
+    code : str
+        The hash of the coordinator's file.
+
+    Raises
+    ------
+    SettingsError
+        If the file is missing, is another one than the coordinator's, or was not approved.
+    """
+    if not is_own(model):
+        return model
+    if not PLAIN_NAME.fullmatch(model):
+        raise SettingsError("the model is no function of a file in this kit")
+    file, _, function = model.partition(":")
+    path = kit / file
+    how = f"read it and run `fedegoists deploy approve KIT {file}`"
+    if not path.is_file():
+        raise SettingsError(f"{file} is not in this kit; get it from the coordinator, {how}")
+    digest = file_digest(path)
+    known = approved(kit).get(file)
+    if digest != known:
+        state = "not been approved" if known is None else "changed since it was approved"
+        raise SettingsError(f"{file} has {state} at this silo; {how}")
+    if digest != code:
+        raise SettingsError(
+            f"{file} of the coordinator is not the one that was approved here (SHA-256 {digest}); "
+            "agree on one file"
+        )
+    return f"{path.resolve()}:{function}"

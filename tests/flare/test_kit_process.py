@@ -1,0 +1,112 @@
+"""A kit's processes: one set at a time, and none without its supervisor."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare", reason="the extra flare is not installed")
+
+from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.deploy.kit_process import KitProcess
+from fedegoists.deploy.local_deployment import LocalDeployment, free_port
+from fedegoists.deploy.membership import revoke
+from fedegoists.errors import FileError
+from fedegoists.federation.flare import drivers
+from fedegoists.federation.flare.kit_identity import REVOKED_FILE, IdentityError
+from tests.flare.loopback import write_consortium
+
+DRIVERS = [path.stem for path in Path(drivers.__file__).parent.glob("*_driver.py")]
+
+
+@pytest.fixture
+def silo(tmp_path):
+    """The kit of a silo whose server is not there."""
+    file = write_consortium(tmp_path, ("South", "East", "North Bank"), port=free_port())
+    return LocalDeployment(read_settings(file), tmp_path / "deploy").silo("South")
+
+
+def flare_processes(kit):
+    """Return the FLARE processes of a kit."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes()
+            state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if str(kit).encode() in command and b"nvflare" in command and state != "Z":
+            found.append(int(path.name))
+    return found
+
+
+def wait_for(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.2)
+    raise AssertionError("waited in vain")
+
+
+@pytest.fixture
+def supervisor(silo):
+    command = [sys.executable, "-m", "fedegoists", "deploy", "start", "silo", str(silo)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: flare_processes(silo))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pid in flare_processes(silo):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_supervisor_leaves_no_flare_process(silo, supervisor):
+    supervisor.send_signal(signal.SIGKILL)
+    supervisor.wait()
+    wait_for(lambda: not flare_processes(silo))
+
+
+def test_a_kit_cannot_be_started_twice(silo, supervisor):
+    command = [sys.executable, "-m", "fedegoists", "deploy", "start", "silo", str(silo)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert second.returncode == 2
+    assert f"is in use already, by process {supervisor.pid}" in " ".join(second.stderr.split())
+
+
+def test_a_kit_that_was_stopped_can_be_started_again(silo):
+    first = KitProcess("silo", silo)
+    with pytest.raises(FileError, match=f"is in use already, by process {os.getpid()}"):
+        KitProcess("silo", silo)
+    first.stop()
+    KitProcess("silo", silo).stop()
+
+
+def test_flares_own_processes_load_no_pytorch():
+    """FLARE gives a silo 15 seconds to load our drivers, which is little on a busy machine."""
+    ours = "fedegoists.federation.flare"
+    loaded = [f"{ours}.drivers.{name}" for name in DRIVERS]
+    loaded += [f"{ours}.relay", "fedegoists.deploy.kit_launcher"]
+    code = f"import sys, {', '.join(loaded)}; print('torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
+
+
+def test_a_silo_without_a_valid_certificate_is_told_what_to_do(silo):
+    certificate = silo / "startup" / "client.crt"
+    content = certificate.read_bytes()
+    certificate.unlink()
+    with pytest.raises(IdentityError, match="`fedegoists deploy install` writes it"):
+        KitProcess("silo", silo)
+    certificate.write_bytes(content)
+    folder = silo.parents[1]
+    revoke(folder, "South")
+    revoked = (folder / "coordinator" / REVOKED_FILE).read_bytes()
+    (silo / REVOKED_FILE).write_bytes(revoked)
+    with pytest.raises(IdentityError, match="is revoked; make a new key with `fedegoists deploy"):
+        KitProcess("silo", silo)

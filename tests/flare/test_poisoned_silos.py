@@ -1,0 +1,71 @@
+"""One bad silo among five, over the messages of a deployment: masked sums, and gradients."""
+
+import pytest
+
+from fedegoists.federation import TrainSettings
+from fedegoists.federation.robust_sums import RobustSettings
+from fedegoists.methods import METHODS
+from fedegoists.methods.method_run import RunSettings, run
+from tests.flare.masked_silos import forget_uploads
+from tests.flare.poisoned_silos import BAD, PoisonedWire, others, write_like_minded
+from tests.poisons import POISONS
+
+ROUNDS, STEPS = 12, 10
+QUICK = {("fedavg", "label flip"), ("fedavg", "times -10"), ("egomix", "garbage")}
+COMBINATIONS = [
+    pytest.param(name, poison, marks=() if (name, poison) in QUICK else pytest.mark.slow)
+    for name in ("fedavg", "egomix", "fedegoists")
+    for poison in POISONS
+]
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    return {
+        flipped: write_like_minded(
+            tmp_path_factory.mktemp("kits"), flipped=(BAD,) if flipped else ()
+        )
+        for flipped in (False, True)
+    }
+
+
+def trained(name, kits, poison=None, *, absent=False, robust=None):
+    forget_uploads(kits[poison == "label flip"])  # each run is the first from its model
+    wire = PoisonedWire(kits[poison == "label flip"], poison, absent=absent)
+    silos = wire.five()
+    start = silos.schema.drawn(0).expand(len(silos.participants), -1)
+    settings = TrainSettings(
+        steps=STEPS, batch_size=32, learning_rate=0.1, total_steps=STEPS * ROUNDS
+    )
+    outcome = run(
+        METHODS[name](settings=settings),
+        silos,
+        [tuple(silos.participants)],
+        start,
+        RunSettings(rounds=ROUNDS, seed=0, evaluate_every=2, robust=robust),
+    )
+    return outcome, wire
+
+
+@pytest.fixture(scope="module")
+def without(kits):
+    """The others' losses where the bad silo is absent, by method."""
+    known = {}
+
+    def loss(name):
+        if name not in known:
+            known[name] = others(trained(name, kits, absent=True)[0])
+        return known[name]
+
+    return loss
+
+
+@pytest.mark.parametrize(("name", "poison"), COMBINATIONS)
+def test_a_bad_silo_costs_the_others_at_most_a_tenth(kits, without, name, poison):
+    outcome, wire = trained(name, kits, poison, robust=RobustSettings())
+    assert others(outcome) < 1.1 * without(name)
+    assert {one.participant for one in outcome.findings} <= {BAD}
+    assert {failure.participant.name for _, failure in outcome.failures} <= {BAD}
+    if name != "fedegoists":
+        # Trials are masked sums like all others: no single model was asked for.
+        assert "train" not in wire.operations()
