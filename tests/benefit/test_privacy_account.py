@@ -76,7 +76,7 @@ def test_a_share_of_the_samples_is_one_of_two_disjoint_halves():
 
 
 def test_the_account_by_hand():
-    """One answer a sample: the Gaussian mechanism, whose ε a table of RDP orders bounds.
+    """All samples in one answer: the Gaussian mechanism, whose ε a table of RDP orders bounds.
 
     With noise z, RDP of order α is α/(2z²); at z = 4 and δ = 1e-5 the best order gives
     ε = α/32 + ln(1e5)/(α − 1) < 1.25 before the tighter conversion.
@@ -86,18 +86,22 @@ def test_the_account_by_hand():
         estimator="hypernetwork",
         clip=1.0,
         noise=4.0,
-        steps=4,
+        steps=1,
         batch_size=25,
         repeats=1,
         preference_steps=1,
     )
-    spent = privacy_spent(settings, training=100)
-    assert (spent.training, spent.validation) == (1, 1)
+    spent = privacy_spent(settings, training=25)
     bound = min(a / 32 + math.log(1e5) / (a - 1) for a in range(2, 100))
     assert 0.5 * bound < spent.epsilon < bound
-    twice = privacy_spent(settings, training=50)
-    assert (twice.training, twice.validation) == (2, 1)
-    assert spent.epsilon < twice.epsilon < 2 * bound
+    assert spent.training == spent.validation == spent.epsilon
+    # A quarter of the samples in each of four steps tells less of one than all of them in one.
+    sampled = privacy_spent(settings.changed(steps=4), training=100)
+    assert sampled.training < sampled.validation == sampled.epsilon
+    # Four repeats are four answers about the same samples: half of the noise.
+    repeated = privacy_spent(settings.changed(repeats=4), training=25)
+    halved = privacy_spent(settings.changed(noise=2.0), training=25)
+    assert repeated.epsilon == pytest.approx(halved.epsilon)
 
 
 def test_without_noise_nothing_is_promised():

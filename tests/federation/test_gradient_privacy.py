@@ -6,8 +6,8 @@ import torch
 from fedegoists.federation import Gradient, Participant
 from fedegoists.federation import gradient_privacy as privacy
 from fedegoists.federation.gradient_privacy import clipped_gradient
-from fedegoists.federation.silo_operations import Network, named_loss_of
 from fedegoists.learning.models import build_model
+from fedegoists.learning.network import Network
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS
 from tests.silos import MODELS, federation, initial
@@ -49,9 +49,7 @@ def test_a_few_samples_at_a_time_give_what_all_at_once_do(monkeypatch, at_once, 
     assert (lengths > CLIP).any()
     assert (lengths < CLIP).any()
     monkeypatch.setattr(privacy, "AT_ONCE", at_once * SCHEMA.size)
-    function = clipped_gradient(
-        named_loss_of(Network(MODEL, SCHEMA, TASKS["regression"])), SCHEMA, CLIP
-    )
+    function = clipped_gradient(Network(MODEL, TASKS["regression"]).loss, SCHEMA, CLIP)
     gradient, loss = function(*given)
     torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-6)
     assert loss == 0

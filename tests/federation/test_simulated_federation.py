@@ -100,7 +100,7 @@ def assert_alike(one, other):
 @pytest.mark.parametrize("kind", [Gradient, Evaluate])
 def test_more_models_than_fit_at_once_go_through_one_after_the_other(monkeypatch, kind):
     whole = call("mlp", "stacked", kind, rows=4, split="validation")
-    monkeypatch.setattr("fedegoists.federation.stacked.PER_PASS", 16)
+    monkeypatch.setattr("fedegoists.federation.stacked_network.PER_PASS", 16)
     monkeypatch.setattr("fedegoists.federation.stacked.EVALUATED", 7)
     parts = call("mlp", "stacked", kind, rows=4, split="validation")
     for name, one in whole.items():
@@ -482,3 +482,21 @@ def test_errors():
             federation("mlp", device="cuda")
     with pytest.raises(SettingsError, match="steps is 0"):
         TrainSettings(steps=0)
+
+
+@pytest.mark.parametrize(
+    ("lie", "complaint"),
+    [
+        ({"samples": 2**50}, "claims 1125899906842624 training samples; it described 80"),
+        ({"samples": 79}, "claims 79 training samples; it described 80"),
+        ({"sample_passes": 2**50}, "claims 1125899906842624 sample passes; there are 192"),
+    ],
+)
+def test_counts_other_than_those_described_are_a_failure(lie, complaint):
+    lying = federation("mlp", behaviours={"s0": lambda _, reply: reply.model_copy(update=lie)})
+    start = initial("mlp", 1)[0]
+    replies = lying.call(dict.fromkeys((S0, S1), Train(parameters=start, settings=SETTINGS)))
+    assert isinstance(replies[S1], Trained)
+    assert replies[S0].reason == "error"
+    assert complaint in replies[S0].detail
+    assert lying.samples(S0) == 80

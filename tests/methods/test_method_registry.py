@@ -7,8 +7,10 @@ import pytest
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.errors import SettingsError
+from fedegoists.federation import Describe
 from fedegoists.methods import METHOD_ENTRIES
-from fedegoists.methods.method_registry import check_method
+from fedegoists.methods.method_registry import MethodEntry, check_method
+from tests.silos import federation, initial
 
 
 @pytest.mark.parametrize("name", METHOD_ENTRIES)
@@ -18,6 +20,42 @@ def test_an_entry_is_about_the_class_of_its_name(name):
     # Whatever is given the benefit graph has a place for it, and only that.
     takes_benefit = "benefit" in method.__dataclass_fields__
     assert takes_benefit == (METHOD_ENTRIES[name].benefit != "unused")
+
+
+def test_every_entry_says_what_the_server_sees():
+    with pytest.raises(TypeError, match="server_sees"):
+        MethodEntry("module:Class", "no word about what the server sees")
+    assert {name: entry.server_sees for name, entry in METHOD_ENTRIES.items()} == {
+        "local": "nothing",
+        "fedavg": "sums",
+        "fedprox": "sums",
+        "scaffold": "single updates",
+        "pfedme": "single updates",
+        "pfedhn": "single updates",
+        "feddisco": "sums",
+        "pfedgraph": "single updates",
+        "fedora": "single updates",
+        "fedegoists": "gradients",
+        "egomix": "sums",
+        "fedavgm": "sums",
+    }
+
+
+@pytest.mark.parametrize("name", METHOD_ENTRIES)
+def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, monkeypatch):
+    asked, entry, silos = [], METHOD_ENTRIES[name], federation("mlp")
+    call = silos.call
+
+    def noted(requests, timeout=None):
+        asked.extend(one for one in requests.values() if isinstance(one, Describe))
+        return call(requests, timeout)
+
+    monkeypatch.setattr(silos, "call", noted)
+    method, coalitions = entry.load()(), [silos.participants]
+    state = method.start(silos, coalitions, initial("mlp"), 0)
+    method.round(silos, coalitions, state, 0)
+    assert bool(entry.told) == bool(asked)
+    assert ("direction" in entry.told) == any(one.direction for one in asked)
 
 
 def test_methods_and_estimators_are_listed_without_pytorch():

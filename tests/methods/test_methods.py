@@ -236,6 +236,25 @@ def test_a_checkpoint_is_continued_only_by_the_same_run(change, tmp_path):
         run(method, federation("mlp"), coalitions, start, rounds=2, seed=seed, checkpoint=path)
 
 
+def test_a_damaged_or_older_checkpoint_leads_to_the_same_bytes(tmp_path):
+    path, args = tmp_path / "state.safetensors", ([["s0", "s1"], ["s2"]], initial("mlp"))
+    whole = run(FedAvg(QUICK), federation("mlp"), *args, rounds=5, seed=5)
+
+    def resumed(count):
+        return run(FedAvg(QUICK), federation("mlp"), *args, rounds=count, seed=5, checkpoint=path)
+
+    resumed(2)
+    old = path.read_bytes()
+    resumed(3)
+    damaged = bytearray(path.read_bytes())
+    damaged[-5] ^= 0x40  # a weight: without a seal it would be trained further, and delivered
+    for content in (bytes(damaged), path.read_bytes()[:-4], old):
+        path.write_bytes(content)
+        again = resumed(5)
+        assert torch.equal(whole.best, again.best)
+        assert whole.rows == again.rows
+
+
 def test_the_step_is_chosen_on_validation_data():
     """A learning rate that is far too large: the start remains the best step where it may be."""
     wild = TrainSettings(steps=3, batch_size=32, learning_rate=3.0, momentum=0.0)

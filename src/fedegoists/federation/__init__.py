@@ -1,35 +1,39 @@
 """The seam: typed requests to silos and their replies, over several engines."""
 
-from fedegoists.federation.participant import Participant, Repetition
-from fedegoists.federation.replies import (
-    Described,
-    Evaluated,
-    Gradients,
-    Kept,
-    Reply,
-    Trained,
-)
-from fedegoists.federation.requests import (
-    Deliver,
-    Describe,
-    Evaluate,
-    Gradient,
-    Keep,
-    LocalTerms,
-    Personal,
-    Request,
-    Train,
-    TrainSettings,
-)
-from fedegoists.federation.seam import (
-    Failure,
-    Federation,
-    Memory,
-    StatefulFederation,
-    WithTimeout,
-    sorted_out,
-)
-from fedegoists.federation.simulated_federation import SimulatedFederation
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedegoists.federation.participant import Participant, Repetition
+    from fedegoists.federation.replies import (
+        Described,
+        Evaluated,
+        Gradients,
+        Kept,
+        Reply,
+        Trained,
+    )
+    from fedegoists.federation.requests import (
+        Deliver,
+        Describe,
+        Evaluate,
+        Gradient,
+        Keep,
+        LocalTerms,
+        Personal,
+        Request,
+        Train,
+        TrainSettings,
+    )
+    from fedegoists.federation.seam import (
+        Failure,
+        Federation,
+        Memory,
+        StatefulFederation,
+        WithTimeout,
+        sorted_out,
+    )
+    from fedegoists.federation.simulated_federation import SimulatedFederation
 
 __all__ = [
     "Deliver",
@@ -58,3 +62,16 @@ __all__ = [
     "WithTimeout",
     "sorted_out",
 ]
+
+_PARTS = ("participant", "replies", "requests", "seam", "simulated_federation")
+"""Modules that the names above are in."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load PyTorch only for what needs it: FLARE's own processes import this package as well."""
+    if name in __all__:
+        for part in _PARTS:
+            module = import_module(f"{__name__}.{part}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

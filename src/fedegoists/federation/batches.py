@@ -1,6 +1,12 @@
-"""Batches: the samples of each step as a function of a seed, wherever a silo is."""
+"""Batches: the samples of each step as a function of a seed, wherever a silo is.
+
+In a simulation the seed follows from the request, so that runs can be repeated by anybody. A
+deployed silo mixes its own secret into it: the coordinator chooses the seed of a request, and with
+batches that it can compute it could solve for the samples.
+"""
 
 import hashlib
+import hmac
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -17,6 +23,22 @@ def stream_seed(*parts: Hashable) -> int:
     """Return a seed made from words and numbers; the same in every process, unlike `hash`."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+class SecretSeed(int):
+    """A seed of 256 bits that follows from a silo's secret; never told to others.
+
+    Examples
+    --------
+    >>> SecretSeed.of(b"a silo's secret", "0/validation", 3) == SecretSeed.of(b"another", 0, 3)
+    False
+    """
+
+    @classmethod
+    def of(cls, secret: bytes, *parts: Hashable) -> "SecretSeed":
+        """Return the seed for words and numbers; the same whenever the silo is asked."""
+        text = "\0".join(map(str, parts))
+        return cls.from_bytes(hmac.digest(secret, text.encode(), "sha256"), "big")
 
 
 def batch_plan(
@@ -39,6 +61,37 @@ def batch_plan(
     order = orders[0] if passes == 1 else np.concatenate(orders)
     plan = order[: batches * batch].reshape(batches, batch)
     return plan if repeat == 1 else np.repeat(plan, repeat, axis=0)[:steps]
+
+
+def poisson_plan(
+    size: int, batch_size: int, steps: int, seed: int, repeat: int = 1
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return samples of each step that are drawn independently, each with the same probability.
+
+    Returns
+    -------
+    plan, weights
+        Of shape (steps, width). Batches differ in size; the weights are one over `batch_size`, the
+        mean size of a batch, and 0 for padding.
+
+    Examples
+    --------
+    >>> plan, weights = poisson_plan(100, 10, 500, seed=0)
+    >>> round(float(weights.sum(1).mean()), 1)  # in the mean, the batch size
+    1.0
+    """
+    batch = min(batch_size, size)
+    batches = -(-steps // repeat)
+    drawn = np.random.default_rng(seed).random((batches, size)) < batch / size
+    # Widths that rarely differ, so that what is captured for one can be replayed for another.
+    usual = min(size, batch + 5 * int(np.ceil(np.sqrt(batch))))
+    width = max(int(drawn.sum(1).max()), usual)
+    # Stable: those drawn come first, in their order.
+    plan = np.argsort(~drawn, axis=1, kind="stable")[:, :width]
+    weights = np.take_along_axis(drawn, plan, 1).astype(np.float32) / np.float32(batch)
+    if repeat == 1:
+        return plan, weights
+    return np.repeat(plan, repeat, axis=0)[:steps], np.repeat(weights, repeat, axis=0)[:steps]
 
 
 def batch_at(size: int, batch_size: int | None, step: int, seed: int) -> npt.NDArray[np.int64]:

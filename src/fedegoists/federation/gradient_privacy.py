@@ -1,20 +1,27 @@
-"""Differentially private gradients: each sample's is clipped, and noise is added to their mean.
+"""Differentially private answers: single samples are bounded, and Gaussian noise is added.
 
 With gradients clipped to the norm C, adding or removing one of B changes the mean by at most C/B.
 Gaussian noise with standard deviation z·C/B in every coordinate makes one such answer the Gaussian
-mechanism with noise multiplier z (Abadi et al., Deep learning with differential privacy, 2016).
+mechanism with noise multiplier z (Abadi et al., Deep learning with differential privacy, 2016). The
+same holds for the mean of bounded losses, and for counts.
+
+Answers with noise are about a Poisson sample: every sample is in the batch with the same
+probability, independently of the others and of all other answers. This is what
+`fedegoists.federation.privacy_loss` assumes when it accounts for them.
 """
 
+import hmac
 import math
 import sys
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from fedegoists.errors import SettingsError
-from fedegoists.federation.batches import stream_seed
+from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.federation.batches import SecretSeed, stream_seed
 from fedegoists.learning.parameters import ParameterSchema
 
 SHORTEST = 1e-12
@@ -69,19 +76,95 @@ def clipped_gradient(
             named = of_each(values, tuple(part[some] for part in inputs), targets[some])
             gradients = [named[name].flatten(1) for name in schema.names]
             norms = torch.stack([part.norm(dim=1) for part in gradients]).norm(dim=0)
-            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0)
+            # A sample without a finite gradient counts as zero: if the whole answer failed, the
+            # failure would tell that such a sample is there.
+            usable = norms.isfinite()
+            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0).where(usable, 0.0)
             shares = scale / count if weights is None else scale * weights[some]
-            total = total + torch.cat([shares @ part for part in gradients])
+            total = total + torch.cat(
+                [shares @ part.where(usable[:, None], 0.0) for part in gradients]
+            )
         return total, torch.zeros((), device=vector.device)
 
     return clipped
 
 
-def gaussian_noise(shape: torch.Size, deviation: float, seed: int, step: int) -> Tensor:
-    """Return the Gaussian noise of one reply.
+def gaussian_noise(
+    shape: torch.Size, deviation: float, seed: int, step: int, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Return the Gaussian noise of one answer.
 
-    A simulated silo draws it from the seed of the request, so that runs can be repeated. A deployed
-    silo must draw it from a secret: known noise can be subtracted.
+    A simulated silo draws it from the seed of the request, so that runs can be repeated. Known
+    noise can be subtracted, so a deployed silo draws it from a `SecretSeed` by a cipher: PyTorch's
+    generators have only 2³² starts on a CPU, and one number of the noise that an attacker knows
+    would be enough to try them all.
     """
-    generator = torch.Generator().manual_seed(stream_seed(seed, step, "noise"))
-    return deviation * torch.randn(shape, generator=generator)
+    if isinstance(seed, SecretSeed):
+        key = hmac.digest(seed.to_bytes(32, "big"), f"noise {step}".encode(), "sha256")
+        return (deviation * cipher_normals(key, math.prod(shape))).reshape(shape).to(device)
+    generator = torch.Generator(device).manual_seed(stream_seed(seed, step, "noise"))
+    return deviation * torch.randn(shape, generator=generator, device=device)
+
+
+def cipher_normals(key: bytes, count: int) -> Tensor:
+    """Return standard normal numbers from the key stream of ChaCha20, by Box and Muller.
+
+    Each is the sum of four, halved, so that its last digits do not tell the uniform numbers that it
+    was made from (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
+    """
+    try:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+    except ImportError:
+        raise MissingDependencyError(
+            "noise from a secret needs cryptography: pip install 'fedegoists[flare]'"
+        ) from None
+    pairs = -(-count // 2)
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+    total = np.zeros(2 * pairs)
+    for _ in range(SUMMED):
+        words = np.frombuffer(stream.update(bytes(16 * pairs)), dtype="<u8")
+        uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
+        radius = np.sqrt(-2.0 * np.log(uniform[:pairs]))
+        angle = 2.0 * np.pi * uniform[pairs:]
+        total[:pairs] += radius * np.cos(angle)
+        total[pairs:] += radius * np.sin(angle)
+    return torch.from_numpy((total[:count] / math.sqrt(SUMMED)).astype(np.float32))
+
+
+SUMMED = 4
+"""Normal numbers in each number of the noise."""
+
+
+AUC_EDGES = torch.sinh(torch.linspace(-2.5, 2.5, 15))
+"""The edges of 16 intervals of outputs in which the samples of each class are counted."""
+
+
+def noisy_score(
+    task: str, outputs: Tensor, targets: Tensor, multiplier: float, noise: Tensor
+) -> float:
+    """Return the metric of a classification, of which one sample changes no more than the noise.
+
+    The accuracy is a mean. The area under the ROC curve of few positives depends on each of them;
+    it is computed from noisy counts of each class in intervals of the output.
+
+    Parameters
+    ----------
+    multiplier : float
+        Noise in multiples of what one sample can change.
+    noise : Tensor
+        Standard normal numbers, at least `SCORE_NOISE`.
+    """
+    if task == "classification":
+        right = (outputs.argmax(-1) == targets).double().mean().item()
+        return min(max(right + multiplier * noise[0].item() / len(targets), 0.0), 1.0)
+    values = outputs.squeeze(-1).nan_to_num()
+    places = torch.bucketize(values, AUC_EDGES.to(values.device)) + 16 * (targets > 0.5).long()
+    counts = torch.bincount(places, minlength=32).double().cpu()
+    counts = (counts + multiplier * noise[:32].double()).clamp_min(0.0).reshape(2, 16)
+    pairs = counts[0].sum() * counts[1].sum()
+    below = counts[0].cumsum(0) - 0.5 * counts[0]
+    return ((counts[1] * below).sum() / pairs).item() if pairs > 0 else math.nan
+
+
+SCORE_NOISE = 32
+"""Numbers of noise in one score."""

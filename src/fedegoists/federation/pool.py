@@ -59,7 +59,7 @@ def pooled_silos(
         return torch.from_numpy(np.array(rows) + offset).to(device)
 
     for (repetition, data), offset in zip(repetitions.items(), offsets, strict=True):
-        for silo in data.silos:
+        for k, silo in enumerate(data.silos):
             silos[Participant(silo.name, repetition)] = Silo(
                 inputs,
                 targets,
@@ -69,6 +69,7 @@ def pooled_silos(
                     "test": placed(silo.test, offset),
                 },
                 data.classes,
+                data.target_scales[k].spread if data.target_scales else 1.0,
             )
     return silos
 

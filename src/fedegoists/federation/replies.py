@@ -6,12 +6,10 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from fedegoists.federation.reasons import Reason
 from fedegoists.federation.validated import ReplyMatrix, ReplyVector, Validated
 
 Split = Literal["train", "validation", "test"]
-Reason = Literal["timeout", "not finite", "wrong shape", "refused", "error"]
-"""Why there is no usable reply; ``refused`` is by the silo's own limits."""
-
 Problem = tuple[Reason, str]
 """Why a reply cannot be used, and one line for the log."""
 

@@ -3,6 +3,7 @@
 The same types are used by methods, by simulated silos, on the wire, and by a silo's own limits.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Generic, Literal, cast
 
@@ -21,7 +22,7 @@ from fedegoists.federation.replies import (
     Split,
     Trained,
 )
-from fedegoists.federation.validated import Matrix, Validated, Vector
+from fedegoists.federation.validated import Matrix, Tensors, Validated, Vector
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -42,8 +43,13 @@ def owner_of(slot: str) -> str:
     return slot.split("/", 1)[0]
 
 
+Optimiser = Literal["sgd", "adam", "adamw"]
+ClassWeights = Literal["balanced"] | Annotated[tuple[Number, ...], Field(max_length=100_000)]
+"""The weight of each class in the loss; ``balanced`` makes every class of a silo count alike."""
+
+
 class TrainSettings(Validated):
-    """How a silo trains locally: stochastic gradient descent with momentum.
+    """How a silo trains locally.
 
     Attributes
     ----------
@@ -51,21 +57,50 @@ class TrainSettings(Validated):
         Steps in a round.
     batch_size : int
         Samples in a step; all of them where a silo has fewer.
+    optimiser : {"sgd", "adam", "adamw"}
+        Stochastic gradient descent with momentum; Adam, with the weight decay in the gradient; or
+        AdamW, with the weight decay beside it. Its state starts at zero in every round; only the
+        momentum of ``sgd`` goes on, where `LocalTerms` bring one.
     learning_rate, momentum, weight_decay : float
-        As usual; the momentum starts at zero in every round unless `LocalTerms` bring one.
+        As usual; the momentum is the first decay rate (β₁) of Adam.
+    second_momentum : float
+        The second decay rate (β₂) of Adam.
     total_steps : int, optional
         If given, the learning rate falls to zero over this number of steps along a cosine.
     augment : bool
         Whether training images are flipped and shifted by up to four pixels at random.
+    class_weights : "balanced" or tuple of float, optional
+        The weight of each class in the loss.
+    halve : bool
+        Whether a silo whose training diverges tries again with half of the learning rate.
+    clip : float, optional
+        Shorten each sample's gradient to this norm, and return zero instead of the loss.
+    noise : float
+        Differentially private training (DP-SGD): add Gaussian noise of this multiple of what one
+        sample can change to every step's gradient, and draw every sample into a batch
+        independently of the others. See `fedegoists.federation.privacy_loss`.
     """
 
     steps: int = Field(default=20, ge=1, le=1_000_000)
     batch_size: int = Field(default=64, ge=1)
     learning_rate: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    optimiser: Optimiser = "sgd"
     momentum: float = Field(default=0.9, ge=0, allow_inf_nan=False)
+    second_momentum: float = Field(default=0.999, ge=0, lt=1, allow_inf_nan=False)
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     total_steps: Annotated[int, Field(ge=1)] | None = None
     augment: bool = False
+    class_weights: ClassWeights | None = None
+    halve: bool = True
+    clip: float | None = None
+    noise: float = 0.0
+
+    @model_validator(mode="after")
+    def _private(self) -> "TrainSettings":
+        check_privacy(self.clip, self.noise)
+        if self.optimiser != "sgd" and self.momentum >= 1:
+            raise SettingsError(f"momentum is {self.momentum}; {self.optimiser} needs less than 1")
+        return self
 
 
 class LocalTerms(Validated):
@@ -128,6 +163,9 @@ class Personal(Validated):
         With `Gradient`: take one step of descent with them, at this rate.
     momentum, decay : float
         Of this step. With momentum it continues from the slot's last step.
+    momentum_slot : str, optional
+        With `Train` and a momentum: where the silo keeps the momentum of personal parameters, with
+        which it continues. Without this slot, their momentum starts at zero in every round.
     """
 
     prefixes: Annotated[
@@ -137,6 +175,16 @@ class Personal(Validated):
     rate: Number | None = None
     momentum: Number = 0.0
     decay: Number = 0.0
+    momentum_slot: Slot | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all parameters are personal, so that nothing of a model leaves the silo."""
+        return "" in self.prefixes
+
+
+EVERYTHING = ("",)
+"""The prefixes with which all parameters are personal."""
 
 
 class Request(Validated, Generic[ReplyT]):
@@ -165,6 +213,19 @@ class Request(Validated, Generic[ReplyT]):
     def slots(self) -> tuple[str, ...]:
         """The slots of the silo's memory that are used, the one that changes first."""
         return ()
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise is added to the answer."""
+        return bool(getattr(self, "noise", 0.0))
+
+    def digest(self) -> str:
+        """Return a hash of the whole request, its tensors included."""
+        tensors = Tensors()
+        content = hashlib.sha256(self.model_dump_json(context=tensors).encode())
+        for tensor in tensors.named.values():
+            content.update(tensor.numpy().tobytes())
+        return content.hexdigest()
 
 
 class OfModels(Request[ReplyT], Generic[ReplyT]):
@@ -230,6 +291,11 @@ class Train(OfModels[Trained]):
     first_step: Count = 0
 
     @property
+    def noisy(self) -> bool:
+        """Whether noise is added in training."""
+        return self.settings.noise > 0
+
+    @property
     def tensors(self) -> dict[str, Tensor]:
         """All tensors, by name."""
         own = {"parameters": self.parameters}
@@ -239,7 +305,10 @@ class Train(OfModels[Trained]):
     def alike(self) -> tuple[object, ...]:
         """What must be equal for two silos to be stacked: everything but the tensors."""
         kind = None if self.terms is None else self.terms.kind
-        return tuple({**vars(self), "parameters": None, "terms": kind}.values())
+        own: dict[str, object] = {**vars(self), "parameters": None, "terms": kind}
+        if self.settings.noise:  # each silo draws its own noise, of its own strength
+            own["settings"] = self.settings.model_copy(update={"noise": 1.0})
+        return tuple(own.values())
 
     def mapped(self, change: Callable[[str, Tensor], Tensor]) -> "OfModels[Trained]":
         """Return the request with all tensors replaced by a function of name and tensor."""
@@ -266,11 +335,14 @@ class Gradient(OfModels[Gradients]):
         Which batch of the many that the seed divides the samples into.
     augment : bool
         Whether images are flipped and shifted.
+    class_weights : "balanced" or tuple of float, optional
+        The weight of each class in the loss.
     clip : float, optional
         Shorten each sample's gradient to this norm, and return zero instead of losses.
     noise : float
         Add Gaussian noise of this multiple of what one sample can change, see
-        `fedegoists.federation.gradient_privacy`.
+        `fedegoists.federation.gradient_privacy`. The batch is then one for this request alone, in
+        which every sample is with the same probability.
     """
 
     replies: ClassVar[type[Reply]] = Gradients
@@ -281,6 +353,7 @@ class Gradient(OfModels[Gradients]):
     step: Count = 0
     seed: Seed = 0
     augment: bool = False
+    class_weights: ClassWeights | None = None
     clip: float | None = None
     noise: float = 0.0
 
@@ -297,6 +370,10 @@ class Evaluate(OfModels[Evaluated]):
     ----------
     share : float, optional
         Only a fraction of the samples, drawn by `seed` and `step`.
+    bound : float, optional
+        Count every sample's loss as no more than this.
+    noise : float
+        Add Gaussian noise of this multiple of what one sample can change to losses and metrics.
     """
 
     replies: ClassVar[type[Reply]] = Evaluated
@@ -305,14 +382,29 @@ class Evaluate(OfModels[Evaluated]):
     share: Share | None = None
     step: Count = 0
     seed: Seed = 0
+    bound: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    noise: Number = 0.0
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Evaluate":
+        if self.noise and self.bound is None:
+            raise SettingsError("noise hides a sample only beside a limit on its loss: set bound")
+        return self
 
 
 class Describe(Request[Described]):
-    """Describe the silo's data in a few numbers; the main direction only where asked for."""
+    """Describe the silo's data in a few numbers; the main direction only where asked for.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of Gaussian noise on the label counts.
+    """
 
     replies: ClassVar[type[Reply]] = Described
     operation: Literal["describe"] = "describe"
     direction: bool = False
+    noise: Number = 0.0
 
 
 class Keep(Request[Kept]):

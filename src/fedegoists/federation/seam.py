@@ -5,9 +5,9 @@ A method never knows where silos are. It is server-side code that calls
 other organisations.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from pydantic import ValidationError
@@ -15,11 +15,15 @@ from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.participant import Participant
-from fedegoists.federation.replies import Reason, ReplyT
-from fedegoists.federation.requests import Deliver, Personal, Request
+from fedegoists.federation.reasons import Reason
+from fedegoists.federation.replies import Problem, ReplyT, Trained
+from fedegoists.federation.requests import Deliver, Personal, Request, Train
 from fedegoists.federation.validated import explained
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
+
+if TYPE_CHECKING:
+    from fedegoists.federation.mixing import Mixed, Sum
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,37 @@ class Federation(Protocol):
         the result with a `Failure`.
         """
 
+    def mix(
+        self,
+        requests: Mapping[Participant, Train],
+        sums: "Sequence[Sum]",
+        timeout: float | None = None,
+    ) -> "Mixed":
+        """Have participants train, and return weighted means of their models.
+
+        Where `masks` is true for a coalition, neither the server nor a member learns more of a
+        member's model than the means that it receives.
+
+        Parameters
+        ----------
+        requests : mapping of Participant to Train
+            The participants that train; those in no sum train for themselves.
+        sums : sequence of Sum
+            The means that are wanted; a participant receives at most one.
+        """
+
+    def masks(self, coalition: Sequence[Participant]) -> bool:
+        """Return whether the models of a coalition's members are hidden from the server in `mix`.
+
+        So they are also for a participant that is alone: its model stays at home.
+        """
+
+    def consents(self, participant: Participant) -> bool:
+        """Return whether a participant lets the server see its single models and gradients."""
+
+    def samples(self, participant: Participant) -> int:
+        """Return a participant's training samples, by the description it has committed to."""
+
     def stream_name(self, participant: Participant) -> str:
         """Return the name by which random numbers are drawn for a participant: usually its own.
 
@@ -139,7 +174,8 @@ class WithTimeout:
         self._federation, self._seconds = federation, seconds
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
-        self.stream_name = federation.stream_name
+        self.stream_name, self.samples = federation.stream_name, federation.samples
+        self.masks, self.consents = federation.masks, federation.consents
         self.memory, self.restore = federation.memory, federation.restore
         self.personal_model, self.deliver = federation.personal_model, federation.deliver
 
@@ -147,8 +183,19 @@ class WithTimeout:
         self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
     ) -> dict[Participant, ReplyT | Failure]:
         """Send some participants a request each; see `Federation.call`."""
-        seconds = self._seconds if timeout is None else min(timeout, self._seconds)
-        return self._federation.call(requests, seconds)
+        return self._federation.call(requests, self._at_most(timeout))
+
+    def mix(
+        self,
+        requests: Mapping[Participant, Train],
+        sums: "Sequence[Sum]",
+        timeout: float | None = None,
+    ) -> "Mixed":
+        """Have participants train, and return means of their models; see `Federation.mix`."""
+        return self._federation.mix(requests, sums, self._at_most(timeout))
+
+    def _at_most(self, timeout: float | None) -> float:
+        return self._seconds if timeout is None else min(timeout, self._seconds)
 
 
 def sorted_out(
@@ -167,11 +214,20 @@ def check_known(called: Iterable[Participant], participants: Container[Participa
 
 
 def accepted(
-    participant: Participant, request: Request[ReplyT], answer: object
+    participant: Participant,
+    request: Request[ReplyT],
+    answer: object,
+    samples: int | None = None,
 ) -> ReplyT | Failure:
     """Return an answer if it is a usable reply to a request, and otherwise the failure.
 
     Whatever one silo answers must not stop the others. Fields that no reply has are dropped.
+
+    Parameters
+    ----------
+    samples : int, optional
+        The training samples that the participant has committed to. A reply that claims others, with
+        which it would weigh more than it may, is a failure.
     """
     kind = request.reply_type
     if not isinstance(answer, kind):
@@ -184,4 +240,18 @@ def accepted(
         wrong = error.errors(include_input=False)[0]["type"] == "wrong shape"
         return Failure(participant, "wrong shape" if wrong else "error", explained(error, kind))
     problem = reply.problem(request.shape)
+    if problem is None and isinstance(reply, Trained) and isinstance(request, Train):
+        problem = _claim(request, reply, samples)
     return reply if problem is None else Failure(participant, *problem)
+
+
+def _claim(request: Train, reply: Trained, samples: int | None) -> Problem | None:
+    """Return what is wrong with the counts that a silo claims to have trained with, or nothing."""
+    if samples is None:
+        return None
+    if reply.samples != samples:
+        return "error", f"claims {reply.samples} training samples; it described {samples}"
+    passes = request.settings.steps * min(request.settings.batch_size, samples)
+    if reply.sample_passes > passes:
+        return "error", f"claims {reply.sample_passes} sample passes; there are {passes} in a round"
+    return None

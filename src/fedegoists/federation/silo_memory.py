@@ -97,6 +97,9 @@ def withhold_all(
         if name == "parameters":
             for k, own in zip(values, together[:, places].unbind(), strict=True):
                 memories[k].slots[personal.slot] = own
+        if name == "momentum" and personal.momentum_slot is not None:
+            for k, own in zip(values, together[:, places].unbind(), strict=True):
+                memories[k].slots[personal.momentum_slot] = own
         together[:, places] = 0.0
         parts = torch.split(together, [rows.shape[0] for rows in matrices])
         for k, part in zip(values, parts, strict=True):

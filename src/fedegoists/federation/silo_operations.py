@@ -1,61 +1,33 @@
-"""The operations of a silo: pure functions of a network, one silo's data, a request and a seed.
+"""One silo's samples, and the batches, rates, weights and noise of its steps.
 
-`fedegoists.federation.stacked` has the same operations for many silos at once; both draw the same
-batches and give the same numbers up to rounding.
+All of it follows from a request and a seed, so that silos that are trained one at a time and at
+once (`fedegoists.federation.module_trainer` and `fedegoists.federation.stacked`) take the same
+steps.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch import Tensor
 
+from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import (
-    augmentation_draws,
+    SecretSeed,
     batch_at,
     batch_plan,
+    poisson_plan,
     share_of,
     stream_seed,
 )
-from fedegoists.federation.gradient_privacy import clipped_gradient, gaussian_noise
-from fedegoists.federation.replies import (
-    Described,
-    Evaluated,
-    Gradients,
-    Reply,
-    ReplyT,
-    Split,
-    Trained,
-)
-from fedegoists.federation.requests import (
-    Describe,
-    Evaluate,
-    Gradient,
-    LocalTerms,
-    Request,
-    Train,
-    TrainSettings,
-)
-from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.federation.gradient_privacy import gaussian_noise
+from fedegoists.federation.replies import Described, Split
+from fedegoists.federation.requests import Describe, Gradient, TrainSettings
 from fedegoists.learning.task import Task
-
-CHUNK = 1024
-"""Samples a silo evaluates at once."""
-
-
-@dataclass(frozen=True)
-class Network:
-    """The model that all silos train, its parameters and its task.
-
-    The module is a workspace: training overwrites its parameters.
-    """
-
-    model: nn.Module
-    schema: ParameterSchema
-    task: Task
 
 
 @dataclass(frozen=True)
@@ -69,6 +41,8 @@ class Silo:
     targets: Tensor
     splits: dict[Split, Tensor]
     classes: int | None = None
+    spread: float = 1.0
+    """What numbers to predict were divided by; metrics are in their own units."""
 
     def batch(self, positions: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return inputs ready for the model, and targets, for any shape of positions."""
@@ -104,202 +78,95 @@ def augmented(images: Tensor, draws: Tensor) -> Tensor:
     return picked.gather(-1, columns[:, None, None, :].expand(-1, images.shape[1], height, -1))
 
 
-def carried_out(network: Network, silo: Silo, request: Request[ReplyT], seed: int) -> Reply:
-    """Carry out a request that concerns a silo's data."""
-    if isinstance(request, Train):
-        return _trained(network, silo, request, seed)
-    if isinstance(request, Gradient):
-        return _gradients(network, silo, request, seed)
-    if isinstance(request, Evaluate):
-        return _evaluated(network, silo, request, seed)
-    assert isinstance(request, Describe)
-    return _described(silo, request)
+def class_weights(
+    silo: Silo, wanted: Literal["balanced"] | tuple[float, ...] | None
+) -> Tensor | None:
+    """Return the weight of each class in a silo's loss; none where all count alike.
+
+    Balanced classes weigh n / (C · n_c), with n_c of the silo's own n training samples in class c.
+
+    Raises
+    ------
+    SettingsError
+        If there are no classes, or not as many as weights.
+    """
+    if wanted is None:
+        return None
+    if silo.classes is None:
+        raise SettingsError("class weights are for classes, which a regression does not have")
+    if wanted != "balanced":
+        if len(wanted) != silo.classes:
+            raise SettingsError(f"{len(wanted)} class weights for {silo.classes} classes")
+        return torch.tensor(wanted, device=silo.targets.device)
+    labels = silo.targets[silo.splits["train"]].long()
+    counts = torch.bincount(labels, minlength=silo.classes).float()
+    return len(labels) / (silo.classes * counts.clamp_min(1.0))
 
 
-def _trained(network: Network, silo: Silo, request: Train, seed: int) -> Trained:
-    model, schema, settings = network.model, network.schema, request.settings
-    parameters, terms = request.parameters, request.terms or LocalTerms()
-    named = dict(model.named_parameters())
-    tensors: list[Tensor] = [named[name] for name in schema.names]
-    # In the memory format of the parameters, or every update would have to convert.
-    speeds = [torch.zeros_like(tensor, requires_grad=False) for tensor in tensors]
-    with torch.no_grad():
-        for tensor, value in zip(tensors, schema.unflatten(parameters).values(), strict=True):
-            tensor.copy_(value)
-        if terms.momentum is not None:
-            views = schema.unflatten(terms.momentum).values()
-            for speed, value in zip(speeds, views, strict=True):
-                speed.copy_(value)
-    added = _AddedGradient(terms, schema, tensors)
-    positions = silo.splits["train"]
-    plan = torch.from_numpy(
-        batch_plan(len(positions), settings.batch_size, settings.steps, seed, terms.inner_steps)
-    ).to(positions.device)
-    draws = None
-    if settings.augment:
-        draws = augmentation_draws(tuple(plan.shape), seed).to(plan.device)
-    total = torch.zeros((), device=parameters.device)
-    for step, rate in enumerate(learning_rates(settings, request.first_step)):
-        inputs, targets = silo.batch(positions[plan[step]])
-        if draws is not None:
-            inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
-        loss = network.task.loss(model(*inputs), targets)
-        gradients = torch.autograd.grad(loss, tensors)
-        with torch.no_grad():
-            total += loss
-            if settings.weight_decay:
-                gradients = torch._foreach_add(gradients, tensors, alpha=settings.weight_decay)
-            gradients = added.to(gradients, tensors)
-            torch._foreach_mul_(speeds, settings.momentum)
-            torch._foreach_add_(speeds, gradients)
-            torch._foreach_add_(tensors, speeds, alpha=-rate)
-            if terms.anchor_rate and (step + 1) % terms.inner_steps == 0:
-                added.move_anchor(tensors)
-    return Trained(
-        parameters=schema.flatten(dict(zip(schema.names, tensors, strict=True))),
-        loss=(total / settings.steps).item(),
-        samples=len(positions),
-        sample_passes=settings.steps * plan.shape[1],
-        anchor=schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
-        momentum=None
-        if terms.momentum is None
-        else schema.flatten(dict(zip(schema.names, speeds, strict=True))),
-    )
+def uninformed_loss(silo: Silo, task: Task) -> float:
+    """Return the loss of outputs of zero on a silo's training samples, or on many of them."""
+    targets = silo.targets[silo.splits["train"][:4096]]
+    columns = silo.classes or 1 if task.name == "classification" else 1
+    outputs = torch.zeros(len(targets), columns, device=targets.device)
+    return task.loss(outputs, targets).item()
 
 
-class _AddedGradient:
-    """The gradient of a method's local terms, tensor by tensor."""
+def training_plan(
+    size: int, settings: TrainSettings, seed: int, repeat: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return the samples of each step, and their weights where batches differ in size."""
+    given = (size, settings.batch_size, settings.steps, seed, repeat)
+    if not settings.noise:
+        return torch.from_numpy(batch_plan(*given)), None
+    plan, weights = poisson_plan(*given)
+    return torch.from_numpy(plan), torch.from_numpy(weights)
 
-    def __init__(self, terms: LocalTerms, schema: ParameterSchema, tensors: list[Tensor]) -> None:
-        def like_parameters(vector: Tensor | None) -> dict[str, Tensor] | None:
-            if vector is None:
-                return None
-            views = schema.unflatten(vector).items()
-            return {
-                name: torch.empty_like(tensor, requires_grad=False).copy_(view)
-                for (name, view), tensor in zip(views, tensors, strict=True)
-            }
 
-        self.terms = terms
-        self.anchor = like_parameters(terms.anchor)
-        self.towards = like_parameters(terms.towards)
-        self.correction = like_parameters(terms.correction)
-
-    def to(self, gradients: tuple[Tensor, ...], tensors: list[Tensor]) -> tuple[Tensor, ...]:
-        if self.anchor is not None:
-            away = torch._foreach_sub(tensors, list(self.anchor.values()))
-            gradients = torch._foreach_add(gradients, away, alpha=self.terms.pull)
-        if self.towards is not None:
-            target = list(self.towards.values())
-            product = torch.stack(
-                [(a * b).sum() for a, b in zip(tensors, target, strict=True)]
-            ).sum()
-            length, other = (
-                torch.stack([(a * a).sum() for a in vectors]).sum().sqrt().clamp_min(TINY)
-                for vectors in (tensors, target)
-            )
-            # The gradient of the cosine is b/|a||b| − cos · a/|a|².
-            along = self.terms.attraction / (length * other)
-            gradients = torch._foreach_sub(gradients, torch._foreach_mul(target, along))
-            back = self.terms.attraction * product / (length**3 * other)
-            gradients = torch._foreach_add(gradients, torch._foreach_mul(tensors, back))
-        if self.correction is not None:
-            gradients = torch._foreach_add(gradients, list(self.correction.values()))
-        return gradients
-
-    def move_anchor(self, tensors: list[Tensor]) -> None:
-        assert self.anchor is not None
-        anchors = list(self.anchor.values())
-        away = torch._foreach_sub(anchors, tensors)
-        torch._foreach_add_(anchors, away, alpha=-self.terms.anchor_rate * self.terms.pull)
+def step_noise(
+    settings: TrainSettings,
+    shape: torch.Size,
+    size: int,
+    seed: int,
+    step: int,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Return the noise of one step of private training with `size` samples."""
+    assert settings.clip is not None  # checked with the settings
+    spread = settings.noise * settings.clip / min(settings.batch_size, size)
+    return gaussian_noise(shape, spread, seed, step, device)
 
 
 TINY = 1e-12
 """Added to lengths that could be zero."""
 
 
-def _gradients(network: Network, silo: Silo, request: Gradient, seed: int) -> Gradients:
-    positions, step, clip = silo.splits[request.split], request.step, request.clip
-    count = share_of(len(positions), request.share, request.batch_size)
-    batch = torch.from_numpy(batch_at(len(positions), count, step, seed))
-    inputs, targets = silo.batch(positions[batch.to(positions.device)])
-    if request.augment:
-        draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
-        inputs = (augmented(inputs[0], draws), *inputs[1:])
-    differentiate = (
-        grad_and_value(loss_of(network))
-        if clip is None
-        else clipped_gradient(named_loss_of(network), network.schema, clip)
-    )
-    pairs = [differentiate(row, inputs, targets) for row in request.rows]
-    gradients = torch.stack([gradient for gradient, _ in pairs])
-    if clip is not None and request.noise:
-        drawn = gaussian_noise(gradients.shape, request.noise * clip / len(batch), seed, step)
-        gradients = gradients + drawn.to(gradients)
-    return Gradients(
-        losses=tuple(torch.stack([loss for _, loss in pairs]).tolist()),
-        gradient=gradients.reshape(request.parameters.shape),
-        samples=len(batch),
-    )
+def gradient_batch(
+    size: int, request: Gradient, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None, int]:
+    """Return the batch of a request, the weights of its samples, and the number to be told.
+
+    Where noise is added the batch is a Poisson sample, and its own size is not told.
+    """
+    count = share_of(size, request.share, request.batch_size)
+    if not request.noise:
+        batch = batch_at(size, count, request.step, seed)
+        return batch, None, len(batch)
+    count = size if count is None else min(count, size)
+    own = seed if isinstance(seed, SecretSeed) else stream_seed(seed, request.step)
+    plan, weights = poisson_plan(size, count, 1, own)
+    return plan[0], weights[0], count
 
 
-def loss_of(network: Network, *, bf16: bool = False) -> Callable[..., Tensor]:
-    """Return the loss as a function of a vector of parameters and a batch."""
-    named = named_loss_of(network, bf16=bf16)
-
-    def loss(
-        vector: Tensor,
-        inputs: tuple[Tensor, ...],
-        targets: Tensor,
-        weights: Tensor | None = None,
-    ) -> Tensor:
-        return named(network.schema.unflatten(vector), inputs, targets, weights)
-
-    return loss
-
-
-def named_loss_of(network: Network, *, bf16: bool = False) -> Callable[..., Tensor]:
-    """Return the loss as a function of named parameters and a batch."""
-
-    def loss(
-        values: dict[str, Tensor],
-        inputs: tuple[Tensor, ...],
-        targets: Tensor,
-        weights: Tensor | None = None,
-    ) -> Tensor:
-        with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
-            outputs = functional_call(network.model, values, inputs)
-        return network.task.loss(outputs.float(), targets, weights)
-
-    return loss
-
-
-@torch.no_grad()
-def _evaluated(network: Network, silo: Silo, request: Evaluate, seed: int) -> Evaluated:
-    positions = silo.splits[request.split]
-    if request.share is not None:
-        count = share_of(len(positions), request.share, None)
-        drawn = torch.from_numpy(batch_at(len(positions), count, request.step, seed))
-        positions = positions[drawn.to(positions.device)]
-    losses, scores = [], []
-    for row in request.rows:
-        values = network.schema.unflatten(row)
-        outputs, targets = [], []
-        for part in torch.split(positions, CHUNK):
-            inputs, target = silo.batch(part)
-            outputs.append(functional_call(network.model, values, inputs))
-            targets.append(target)
-        output, target = torch.cat(outputs), torch.cat(targets)
-        losses.append(network.task.loss(output, target).item())
-        scores.append(network.task.score(output, target))
-    return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
-
-
-def _described(silo: Silo, request: Describe) -> Described:
+def described(silo: Silo, request: Describe, seed: int) -> Described:
+    """Return the description of a silo's data."""
     rows = silo.splits["train"]
     labels = None
     if silo.classes is not None:
-        counts = torch.bincount(silo.targets[rows].long(), minlength=silo.classes)
+        counts = torch.bincount(silo.targets[rows].long(), minlength=silo.classes).cpu()
+        if request.noise:
+            noisy = counts + gaussian_noise(counts.shape, request.noise, seed, 0)
+            counts = noisy.round().clamp_min(0.0)
+            counts[0] += float(not counts.any())  # counts that are all zero are none
         labels = tuple(int(count) for count in counts)
     return Described(
         samples={split: len(positions) for split, positions in silo.splits.items()},

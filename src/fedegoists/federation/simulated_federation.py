@@ -1,20 +1,25 @@
 """All silos in this process, one at a time or stacked on one device."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.batches import stream_seed
+from fedegoists.federation.batches import SecretSeed, share_of, stream_seed
 from fedegoists.federation.behaviours import Behaviour, misbehaved
+from fedegoists.federation.execution import Execution, chosen_engine, examined_network
+from fedegoists.federation.mixing import Mixed, Sum, mix_plain
+from fedegoists.federation.module_trainer import STATISTICS_BATCH, ModuleTrainer
 from fedegoists.federation.participant import Participant, Repetition
 from fedegoists.federation.pool import checked_device, pooled_silos
-from fedegoists.federation.replies import Gradients, Kept, Reply, ReplyT
+from fedegoists.federation.replies import Gradients, Kept, Reply, ReplyT, Split, Trained
 from fedegoists.federation.requests import (
     Deliver,
     Evaluate,
@@ -29,13 +34,13 @@ from fedegoists.federation.requests import (
 )
 from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
 from fedegoists.federation.silo_memory import SiloMemory, fill_all, step_all, withhold_all
-from fedegoists.federation.silo_operations import Network, carried_out
+from fedegoists.federation.silo_operations import uninformed_loss
 from fedegoists.federation.stacked import StackedSilos
+from fedegoists.federation.trainer import Trainer, carried_out
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
-Execution = Literal["auto", "looped", "stacked"]
 Repeated = (
     Mapping[int, SiloedData] | Mapping[str, SiloedData] | Mapping[Repetition | None, SiloedData]
 )
@@ -51,13 +56,18 @@ class SimulatedFederation:
     data : SiloedData, or mapping of repetitions to SiloedData
         The silos; or those of several repetitions, which run at once as one larger federation.
         Samples that repetitions share are kept once.
-    model : torch.nn.Module
-        The network all silos train; a workspace, its parameters do not matter.
+    model : torch.nn.Module or Trainer
+        The network all silos train. It is a workspace: its trainable parameters do not matter, its
+        frozen ones do. For anything but a PyTorch module, a `Trainer`.
+    task : Task, optional
+        Loss and metric; by default those of the data's task.
+    augment : function, optional
+        Changes the inputs of a training batch at random, with PyTorch's global generator.
     device : str
         ``cpu``, ``cuda`` or ``cuda:1``.
     execution : {"auto", "looped", "stacked"}
-        One silo after the other, or all in one pass. ``auto`` stacks on a GPU, and on the CPU where
-        the network is small: convolutions are faster one silo at a time there.
+        One silo after the other, or all in one pass. ``auto`` stacks on a GPU where the network
+        can be stacked, and on the CPU where it is also small; `engine` says which, and why.
     bf16 : bool
         Whether stacked silos compute activations with 16 bits: faster, less exact.
     graphs : bool
@@ -68,19 +78,33 @@ class SimulatedFederation:
     drawn_as : mapping of str to int
         Repetitions that draw the same batches as another one would: the same data, to be compared
         in other coalitions.
+    secrets : mapping of str to bytes
+        By a participant's name: a secret from which its batches are drawn besides the seed of a
+        request. Deployed silos have one; simulated ones usually have none, so that runs can be
+        repeated.
+
+    Attributes
+    ----------
+    engine : ChosenEngine
+        How silos are computed, and why.
+    halved : dict of Participant to int
+        Silos whose training diverged, and how often they halved the learning rate in a round.
     """
 
     def __init__(
         self,
         data: SiloedData | Repeated,
-        model: nn.Module,
+        model: nn.Module | Trainer,
         *,
+        task: Task | None = None,
+        augment: Callable[..., Any] | None = None,
         device: str = "cpu",
         execution: Execution = "auto",
         bf16: bool = False,
         graphs: bool = True,
         behaviours: Mapping[Participant, Behaviour] | None = None,
         drawn_as: Mapping[str, int] | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> None:
         repetitions: dict[Repetition | None, SiloedData] = (
             {None: data} if isinstance(data, SiloedData) else dict(data.items())
@@ -88,20 +112,25 @@ class SimulatedFederation:
         if not repetitions:
             raise SettingsError("a federation needs at least one repetition")
         self._device = checked_device(device)
-        schema = ParameterSchema.of(model)
-        model = model.to(self._device)
-        if any(isinstance(module, nn.Conv2d) for module in model.modules()):
-            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._network = Network(model, schema, TASKS[next(iter(repetitions.values())).task])
         self._silos = pooled_silos(repetitions, self._device)
-        self._stacked = execution == "stacked" or (
-            execution == "auto" and (self._device.type == "cuda" or schema.size < 20_000)
-        )
+        task = TASKS[next(iter(repetitions.values())).task] if task is None else task
+        self._network = None
+        if isinstance(model, nn.Module):
+            self._network = examined_network(
+                model, task, self._silos.values(), self._device, augment
+            )
+            model = ModuleTrainer(self._network)
+        self._trainer: Trainer = model
+        self.engine = chosen_engine(self._network, self._silos.values(), execution)
+        self._stacked = self.engine.name == "stacked"
         self._bf16, self._graphs = bf16, graphs
         self._stacks: dict[tuple[Participant, ...], StackedSilos] = {}
-        self._memories = {name: SiloMemory(schema) for name in self._silos}
+        self._memories = {name: SiloMemory(self.schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
+        self.halved: dict[Participant, int] = {}
+        self._uninformed: dict[Participant, float] = {}
         self._drawn_as = dict(drawn_as or {})
+        self._secrets = dict(secrets or {})
         self._samples = {
             name: b"".join(hashlib.sha256(rows.cpu().numpy().tobytes()).digest() for rows in splits)
             for name, silo in (self._silos.items() if self._drawn_as else ())
@@ -117,12 +146,12 @@ class SimulatedFederation:
     @property
     def schema(self) -> ParameterSchema:
         """The parameters of the model."""
-        return self._network.schema
+        return self._trainer.schema
 
     @property
     def task(self) -> Task:
         """The task that the silos train for."""
-        return self._network.task
+        return self._trainer.task
 
     @property
     def device(self) -> torch.device:
@@ -146,7 +175,7 @@ class SimulatedFederation:
             except SettingsError as error:
                 replies[participant] = Failure(participant, "error", str(error))
                 continue
-            kind = asked.alike if isinstance(asked, OfModels) and self._stacked else None
+            kind = self._kind(participant, prepared) if self._stacked else None
             if kind is None or kind not in kinds:
                 kinds.append(kind)
                 groups.append({})
@@ -154,10 +183,31 @@ class SimulatedFederation:
         for group in map(self._filled, groups):
             replies |= self._carried_out(group)
         given = cast("dict[Participant, ReplyT | Failure]", replies)
-        given |= misbehaved(self._behaviours, requests, given, timeout)
+        given |= misbehaved(self._behaviours, requests, given, timeout, self.samples)
         for group in groups:
             given |= self._withheld(group, given)
         return {name: given[name] for name in requests}
+
+    def mix(
+        self,
+        requests: Mapping[Participant, Train],
+        sums: Sequence[Sum],
+        timeout: float | None = None,
+    ) -> Mixed:
+        """Have participants train, and return means of their models; see `Federation.mix`."""
+        return mix_plain(self, requests, sums, timeout)
+
+    def masks(self, coalition: Sequence[Participant]) -> bool:  # noqa: ARG002
+        """Return that nothing is hidden: all silos are in this process."""
+        return False
+
+    def consents(self, participant: Participant) -> bool:  # noqa: ARG002
+        """Return that every participant consents: nothing leaves this process."""
+        return True
+
+    def samples(self, participant: Participant) -> int:
+        """Return the training samples of a participant."""
+        return len(self._silos[participant].splits["train"])
 
     def stream_name(self, participant: Participant) -> str:
         """Return the name by which random numbers are drawn for a participant."""
@@ -190,13 +240,36 @@ class SimulatedFederation:
         """
         return self._memories[participant].fill(parameters, personal)
 
+    def whole_state(self, participant: Participant, parameters: Tensor) -> dict[str, Tensor]:
+        """Return all tensors of a model as they are stored, those that never travel included."""
+        here = parameters.to(self._device, torch.float32)
+        return self._trainer.state(self._silos[participant], here)
+
+    def outputs(
+        self, participant: Participant, parameters: Tensor, split: Split
+    ) -> tuple[Tensor, Tensor]:
+        """Return a whole model's outputs for single samples and the targets: here alone."""
+        here = parameters.to(self._device, torch.float32)
+        return self._trainer.outputs(self._silos[participant], here, split)
+
+    def silo_memory(self, participant: Participant) -> SiloMemory:
+        """Return the memory of a silo in this process."""
+        return self._memories[participant]
+
     def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:  # noqa: ARG002
         """Do nothing: the models of silos in this process are in the run's folder."""
         return {}
 
     def _seed(self, participant: Participant, request: Request[Reply]) -> int:
         seed = request.seed if isinstance(request, Train | Gradient | Evaluate) else 0
-        return stream_seed(seed, self.stream_name(participant))
+        secret, name = self._secrets.get(participant.name), self.stream_name(participant)
+        if secret is None:
+            return stream_seed(seed, name)
+        # Noise that two different requests shared would vanish from the difference of the answers,
+        # and batches that they shared would not be the independent ones that are accounted for. The
+        # same request again gets the same answer, which tells nothing new.
+        own = request.digest() if request.noisy else ""
+        return SecretSeed.of(secret, seed, name, own)
 
     def _prepared(self, participant: Participant, request: Request[Reply]) -> Request[Reply]:
         """Return a request with its tensors on the device, and check what only the data tells."""
@@ -213,11 +286,30 @@ class SimulatedFederation:
 
         def ready(name: str, tensor: Tensor) -> Tensor:
             here = tensor.to(self._device, torch.float32)
+            personal, memory = request.personal, self._memories[participant]
+            if name == "momentum" and personal is not None and personal.momentum_slot is not None:
+                return memory.fill(here, personal.changed(slot=personal.momentum_slot))
             # What pulls at personal parameters is where they start.
-            pulls = name in ("anchor", "towards")
-            return self._memories[participant].fill(here, request.personal) if pulls else here
+            return memory.fill(here, personal) if name in ("anchor", "towards") else here
 
         return request.mapped(ready)
+
+    def _kind(self, participant: Participant, request: Request[Reply]) -> object:
+        """Return what must be equal for silos to be stacked; None if a request is not."""
+        if not isinstance(request, OfModels):
+            return None
+        assert self._network is not None
+        if not self._network.mixes_samples:
+            return request.alike
+        # Padding would change the statistics of a batch, so batches must have the same size.
+        sizes = {split: len(own) for split, own in self._silos[participant].splits.items()}
+        width = min(sizes["train"], STATISTICS_BATCH)
+        if isinstance(request, Train):
+            width = min(request.settings.batch_size, sizes["train"])
+        elif isinstance(request, Gradient) and request.split == "train":
+            count = share_of(sizes["train"], request.share, request.batch_size)
+            width = min(count or sizes["train"], sizes["train"])
+        return (*request.alike, width)
 
     def _filled(self, group: Requests) -> Requests:
         """Put silos' personal parameters in their places, in requests that are alike."""
@@ -257,12 +349,11 @@ class SimulatedFederation:
     def _carried_out(self, group: Requests) -> Replies:
         """Carry out requests that are alike, and the steps of personal parameters."""
         first = next(iter(group.values()))
-        if self._stacked and isinstance(first, OfModels):
-            # The networks stacked on a CPU are small: threads would only wait for one another.
-            with _threads(1 if self._device.type == "cpu" else torch.get_num_threads()):
-                replies = self._of_leaders(group)
-        else:
-            replies = {name: self._looped(name, request) for name, request in group.items()}
+        alone = isinstance(first, Evaluate) and first.bound is not None
+        stacked = self._stacked and isinstance(first, OfModels) and not alone
+        replies = self._computed(group, stacked=stacked)
+        if isinstance(first, Train) and first.settings.halve and not first.noisy:
+            replies |= self._slower(cast("dict[Participant, Train]", group), replies, stacked)
         if isinstance(first, Gradient) and first.personal and first.personal.rate is not None:
             fine = {name: one for name, one in replies.items() if isinstance(one, Gradients)}
             models = cast("dict[Participant, Gradient]", group)
@@ -281,16 +372,73 @@ class SimulatedFederation:
                 )
         return replies
 
+    def _computed(self, group: Requests, *, stacked: bool) -> Replies:
+        """Carry out requests that are alike, at once or one after the other."""
+        if not stacked:
+            return {name: self._looped(name, request) for name, request in group.items()}
+        # The networks stacked on a CPU are small: threads would only wait for one another.
+        threads = 1 if self._device.type == "cpu" else torch.get_num_threads()
+        with _threads(threads), warnings.catch_warnings():
+            # That an operation cannot be stacked is a matter of speed, not of the user's doing.
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            return self._of_leaders(group)
+
+    def _slower(self, group: dict[Participant, Train], replies: Replies, stacked: bool) -> Replies:
+        """Train silos again whose training diverged, each time with half of the learning rate.
+
+        Not with noise: every attempt would cost privacy.
+        """
+        found: Replies = {}
+        names = [name for name in group if self._diverged(name, replies[name])]
+        for halvings in range(1, MOST_HALVINGS + 1):
+            if not names:
+                break
+            settings = group[names[0]].settings
+            lower = settings.changed(learning_rate=settings.learning_rate / 2**halvings)
+            again = {name: group[name].model_copy(update={"settings": lower}) for name in names}
+            tried = self._computed(cast("Requests", again), stacked=stacked)
+            names = [name for name in names if self._diverged(name, tried[name])]
+            for name in tried.keys() - set(names):
+                found[name] = tried[name]
+                self.halved[name] = max(self.halved.get(name, 0), halvings)
+        return found
+
+    def _diverged(self, participant: Participant, reply: Reply | Failure) -> bool:
+        """Return whether a model got lost in training, by its numbers or by its loss."""
+        if isinstance(reply, Failure):
+            return reply.reason == "not finite"
+        assert isinstance(reply, Trained)
+        if participant not in self._uninformed:
+            silo = self._silos[participant]
+            self._uninformed[participant] = uninformed_loss(silo, self.task)
+        return reply.loss > DIVERGED * self._uninformed[participant]
+
     def _looped(self, participant: Participant, request: Request[Reply]) -> Reply | Failure:
         if isinstance(request, Keep):
             self._memories[participant].keep(request.slot, request.source)
             return Kept()
         silo, seed = self._silos[participant], self._seed(participant, request)
         try:
-            reply = carried_out(self._network, silo, request, seed)
-        except (RuntimeError, SettingsError) as error:
-            return Failure(participant, "error", str(error).split("\n")[0])
+            reply = carried_out(self._trainer, silo, request, seed)
+        except Exception as error:  # a user's module may raise anything
+            return Failure(participant, "error", self._in_words(error))
         return accepted(participant, request, reply)
+
+    def _in_words(self, error: Exception) -> str:
+        """Return the first line of an error, with its kind where that is not obvious.
+
+        A deployed silo tells its kind only: the text could hold numbers of a sample. Its own log
+        has all of it.
+        """
+        text = str(error).strip().split("\n")[0]
+        if isinstance(error, SettingsError):
+            return text
+        if self._secrets:
+            _LOG.error("failed", exc_info=error)
+            return f"the silo failed ({type(error).__name__})"
+        if isinstance(error, RuntimeError) and text:
+            return text
+        return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def _of_leaders(self, group: Requests) -> Replies:
         """Call silos that would compute the very same only once, and give each the reply."""
@@ -299,8 +447,9 @@ class SimulatedFederation:
         seeds = [self._seed(name, request) for name, request in called.items()]
         try:
             results = self._stack(tuple(called)).carried_out(list(called.values()), seeds)
-        except SettingsError as error:
-            return {name: Failure(name, "error", str(error)) for name in group}
+        except Exception as error:  # a user's module may raise anything
+            detail = self._in_words(error)
+            return {name: Failure(name, "error", detail) for name in group}
         replies: Replies = {
             name: Failure(name, *one) if isinstance(one, tuple) else one
             for name, one in zip(called, results, strict=True)
@@ -341,12 +490,20 @@ class SimulatedFederation:
         if names not in self._stacks:
             if len(self._stacks) >= MOST_STACKS:
                 self._stacks.pop(next(iter(self._stacks)))
+            assert self._network is not None  # other trainers are not stacked
             silos = [self._silos[name] for name in names]
-            self._stacks[names] = StackedSilos(
-                self._network, silos, bf16=self._bf16, graphs=self._graphs
-            )
+            how = {"bf16": self._bf16, "graphs": self._graphs, "beside": self.engine.beside}
+            self._stacks[names] = StackedSilos(self._network, silos, **how)
         return self._stacks[names]
 
+
+_LOG = logging.getLogger("fedegoists.silo")
+
+MOST_HALVINGS = 6
+"""Attempts to train with a lower rate, before a silo counts as failed."""
+
+DIVERGED = 100.0
+"""A mean loss in training so many times that of outputs of zero is no training."""
 
 MOST_STACKS = 4
 """Different sets of silos that stay ready to run at once."""

@@ -1,27 +1,28 @@
 """The operations of many silos at once: one `vmap`, replayed as a CUDA graph on a GPU."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import cast
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad_and_value, vmap
 
 from fedegoists.federation.batches import (
     augmentation_draws,
     batch_at,
-    batch_plan,
     share_of,
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import (
-    clipped_gradient,
     gaussian_noise,
     samples_at_once,
+)
+from fedegoists.federation.module_trainer import (
+    ADAM_EPSILON,
+    check_private,
+    dropout_seed,
+    statistics_plan,
 )
 from fedegoists.federation.replies import (
     LARGEST,
@@ -33,6 +34,7 @@ from fedegoists.federation.replies import (
     Trained,
 )
 from fedegoists.federation.requests import (
+    ClassWeights,
     Evaluate,
     Gradient,
     LocalTerms,
@@ -41,16 +43,24 @@ from fedegoists.federation.requests import (
     TrainSettings,
 )
 from fedegoists.federation.silo_operations import (
-    TINY,
-    Network,
     Silo,
-    augmented,
+    class_weights,
+    gradient_batch,
     learning_rates,
-    loss_of,
-    named_loss_of,
+    step_noise,
+    training_plan,
 )
-from fedegoists.learning.models import CifarCNN
-from fedegoists.learning.stacked_cnn import StackedCNN
+from fedegoists.federation.stacked_network import PER_PASS, StackedNetwork
+from fedegoists.federation.stacked_tensors import (
+    CapturedStep,
+    add_terms,
+    beside,
+    cosine_gradient,
+    divided,
+    padded,
+    padded_weights,
+)
+from fedegoists.learning.network import Network
 from fedegoists.learning.task import Task
 
 
@@ -66,10 +76,18 @@ class StackedSilos:
         Whether to compute activations with 16 bits.
     graphs : bool
         Whether to replay CUDA graphs on a GPU.
+    beside : bool
+        Whether to compute models side by side, see `StackedNetwork`.
     """
 
     def __init__(
-        self, network: Network, silos: Sequence[Silo], *, bf16: bool = False, graphs: bool = True
+        self,
+        network: Network,
+        silos: Sequence[Silo],
+        *,
+        bf16: bool = False,
+        graphs: bool = True,
+        beside: bool = False,
     ) -> None:
         self._network, self._silos = network, silos
         self._graphs = graphs and silos[0].targets.device.type == "cuda"
@@ -82,16 +100,8 @@ class StackedSilos:
             known.setdefault(b"".join(own.tobytes() for own in splits), k)
             for k, splits in enumerate(zip(*self._positions.values(), strict=True))
         ]
-        loss = loss_of(network, bf16=bf16)
-        self._weighted = vmap(grad_and_value(loss), in_dims=(0, 0, 0, 0))
-        self._even = vmap(grad_and_value(loss), in_dims=(0, 0, 0))
-        self._cnn: StackedCNN | None = None
-        # Kernels made for this network are faster than `vmap`.
-        if isinstance(network.model, CifarCNN) and StackedCNN.suits(silos[0].inputs[0]):
-            self._cnn = StackedCNN(network.model, network.schema, bf16=bf16)
-        # Kernels need a quarter of the memory.
-        self._per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
-        self._captured: dict[object, _Captured] = {}
+        self._models = StackedNetwork(network, silos[0], bf16=bf16, beside=beside)
+        self._captured: dict[object, CapturedStep] = {}
         self._splits: dict[Split, tuple[Tensor, list[int]]] = {}
 
     def carried_out(
@@ -107,18 +117,23 @@ class StackedSilos:
     def train(self, requests: Sequence[Train], seeds: Sequence[int]) -> list[Trained | Problem]:
         """Train every silo from its parameters."""
         settings = requests[0].settings
+        check_private(self._network, settings.clip)
+        self._network.set_mode("training")
         parameters = torch.stack([request.parameters for request in requests])
         device = parameters.device
         terms = [request.terms or NO_TERMS for request in requests]
         inner = terms[0].inner_steps
         # The same silo in other coalitions draws the same.
         first, which = self._distinct(seeds)
-        plans = [
-            own[batch_plan(len(own), settings.batch_size, settings.steps, seeds[k], inner)]
+        drawn_plans = [
+            training_plan(len(self._positions["train"][k]), settings, seeds[k], inner)
             for k in first
-            for own in [self._positions["train"][k]]
         ]
-        plan, weights = _padded(plans)
+        plans = [
+            self._positions["train"][k][own.numpy()]
+            for k, (own, _) in zip(first, drawn_plans, strict=True)
+        ]
+        plan, weights = padded(plans)
         rows = which.to(device)
         state = {
             "parameters": parameters,
@@ -128,17 +143,31 @@ class StackedSilos:
             "rates": torch.tensor(learning_rates(settings, requests[0].first_step), device=device),
             "step": torch.zeros(1, dtype=torch.int64, device=device),
         }
-        if weights is not None:
+        if settings.noise:
+            by_step = padded_weights([own for _, own in drawn_plans], plan.shape)
+            by_step = by_step.to(device).index_select(0, rows)
+            state["step_weights"] = by_step.transpose(0, 1).contiguous()
+        elif weights is not None:
             state["weights"] = weights.to(device).index_select(0, rows)
         if settings.augment:
             draws = torch.zeros(*plan.shape, 3, dtype=torch.uint8)
             for drawn, k, own in zip(draws, first, plans, strict=True):
                 drawn[:, : own.shape[1]] = augmentation_draws(own.shape, seeds[k])
             state["draws"] = draws.to(device).index_select(0, rows).transpose(0, 1).contiguous()
-        _add_terms(state, terms, settings.steps)
-        key = ("train", settings.steps, settings.momentum, settings.weight_decay)
-        state = self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
+        if settings.optimiser != "sgd":
+            state["squares"] = torch.zeros_like(parameters)
+        if self._network.seeds:
+            steps = range(settings.steps)
+            numbers = [[dropout_seed(seed, step) for seed in seeds] for step in steps]
+            state["seeds"] = torch.tensor(numbers, device=device)
+        self._add_class_weights(state, settings.class_weights)
+        add_terms(state, terms, settings.steps)
+        if settings.optimiser != "sgd":  # only the momentum of sgd goes on over rounds
+            state["momentum"] = torch.zeros_like(parameters)
+        state = self._trained_steps(state, [one.settings for one in requests], seeds)
         anchors = state["anchor"].unbind() if "anchor_rates" in state else None
+        if settings.optimiser != "sgd":
+            state["momentum"] = torch.zeros_like(parameters)
         momenta = None if terms[0].momentum is None else state["momentum"].unbind()
         fine = (state["parameters"].abs() < LARGEST).all(1)
         # One transfer for both: each waits for the device.
@@ -158,6 +187,33 @@ class StackedSilos:
             for k, own in enumerate(state["parameters"].unbind())
         ]
 
+    def _trained_steps(
+        self, state: dict[str, Tensor], own: Sequence[TrainSettings], seeds: Sequence[int]
+    ) -> dict[str, Tensor]:
+        """Take all steps; the noise of private training is drawn for some of them at once.
+
+        The settings of silos differ in the strength of the noise at most.
+        """
+        settings = own[0]
+        key = ("train", repr(settings.model_copy(update={"noise": 0.0, "learning_rate": 0.0})))
+        if not settings.noise:
+            return self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
+        like = state["parameters"]
+        at_once = min(settings.steps, max(1, NOISE_AT_ONCE // like.numel()))
+        sizes = [len(own) for own in self._positions["train"]]
+        for begin in range(0, settings.steps, at_once):
+            steps = range(begin, min(begin + at_once, settings.steps))
+            # Of one shape for all parts, so that a capture can be replayed.
+            noise = torch.zeros(at_once, *like.shape, device=like.device)
+            for place, step in enumerate(steps):
+                for k, (size, seed) in enumerate(zip(sizes, seeds, strict=True)):
+                    given = (own[k], like.shape[1:], size, seed, step, like.device)
+                    noise[place, k] = step_noise(*given)
+            state["noise"] = noise
+            state["noise_step"] = torch.zeros(1, dtype=torch.int64, device=like.device)
+            state = self._repeated(key, lambda s: self._step(s, settings), state, len(steps))
+        return state
+
     def _distinct(self, seeds: Sequence[int]) -> tuple[list[int], Tensor]:
         """Return the silos that differ in samples or seed, and which of these each silo equals."""
         found: dict[tuple[int, int], int] = {}
@@ -170,44 +226,65 @@ class StackedSilos:
         parameters, momentum, step = state["parameters"], state["momentum"], state["step"]
         plan = state["plan"].index_select(0, step)[0]
         draws = state["draws"].index_select(0, step)[0] if "draws" in state else None
-        gradients, losses = self._gradients(parameters, plan, draws, state.get("weights"))
-        if settings.weight_decay:
+        weights = state.get("weights")
+        if "step_weights" in state:
+            weights = state["step_weights"].index_select(0, step)[0]
+        seeds = state["seeds"].index_select(0, step)[0] if "seeds" in state else None
+        given = (parameters, plan, draws, weights, state.get("by_class"), seeds)
+        gradients, losses = self._models.gradients(*given, clip=settings.clip)
+        if "noise" in state:
+            gradients = gradients + state["noise"].index_select(0, state["noise_step"])[0]
+            state["noise_step"].add_(1)
+        if settings.weight_decay and settings.optimiser != "adamw":
             gradients = gradients + settings.weight_decay * parameters
         if "anchor" in state:
             gradients = gradients + state["pull"] * (parameters - state["anchor"])
         if "towards" in state:
-            gradients = gradients - state["attraction"] * _cosine_gradient(
+            gradients = gradients - state["attraction"] * cosine_gradient(
                 parameters, state["towards"]
             )
         if "correction" in state:
             gradients = gradients + state["correction"]
-        momentum.mul_(settings.momentum).add_(gradients)
-        parameters.sub_(state["rates"].index_select(0, step) * momentum)
+        rate = state["rates"].index_select(0, step)
+        if settings.optimiser == "sgd":
+            momentum.mul_(settings.momentum).add_(gradients)
+            parameters.sub_(rate * momentum)
+        else:
+            _adam_step(state, gradients, rate, settings)
         if "anchor_rates" in state:
             rate = state["anchor_rates"].index_select(0, step)
             state["anchor"].sub_(rate * state["pull"] * (state["anchor"] - parameters))
         state["losses"].add_(losses)
         step.add_(1)
 
+    def _add_class_weights(self, state: dict[str, Tensor], wanted: ClassWeights | None) -> None:
+        """Add the weights of classes, one row for each silo, to the state."""
+        if wanted is not None:
+            found = [class_weights(silo, wanted) for silo in self._silos]
+            rows = torch.stack([own for own in found if own is not None])
+            state["by_class"] = rows.to(state["parameters"].device)
+
     def gradients(
         self, requests: Sequence[Gradient], seeds: Sequence[int]
     ) -> list[Gradients | Problem]:
         """Return losses and gradients at each model of each silo."""
-        request = requests[0]
+        request, network = requests[0], self._network
+        check_private(network, request.clip)
         parameters = [one.rows for one in requests]
         counts = [rows.shape[0] for rows in parameters]
         step, clip = request.step, request.clip
         first, which = self._distinct(seeds)
-        batches = [
-            own[batch_at(len(own), count, step, seeds[k])]
-            for k in first
-            for own in [self._positions[request.split][k]]
-            for count in [share_of(len(own), request.share, request.batch_size)]
-        ]
-        plan, weights = _padded([batch[None] for batch in batches])
+        positions = self._positions[request.split]
+        drawn_batches = [gradient_batch(len(positions[k]), request, seeds[k]) for k in first]
+        batches = [positions[k][own] for k, (own, *_) in zip(first, drawn_batches, strict=True)]
+        plan, weights = padded([batch[None] for batch in batches])
+        if request.noise:
+            own_weights = [torch.from_numpy(own)[None] for _, own, _ in drawn_batches]
+            weights = padded_weights(own_weights, plan.shape)[:, 0]
         device = parameters[0].device
         rows = which.repeat_interleave(torch.tensor(counts)).to(device)
         together = torch.cat(list(parameters))
+        silo_of = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
         state = {
             "parameters": together,
             "plan": plan[:, 0].to(device)[rows],
@@ -222,21 +299,31 @@ class StackedSilos:
                 own_seed = stream_seed(seeds[k], step)
                 drawn[: len(batch)] = augmentation_draws(batch.shape, own_seed)
             state["draws"] = draws.to(device)[rows]
-        kind = ("loss_and_gradient", clip)
-        per_pass = self._per_pass
+        if network.seeds:
+            numbers = torch.tensor([dropout_seed(seed, step) for seed in seeds])
+            state["seeds"] = numbers[silo_of].to(device)
+        self._add_class_weights(state, request.class_weights)
+        if "by_class" in state:
+            state["by_class"] = state["by_class"][silo_of.to(device)]
+        if request.split != "train":  # a model is there as it would be used
+            found = self._statistics(together, silo_of)
+            state |= {f"{STATISTIC}{name}": value for name, value in found.items()}
+        network.set_mode("training" if request.split == "train" else "evaluation")
+        kind = ("loss_and_gradient", clip, request.split == "train")
+        per_pass = self._models.per_pass
         if clip is not None:  # gradients of single samples are made without kernels
             per_pass = min(PER_PASS, samples_at_once(self._network.schema, device))
         most = max(1, per_pass // plan.shape[-1])
         passes = [
             self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
-            for part in _divided(state, most)
+            for part in divided(state, most)
         ]
         if len(passes) > 1:
             state = {name: torch.cat([done[name] for done in passes]) for name in state}
         else:
             state = passes[0]
         gradients = state["gradients"]
-        sizes = [len(batches[k]) for k in which.tolist()]
+        sizes = [drawn_batches[k][2] for k in which.tolist()]
         if clip is not None and request.noise:
             drawn_noise = [
                 gaussian_noise(
@@ -257,57 +344,17 @@ class StackedSilos:
         ]
 
     def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
-        given = (state["parameters"], state["plan"], state.get("draws"), state.get("weights"))
-        gradients, losses = self._gradients(*given) if clip is None else self._clipped(*given, clip)
+        optional = (state.get(name) for name in ("draws", "weights", "by_class", "seeds"))
+        fixed = {
+            name.removeprefix(STATISTIC): value
+            for name, value in state.items()
+            if name.startswith(STATISTIC)
+        }
+        gradients, losses = self._models.gradients(
+            state["parameters"], state["plan"], *optional, clip=clip, fixed=fixed
+        )
         state["gradients"].copy_(gradients)
         state["losses"].copy_(losses)
-
-    def _batch(self, plan: Tensor, draws: Tensor | None) -> tuple[tuple[Tensor, ...], Tensor]:
-        inputs, targets = self._silos[0].batch(plan)
-        return (inputs if draws is None else _augmented(inputs, draws)), targets
-
-    def _gradients(
-        self, parameters: Tensor, plan: Tensor, draws: Tensor | None, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        pair: tuple[Tensor, Tensor]
-        if self._cnn is not None:
-            silo = self._silos[0]
-            images = self._cnn.images(silo.inputs[0], plan, draws)
-            return self._cnn.gradients(parameters, images, silo.targets[plan], weights)
-        inputs, targets = self._batch(plan, draws)
-        if weights is None:
-            pair = self._even(parameters, inputs, targets)
-        else:
-            pair = self._weighted(parameters, inputs, targets, weights)
-        return pair
-
-    def _clipped(
-        self,
-        parameters: Tensor,
-        plan: Tensor,
-        draws: Tensor | None,
-        weights: Tensor | None,
-        clip: float,
-    ) -> tuple[Tensor, Tensor]:
-        inputs, targets = self._batch(plan, draws)
-        function = clipped_gradient(named_loss_of(self._network), self._network.schema, clip)
-        given = (parameters, inputs, targets) + (() if weights is None else (weights,))
-        pair: tuple[Tensor, Tensor] = vmap(function, in_dims=(0,) * len(given))(*given)
-        return pair
-
-    def _outputs(self, parameters: Tensor, positions: Tensor) -> Tensor:
-        """Return the outputs of each model for the samples at its own positions."""
-        if self._cnn is not None:
-            images = self._cnn.images(self._silos[0].inputs[0], positions)
-            return self._cnn.outputs(parameters, images)
-
-        def outputs_of(vector: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-            values = self._network.schema.unflatten(vector)
-            out: Tensor = functional_call(self._network.model, values, inputs)
-            return out
-
-        outputs: Tensor = vmap(outputs_of)(parameters, self._silos[0].batch(positions)[0])
-        return outputs
 
     @torch.no_grad()
     def evaluate(
@@ -320,7 +367,7 @@ class StackedSilos:
         if request.share is None:
             positions, sizes = self._whole(request.split, together.device)
         else:
-            positions, sizes = _beside(
+            positions, sizes = beside(
                 [
                     own[batch_at(len(own), share_of(len(own), request.share, None), step, seed)]
                     for own, seed in zip(self._positions[request.split], seeds, strict=True)
@@ -330,21 +377,30 @@ class StackedSilos:
             )
         silo_of = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
         silo_of = silo_of.to(together.device)
+        found = self._statistics(together, silo_of)
+        self._network.set_mode("evaluation")
         models = []
-        for rows in torch.split(torch.arange(len(together)), self._per_pass // EVALUATED):
+        for rows in torch.split(torch.arange(len(together)), self._models.most_rows(EVALUATED)):
             columns = torch.split(positions[silo_of[rows]], EVALUATED, 1)
-            models.append(torch.cat([self._outputs(together[rows], some) for some in columns], 1))
+            fixed = {name: value[rows] for name, value in found.items()}
+            models.append(
+                torch.cat(
+                    [self._models.outputs(together[rows], some, fixed) for some in columns], 1
+                )
+            )
         outputs, targets = torch.cat(models), self._silos[0].targets[positions]
         own_sizes = [sizes[k] for k, count in enumerate(counts) for _ in range(count)]
         task = self._network.task
-        if task.name == "classification":
+        if type(task) is Task and task.name == "classification":
             scored = _accuracies(task, outputs, targets[silo_of], own_sizes)
         else:
             # This is little work in many small steps, which a GPU would be slow at.
             outputs, targets = outputs.cpu(), targets.cpu()[silo_of.cpu()]
             scored = [
-                (task.loss(row, target).item(), task.score(row, target))
-                for size, rows, wide in zip(own_sizes, outputs, targets, strict=True)
+                (task.loss(row, target).item(), task.score(row, target, self._silos[k].spread))
+                for k, size, rows, wide in zip(
+                    silo_of.tolist(), own_sizes, outputs, targets, strict=True
+                )
                 for row, target in [(rows[:size], wide[:size])]
             ]
         numbers = iter(scored)
@@ -355,10 +411,19 @@ class StackedSilos:
             replies.append(reply.problem(one.shape) or reply)
         return replies
 
+    def _statistics(self, parameters: Tensor, silo_of: Tensor) -> dict[str, Tensor]:
+        """Return the batch statistics of models over their silos' own training samples."""
+        if not self._network.mixes_samples:
+            return {}
+        plans = [own[statistics_plan(len(own)).numpy()] for own in self._positions["train"]]
+        plan, uneven = padded(plans)
+        assert uneven is None  # silos are stacked by the size of their batches
+        return self._models.statistics(parameters, plan[silo_of.cpu()].to(parameters.device))
+
     def _whole(self, split: Split, device: torch.device) -> tuple[Tensor, list[int]]:
         """Return the positions of a split, one row for each silo, and the silos' sizes."""
         if split not in self._splits:
-            self._splits[split] = _beside(self._positions[split], device)
+            self._splits[split] = beside(self._positions[split], device)
         return self._splits[split]
 
     def _repeated(
@@ -377,124 +442,38 @@ class StackedSilos:
         if key not in self._captured:
             if len(self._captured) >= MOST_CAPTURED:
                 self._captured.pop(next(iter(self._captured)))
-            self._captured[key] = _Captured(function, state)
+            self._captured[key] = CapturedStep(function, state)
         return self._captured[key].replay(state, times)
 
 
 NO_TERMS = LocalTerms()
 
-PER_PASS = 32_768
-"""Samples, counted once for each model, that go through networks at once; a bound on memory."""
+STATISTIC = "statistic "
+"""Prefix of batch statistics among the tensors of a step."""
 
 EVALUATED = 256
 """Samples of each silo among them in an evaluation."""
+
+NOISE_AT_ONCE = 2**28
+"""Numbers of noise that are drawn at once, 1 GiB."""
 
 MOST_CAPTURED = 4
 """Captured steps hold memory; a method uses three at most."""
 
 
-class _Captured:
-    """A function on named tensors, in place, captured once and replayed on others like them."""
-
-    def __init__(
-        self, function: Callable[[dict[str, Tensor]], None], state: dict[str, Tensor]
-    ) -> None:
-        self._static = {name: value.clone() for name, value in state.items()}
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # warm up, as capturing demands
-            for _ in range(3):
-                self._copy(state)
-                function(self._static)
-        torch.cuda.current_stream().wait_stream(stream)
-        self._graph = torch.cuda.CUDAGraph()
-        self._copy(state)
-        with torch.cuda.graph(self._graph):
-            function(self._static)
-
-    def _copy(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            self._static[name].copy_(value)
-
-    def replay(self, state: dict[str, Tensor], times: int) -> dict[str, Tensor]:
-        self._copy(state)
-        for _ in range(times):
-            self._graph.replay()
-        return {name: value.clone() for name, value in self._static.items()}
-
-
-def _add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int) -> None:
-    """Add the tensors of local terms of one kind to the state of training."""
-    like = state["parameters"]
-
-    def column(values: Sequence[float]) -> Tensor:
-        return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
-
-    first = terms[0]
-    if first.anchor is not None:
-        state["anchor"] = torch.stack([t.anchor for t in terms if t.anchor is not None]).to(like)
-        state["pull"] = column([t.pull for t in terms])
-        if first.anchor_rate:
-            rates = [
-                first.anchor_rate * ((step + 1) % first.inner_steps == 0) for step in range(steps)
-            ]
-            state["anchor_rates"] = column(rates)[:, 0]
-    if first.towards is not None:
-        state["towards"] = torch.stack([t.towards for t in terms if t.towards is not None]).to(like)
-        state["attraction"] = column([t.attraction for t in terms])
-    if first.correction is not None:
-        corrections = [t.correction for t in terms if t.correction is not None]
-        state["correction"] = torch.stack(corrections).to(like)
-    if first.momentum is not None:
-        state["momentum"] = torch.stack([t.momentum for t in terms if t.momentum is not None])
-
-
-def _augmented(inputs: tuple[Tensor, ...], draws: Tensor) -> tuple[Tensor, ...]:
-    """Flip and shift the images of every silo."""
-    images = inputs[0]
-    flat = augmented(images.flatten(0, 1), draws.flatten(0, 1))
-    return (flat.reshape(images.shape), *inputs[1:])
-
-
-def _cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
-    """Return the gradient of cos(w, t) for each row w: t/|w||t| − cos · w/|w|²."""
-    length = rows.norm(dim=1, keepdim=True).clamp_min(TINY)
-    other = targets.norm(dim=1, keepdim=True).clamp_min(TINY)
-    product = (rows * targets).sum(1, keepdim=True)
-    gradient: Tensor = targets / (length * other) - product / (length**3 * other) * rows
-    return gradient
-
-
-def _divided(state: dict[str, Tensor], most: int) -> Iterator[dict[str, Tensor]]:
-    """Yield parts of at most `most` rows."""
-    for parts in zip(*(torch.split(value, most) for value in state.values()), strict=True):
-        yield dict(zip(state, parts, strict=True))
-
-
-def _padded(plans: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, Tensor | None]:
-    """Return plans (steps × batch) as one tensor, and the weight of each entry of uneven batches.
-
-    Padding repeats a silo's own first sample: with another silo's, a broken number there would
-    reach this one in spite of its weight of zero.
-    """
-    widths = [plan.shape[1] for plan in plans]
-    if len(set(widths)) == 1:
-        return torch.from_numpy(np.stack(plans)), None
-    positions = np.empty((len(plans), plans[0].shape[0], max(widths)), dtype=np.int64)
-    weights = torch.zeros(len(plans), max(widths))
-    for k, plan in enumerate(plans):
-        positions[k] = plan[0, 0]
-        positions[k, :, : widths[k]] = plan
-        weights[k, : widths[k]] = 1 / widths[k]
-    return torch.from_numpy(positions), weights
-
-
-def _beside(
-    chosen: Sequence[npt.NDArray[np.int64]], device: torch.device
-) -> tuple[Tensor, list[int]]:
-    """Return every silo's positions as a row, and how many of them are its own."""
-    plan, _ = _padded([own[None] for own in chosen])
-    return plan[:, 0].to(device), [len(own) for own in chosen]
+def _adam_step(
+    state: dict[str, Tensor], gradients: Tensor, rate: Tensor, settings: TrainSettings
+) -> None:
+    """Take a step of Adam or AdamW with every silo, in place."""
+    parameters, squares = state["parameters"], state["squares"]
+    one, two = settings.momentum, settings.second_momentum
+    count = (state["step"] + 1).to(parameters.dtype)
+    state["momentum"].mul_(one).add_(gradients, alpha=1 - one)
+    squares.mul_(two).addcmul_(gradients, gradients, value=1 - two)
+    if settings.weight_decay and settings.optimiser == "adamw":
+        parameters.mul_(1 - rate * settings.weight_decay)
+    lengths = (squares / (1 - two**count)).sqrt_().add_(ADAM_EPSILON)
+    parameters.sub_(rate / (1 - one**count) * state["momentum"] / lengths)
 
 
 def _accuracies(

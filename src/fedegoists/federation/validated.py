@@ -137,7 +137,8 @@ class Tensors:
     def name_of(self, tensor: Tensor) -> str:
         """Return a tensor's name, a new one if no equal tensor is known."""
         for name, known in self.named.items():
-            if known.shape == tensor.shape and torch.equal(known, tensor):
+            alike = known.shape == tensor.shape and known.dtype == tensor.dtype
+            if alike and torch.equal(known, tensor):
                 return name
         name = str(len(self.named))
         self.named[name] = tensor
@@ -158,15 +159,30 @@ def _checked(value: object, info: ValidationInfo) -> Tensor:
     return value
 
 
-def _matrix(value: object, info: ValidationInfo) -> Tensor:
+def _numbers(value: object, info: ValidationInfo) -> Tensor:
+    """Return a tensor of numbers; one that travelled must be of 32-bit floats."""
     tensor = _checked(value, info)
+    if isinstance(info.context, Tensors) and tensor.dtype != torch.float32:
+        raise PydanticCustomError("wrong shape", f"a tensor of {tensor.dtype}")
+    return tensor
+
+
+def _ring(value: object, info: ValidationInfo) -> Tensor:
+    tensor = _checked(value, info)
+    if tensor.ndim != 1 or tensor.layout != torch.strided or tensor.dtype != torch.int32:
+        raise PydanticCustomError("wrong shape", "not one vector of 32-bit integers")
+    return tensor
+
+
+def _matrix(value: object, info: ValidationInfo) -> Tensor:
+    tensor = _numbers(value, info)
     if tensor.ndim not in (1, 2):
         raise PydanticCustomError("wrong shape", f"{tuple(tensor.shape)} is no vector or matrix")
     return tensor
 
 
 def _vector(value: object, info: ValidationInfo) -> Tensor:
-    tensor = _checked(value, info)
+    tensor = _numbers(value, info)
     if tensor.ndim != 1:
         raise PydanticCustomError("wrong shape", f"{tuple(tensor.shape)} is not one vector")
     return tensor
@@ -181,6 +197,12 @@ def _plain(tensor: Tensor) -> Tensor:
 def _named(tensor: Tensor, info: SerializationInfo) -> str:
     assert isinstance(info.context, Tensors), "tensors travel beside their values"
     return info.context.name_of(tensor.detach().float().cpu().contiguous())
+
+
+def _named_ring(tensor: Tensor, info: SerializationInfo) -> str:
+    assert isinstance(info.context, Tensors), "tensors travel beside their values"
+    assert tensor.dtype == torch.int32, "elements of the ring are 32-bit integers"
+    return info.context.name_of(tensor.detach().cpu().contiguous())
 
 
 Matrix = Annotated[Tensor, PlainValidator(_matrix), PlainSerializer(_named)]
@@ -200,3 +222,6 @@ ReplyVector = Annotated[
     PlainValidator(lambda value, info: _plain(_vector(value, info))),
     PlainSerializer(_named),
 ]
+
+RingVector = Annotated[Tensor, PlainValidator(_ring), PlainSerializer(_named_ring)]
+"""Integers modulo 2³², as bits of signed ones: what `fedegoists.federation.secure_sums` adds."""

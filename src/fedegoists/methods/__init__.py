@@ -12,13 +12,15 @@ from fedegoists.methods.method_registry import METHOD_ENTRIES, MethodEntry, Pape
 if TYPE_CHECKING:
     from fedegoists.methods.egomix import EgoMix
     from fedegoists.methods.fedavg import FedAvg
+    from fedegoists.methods.fedavgm import FedAvgM
     from fedegoists.methods.feddisco import FedDisco
     from fedegoists.methods.fedegoists import FedEgoists
     from fedegoists.methods.fedora import FedORA
     from fedegoists.methods.fedprox import FedProx
     from fedegoists.methods.local import Local
     from fedegoists.methods.method import Method, MethodSettings, RoundReport, State
-    from fedegoists.methods.method_run import Callbacks, Outcome, RunSettings, fine_tune, run
+    from fedegoists.methods.method_run import Callbacks, RunSettings, fine_tune, run
+    from fedegoists.methods.outcome import Outcome
     from fedegoists.methods.pfedgraph import PFedGraph
     from fedegoists.methods.pfedhn import PFedHN
     from fedegoists.methods.pfedme import PFedMe
@@ -32,6 +34,7 @@ __all__ = [
     "Callbacks",
     "EgoMix",
     "FedAvg",
+    "FedAvgM",
     "FedDisco",
     "FedEgoists",
     "FedORA",
@@ -59,8 +62,9 @@ _PLACES = {
         ("Method", "MethodSettings", "RoundReport", "State"), "fedegoists.methods.method"
     ),
     **dict.fromkeys(
-        ("Callbacks", "Outcome", "RunSettings", "fine_tune", "run"), "fedegoists.methods.method_run"
+        ("Callbacks", "RunSettings", "fine_tune", "run"), "fedegoists.methods.method_run"
     ),
+    "Outcome": "fedegoists.methods.outcome",
 }
 
 

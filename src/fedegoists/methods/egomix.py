@@ -7,15 +7,24 @@ off for each of them.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.mixing import (
+    MixtureStep,
+    Sum,
+    VectorName,
+    means_of,
+    output_classes,
+    receivers,
+)
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import Describe, Keep, TrainSettings
-from fedegoists.federation.seam import Federation, sorted_out
+from fedegoists.federation.seam import Failure, Federation, sorted_out
+from fedegoists.federation.silo_mixing import velocity_slot
 from fedegoists.federation.silo_operations import TINY
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 from fedegoists.learning.parameters import ParameterSchema
@@ -26,11 +35,22 @@ from fedegoists.methods.method import (
     State,
     in_company,
     setting,
-    train_silos,
 )
+from fedegoists.methods.method_registry import Sees
+from fedegoists.methods.silo_training import MixedModels, mix_silos, momentum_slot, train_silos
 
 Edge = tuple[Participant, Participant, float]
 Phase = Literal["alone", "mixing", "tuning"]
+
+
+class _Training(TypedDict):
+    """The arguments of a round's training."""
+
+    names: Sequence[Participant]
+    rows: Tensor
+    settings: TrainSettings
+    momentum: Tensor | None
+    first_step: int
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,16 @@ class EgoMix(MethodSettings):
     outer: float = setting(0.5, "momentum of one's mixture over rounds, after Nesterov", 0, 0.99)
 
     key: ClassVar[str] = "egomix"
+
+    @property
+    def server_sees(self) -> Sees:
+        """Sums; with weights that depend on single updates, these."""
+        return "single updates" if self.weighting == "updates" else super().server_sees
+
+    @property
+    def mixes_at_home(self) -> bool:
+        """Whether members whose sums are masked take the step from a mean to a model at home."""
+        return self.weighting != "updates"
 
     def affinities(
         self,
@@ -196,50 +226,136 @@ class EgoMix(MethodSettings):
         ]
         rows, begun = state.parameters, RoundReport()
         momentum = state.tensors.get("momentum")
-        if done == 0 and momentum is not None:
-            momentum = torch.zeros_like(momentum)
+        if done == 0:
+            begun = self._still(federation)
+            momentum = None if momentum is None else torch.zeros_like(momentum)
         if phase == "mixing" and done == 0 and resting:
             rows = torch.where(joined[:, None], state.tensors["initial"], rows)
-            begun = self._forget(federation, names)
-        trained = train_silos(
-            self,
-            federation,
-            state,
-            seed,
-            names=names,
-            rows=rows,
-            settings=settings,
-            momentum=momentum,
-            first_step=done * settings.steps,
-        )
-        kept = {} if trained.momentum is None else {"momentum": trained.momentum}
-        if phase != "mixing":
-            return state.after(parameters=trained.rows, **kept), trained.report
-        accompanied = [name for name, one in zip(participants, joined.tolist(), strict=True) if one]
-        sizes = torch.tensor([trained.samples.get(name, 0.0) for name in participants])
-        weights = self._weights(affinities, trained.rows - rows, sizes.to(affinities))
-        mixture = _Mixture(federation, weights, self.own, state.tensors.get("labels"))
-        mixed = {
-            name: torch.where(joined[:, None], mixture.of(values), values)
-            for name, values in (("parameters", trained.rows), *kept.items())
+            begun = begun | self._forget(federation, names)
+        training: _Training = {
+            "names": names,
+            "rows": rows,
+            "settings": settings,
+            "momentum": momentum,
+            "first_step": done * settings.steps,
         }
-        size = len(mixed) * self.shared_size(federation)
-        report = trained.report.with_traffic(accompanied, size)
-        if self.outer:
-            # Without contributors, or without any answer, there is no mixture to move.
-            moving = (((affinities > 0).sum(1) > 1) & (weights.sum(1) > 0))[:, None]
-            moved = mixed["parameters"] - rows
-            before = state.tensors["velocity"]
-            velocity = torch.where(moving, self.outer * before + moved, before)
-            mixed["parameters"] = mixed["parameters"] + moving * self.outer * velocity
-            mixed["velocity"] = velocity
-        return state.after(**mixed), begun | report
+        if phase != "mixing":
+            trained = train_silos(self, federation, state, seed, **training)
+            kept = {} if trained.momentum is None else {"momentum": trained.momentum}
+            return state.after(parameters=trained.rows, **kept), begun | trained.report
+        mixed = self._mixed(federation, coalitions, state, seed, training)
+        step = self._step()
+        after = {}
+        if mixed.momentum is not None and mixed.trained_momentum is not None:
+            after["momentum"] = step.with_own(
+                federation.schema, mixed.trained_momentum, mixed.momentum
+            )
+        velocity = state.tensors.get("velocity")
+        moved, faster = step.taken(federation.schema, rows, mixed.trained, mixed.rows, velocity)
+        # Without contributors, or without any answer, there is no mixture to move.
+        after["parameters"] = torch.where(mixed.received, moved, mixed.rows)
+        if velocity is not None and faster is not None:
+            after["velocity"] = torch.where(mixed.received, faster, velocity)
+        accompanied = [name for name, one in zip(participants, joined.tolist(), strict=True) if one]
+        vectors = 1 if momentum is None else 2
+        report = mixed.report.with_traffic(accompanied, vectors * self.shared_size(federation))
+        return state.after(**after), begun | report
+
+    def _mixed(
+        self,
+        federation: Federation,
+        coalitions: Coalitions,
+        state: State,
+        seed: int,
+        training: "_Training",
+    ) -> MixedModels:
+        """Train, and return each participant's mixture."""
+        if self.weighting != "updates":
+            sums = self._sums(federation, coalitions, state, state.tensors["affinities"])
+            return mix_silos(self, federation, state, seed, sums, **training)
+        # Weights that depend on the updates can only be known by the side that sees these.
+        trained = train_silos(self, federation, state, seed, **training)
+        affinities = self._alike(state.tensors["affinities"], trained.rows - training["rows"])
+        sums = self._sums(federation, coalitions, state, affinities)
+        vectors: dict[VectorName, Tensor] = {"parameters": trained.rows}
+        if trained.momentum is not None:
+            vectors["momentum"] = trained.momentum
+        names = federation.participants
+        means = means_of(federation.schema, names, trained.samples, sums, vectors)
+        received = receivers(sums, trained.samples)
+        return MixedModels(
+            means["parameters"],
+            trained.rows,
+            torch.tensor([[name in received] for name in names], device=trained.rows.device),
+            trained.samples,
+            trained.report,
+            {},
+            means.get("momentum"),
+            trained.momentum,
+        )
+
+    def _sums(
+        self, federation: Federation, coalitions: Coalitions, state: State, affinities: Tensor
+    ) -> list[Sum]:
+        """Return the mixture of each participant that has contributors, with weights n_j · a_ij."""
+        participants = federation.participants
+        by_class = self._fractions(federation, state)
+        step = self._step()
+        group_of = {name: tuple(group) for group in coalitions for name in group}
+        weights: dict[Participant, dict[Participant, float]] = {name: {} for name in participants}
+        matrix = affinities.double().cpu().numpy()
+        for row, column in zip(*state.tensors["affinities"].cpu().numpy().nonzero(), strict=True):
+            j = participants[column]
+            weights[participants[row]][j] = float(matrix[row, column]) * federation.samples(j)
+        return [
+            Sum(group_of[i], own, (i,), shown=False, by_class=by_class, step=step)
+            for i, own in weights.items()
+            if len(own) > 1
+        ]
+
+    def _fractions(
+        self, federation: Federation, state: State
+    ) -> dict[Participant, list[float]] | None:
+        """Return each participant's fractions of classes, or nothing if classes do not matter.
+
+        Participants without label counts are taken to have as many of each class.
+        """
+        labels = state.tensors.get("labels")
+        if labels is None:
+            # Silos that keep their models use their own counts, which the server need not know.
+            known = federation.task.name == "classification" and output_classes(federation.schema)
+            return {} if self.by_class and self.at_home and known else None
+        counts = labels.double()
+        totals = counts.sum(1, keepdim=True)
+        shares = (counts / totals.clamp_min(1)).tolist()
+        return {
+            name: own
+            for name, own, total in zip(
+                federation.participants, shares, totals.tolist(), strict=True
+            )
+            if total[0] > 0
+        }
+
+    def _step(self) -> MixtureStep:
+        """Return what a participant does with its mixture."""
+        own = {"nothing": (), "bias": ("bias",), "layer": ("weight", "bias")}[self.own]
+        return MixtureStep(own=tuple(f"{OUTPUT_LAYER}{name}" for name in own), outer=self.outer)
+
+    def _still(self, federation: Federation) -> RoundReport:
+        """Have silos that keep their models start a phase without momentum and velocity."""
+        failures: tuple[Failure, ...] = ()
+        slots = (momentum_slot(self.name), velocity_slot(self.name)) if self.at_home else ()
+        for slot in slots:
+            emptied = federation.call(dict.fromkeys(self.at_home, Keep(slot=slot)))
+            failures += sorted_out(emptied)[1]
+        return RoundReport(failures=failures)
 
     def _forget(self, federation: Federation, names: Sequence[Participant]) -> RoundReport:
         """Have silos reset their personal parameters."""
-        if not self.personal:
+        keeping = [name for name in names if self.personal or name in self.at_home]
+        if not keeping:
             return RoundReport()
-        _, failures = sorted_out(federation.call(dict.fromkeys(names, Keep(slot=self.name))))
+        _, failures = sorted_out(federation.call(dict.fromkeys(keeping, Keep(slot=self.name))))
         return RoundReport(failures=failures)
 
     def _settings(self, phase: Phase, rounds: int | None) -> TrainSettings:
@@ -249,66 +365,13 @@ class EgoMix(MethodSettings):
         total = max(1, rounds) * self.settings.steps
         return self.settings.changed(total_steps=total, learning_rate=rate)
 
-    def _weights(self, affinities: Tensor, updates: Tensor, sizes: Tensor) -> Tensor:
-        """Return n_j · a_ij; participants that did not answer have no share in any mixture."""
-        weights = affinities
-        if self.weighting == "updates":
-            directions = updates / updates.norm(dim=1, keepdim=True).clamp_min(TINY)
-            alike = (directions @ directions.T).clamp(0, 1)
-            alike.fill_diagonal_(1.0)
-            weights = weights * alike**self.sharpness
-        return weights.double() * sizes.double()
-
-
-class _Mixture:
-    """The mixtures of all participants' parameters, or momenta, after a round.
-
-    Parameters
-    ----------
-    weights : Tensor
-        How much of j there is in i's mixture, in row i, before they are made to sum to one.
-    own : str
-        What of the output layer is not mixed.
-    labels : Tensor, optional
-        Each participant's samples of each class; if given, the outputs of a class are mixed by
-        them.
-    """
-
-    def __init__(
-        self, federation: Federation, weights: Tensor, own: str, labels: Tensor | None
-    ) -> None:
-        # Where no contributor answered, a participant keeps its own parameters.
-        self._itself = torch.eye(len(weights), device=weights.device, dtype=weights.dtype)
-        totals = weights.sum(1, keepdim=True)
-        shares = torch.where(totals > 0, weights / totals.clamp_min(TINY), self._itself)
-        self._shares = shares.float()
-        self._by_class: Tensor | None = None
-        if labels is not None:
-            # Sizes are in the weights already, so these are fractions of own samples; participants
-            # without label counts are taken to have as many of each class.
-            counts = torch.where(labels.sum(1, keepdim=True) > 0, labels, 1.0).double()
-            of_class = counts / counts.sum(1, keepdim=True)
-            each = weights[:, :, None] * of_class
-            totals = each.sum(1, keepdim=True)
-            itself = self._itself[:, :, None]
-            self._by_class = torch.where(totals > 0, each / totals.clamp_min(TINY), itself).float()
-        self._schema, self._own = federation.schema, own
-
-    def of(self, rows: Tensor) -> Tensor:
-        """Return the mixtures of some rows."""
-        mixed = self._shares @ rows
-        if self._by_class is not None:
-            classes = self._by_class.shape[2]
-            for name in ("weight", "bias"):
-                places = _output(self._schema, name, rows.device)
-                values = rows[:, places].reshape(len(rows), classes, -1)
-                together = torch.einsum("ijc,jcd->icd", self._by_class, values)
-                mixed[:, places] = together.reshape(len(rows), -1)
-        kept = {"nothing": (), "bias": ("bias",), "layer": ("weight", "bias")}[self._own]
-        for name in kept:
-            places = _output(self._schema, name, rows.device)
-            mixed[:, places] = rows[:, places]
-        return mixed
+    def _alike(self, affinities: Tensor, updates: Tensor) -> Tensor:
+        """Return affinities times the cosines of updates."""
+        directions = updates / updates.norm(dim=1, keepdim=True).clamp_min(TINY)
+        alike = (directions @ directions.T).clamp(0, 1)
+        alike.fill_diagonal_(1.0)
+        weighted: Tensor = affinities * alike**self.sharpness
+        return weighted
 
 
 def _output(schema: ParameterSchema, name: str, device: torch.device) -> Tensor:

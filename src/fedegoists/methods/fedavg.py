@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedegoists.federation.seam import Federation
-from fedegoists.methods.method import (
-    Coalitions,
-    MethodSettings,
-    RoundReport,
-    State,
-    in_company,
-    mixing_matrix,
-    train_silos,
-)
+from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, in_company
+from fedegoists.methods.silo_training import coalition_sums, mix_silos
 
 
 @dataclass(frozen=True)
@@ -29,9 +22,8 @@ class FedAvg(MethodSettings):
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
         """Train all participants, then w_i ← Σ_j (n_j / Σ n) w_j over i's coalition."""
-        trained = train_silos(self, federation, state, seed)
-        mixing = mixing_matrix(coalitions, federation.participants, trained.samples)
-        report = trained.report.with_traffic(
+        mixed = mix_silos(self, federation, state, seed, coalition_sums(federation, coalitions))
+        report = mixed.report.with_traffic(
             in_company(coalitions, federation.participants), self.shared_size(federation)
         )
-        return state.after(parameters=mixing.to(trained.rows.device) @ trained.rows), report
+        return state.after(parameters=mixed.rows), report

@@ -21,10 +21,9 @@ from fedegoists.methods.method import (
     RoundReport,
     State,
     in_company,
-    mixing_matrix,
     setting,
-    train_silos,
 )
+from fedegoists.methods.silo_training import coalition_sums, mix_silos
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,18 @@ class FedDisco(MethodSettings):
     ) -> tuple[State, RoundReport]:
         """Train as FedAvg does, then average with the weights of equation 7."""
         participants = federation.participants
-        trained = train_silos(self, federation, state, seed)
         values = state.tensors["discrepancy"][:, 0].tolist()
         discrepancy = dict(zip(participants, values, strict=True))
+        samples = {name: float(federation.samples(name)) for name in participants}
         weights: dict[Participant, float] = {}
         for group in coalitions:
-            weights |= self.weights(group, trained.samples, discrepancy)
-        mixing = mixing_matrix(coalitions, participants, weights).to(trained.rows.device)
-        report = trained.report.with_traffic(
+            weights |= self.weights(group, samples, discrepancy)
+        sums = coalition_sums(federation, coalitions, weights)
+        mixed = mix_silos(self, federation, state, seed, sums)
+        report = mixed.report.with_traffic(
             in_company(coalitions, participants), self.shared_size(federation)
         )
-        return state.after(parameters=mixing @ trained.rows), report
+        return state.after(parameters=mixed.rows), report
 
     def weights(
         self,

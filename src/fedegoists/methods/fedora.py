@@ -20,10 +20,9 @@ from fedegoists.methods.method import (
     RoundReport,
     State,
     in_company,
-    personal_part,
     setting,
-    train_silos,
 )
+from fedegoists.methods.silo_training import personal_part, train_silos
 
 
 @dataclass(frozen=True)

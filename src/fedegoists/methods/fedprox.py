@@ -15,10 +15,9 @@ from fedegoists.methods.method import (
     RoundReport,
     State,
     in_company,
-    mixing_matrix,
     setting,
-    train_silos,
 )
+from fedegoists.methods.silo_training import coalition_sums, mix_silos
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class FedProx(MethodSettings):
             name: LocalTerms(anchor=row, pull=self.mu if name in accompanied else 0.0)
             for name, row in zip(federation.participants, state.parameters, strict=True)
         }
-        trained = train_silos(self, federation, state, seed, terms=terms)
-        mixing = mixing_matrix(coalitions, federation.participants, trained.samples)
-        report = trained.report.with_traffic(accompanied, self.shared_size(federation))
-        return state.after(parameters=mixing.to(trained.rows.device) @ trained.rows), report
+        sums = coalition_sums(federation, coalitions)
+        mixed = mix_silos(self, federation, state, seed, sums, terms=terms)
+        report = mixed.report.with_traffic(accompanied, self.shared_size(federation))
+        return state.after(parameters=mixed.rows), report

@@ -1,20 +1,14 @@
 """Local: every participant trains on its own data only."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from fedegoists.federation.seam import Federation
-from fedegoists.methods.method import (
-    Coalitions,
-    MethodSettings,
-    RoundReport,
-    State,
-    setting,
-    train_silos,
-)
+from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, setting
+from fedegoists.methods.silo_training import train_silos
 
 
 @dataclass(frozen=True)
@@ -36,6 +30,10 @@ class Local(MethodSettings):
     def name(self) -> str:
         """The name in tables."""
         return self.alias or self.key
+
+    def keeping_models_home(self, federation: Federation, coalitions: Coalitions) -> Self:
+        """Return the method with all models left in their silos, if the federation hides any."""
+        return super().keeping_models_home(federation, [[one] for g in coalitions for one in g])
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
         """Return the momentum to start with, where it is kept."""

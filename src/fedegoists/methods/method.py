@@ -9,15 +9,16 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from fedegoists.errors import PartitionError, SettingsError
 from fedegoists.federation.participant import Participant
-from fedegoists.federation.requests import LocalTerms, Personal, Train, TrainSettings
-from fedegoists.federation.seam import Failure, Federation, sorted_out
+from fedegoists.federation.requests import TrainSettings
+from fedegoists.federation.seam import Failure, Federation
+from fedegoists.methods.method_registry import METHOD_ENTRIES, Sees
 
 Coalitions = Sequence[Sequence[Participant]]
 
@@ -61,13 +62,20 @@ class State:
 
 @dataclass(frozen=True)
 class RoundReport:
-    """The report of a round: losses, failures, and the costs of each participant."""
+    """The report of a round: losses, failures, and the costs of each participant.
+
+    Attributes
+    ----------
+    uploaded : mapping of Participant to int
+        The numbers that were sent under masks, where there are masks; see `with_traffic`.
+    """
 
     losses: Mapping[Participant, float] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     sample_passes: Mapping[Participant, int] = field(default_factory=dict)
     bytes_sent: Mapping[Participant, int] = field(default_factory=dict)
     bytes_received: Mapping[Participant, int] = field(default_factory=dict)
+    uploaded: Mapping[Participant, int] = field(default_factory=dict)
 
     def __or__(self, other: "RoundReport") -> "RoundReport":
         """Return both reports as one: amounts are added, a failure is reported once."""
@@ -84,13 +92,20 @@ class RoundReport:
     def with_traffic(
         self, names: Iterable[Participant], numbers: int, *, sent: int = 1, received: int = 1
     ) -> "RoundReport":
-        """Return a report in which `names` received and, if they answered, sent some vectors."""
+        """Return a report in which `names` received and, if they answered, sent some vectors.
+
+        Under masks a participant sends a vector for each sum that it has a part in.
+        """
         size = 4 * numbers
         names = list(names)
-        answered = [name for name in names if name in self.losses]
+        answered = {
+            name: 4 * self.uploaded[name] if name in self.uploaded else sent * size
+            for name in names
+            if name in self.losses
+        }
         return replace(
             self,
-            bytes_sent=_added(self.bytes_sent, dict.fromkeys(answered, sent * size)),
+            bytes_sent=_added(self.bytes_sent, answered),
             bytes_received=_added(self.bytes_received, dict.fromkeys(names, received * size)),
         )
 
@@ -115,6 +130,17 @@ class Method(Protocol):
     @property
     def personal(self) -> tuple[str, ...]:
         """Prefixes of the parameters that never leave a silo."""
+
+    @property
+    def at_home(self) -> tuple[Participant, ...]:
+        """Participants whose models stay in their silos as a whole."""
+
+    @property
+    def server_sees(self) -> Sees:
+        """What the server has to see."""
+
+    def keeping_models_home(self, federation: Federation, coalitions: Coalitions) -> Self:
+        """Return the method with models left in their silos where the server need not see them."""
 
     def start(
         self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
@@ -155,10 +181,13 @@ class MethodSettings(ABC):
         How silos train locally.
     personal : tuple of str
         Prefixes of the parameters that never leave a silo: each participant has its own.
+    at_home : tuple of Participant
+        Participants whose models stay in their silos as a whole; set by `keeping_models_home`.
     """
 
     settings: TrainSettings = field(default_factory=TrainSettings)
     personal: tuple[str, ...] = ()
+    at_home: tuple[Participant, ...] = ()
 
     key: ClassVar[str]
 
@@ -166,6 +195,17 @@ class MethodSettings(ABC):
     def name(self) -> str:
         """The name in tables and on the command line."""
         return self.key
+
+    @property
+    def server_sees(self) -> Sees:
+        """What the server has to see, with these settings; see `MethodEntry`."""
+        entry = METHOD_ENTRIES.get(self.key)
+        return "single updates" if entry is None else entry.server_sees
+
+    @property
+    def mixes_at_home(self) -> bool:
+        """Whether members whose sums are masked take the step from a mean to a model at home."""
+        return False
 
     def __post_init__(self) -> None:
         for declared in self.declared():
@@ -222,6 +262,20 @@ class MethodSettings(ABC):
     ) -> tuple[State, RoundReport]:
         """Carry out one round."""
 
+    def keeping_models_home(self, federation: Federation, coalitions: Coalitions) -> Self:
+        """Return the method with models left in their silos wherever the server need not see them.
+
+        These are the models of participants that are alone and, with a method that mixes for each
+        receiver, those of coalitions whose sums are masked. In a simulation nothing is hidden.
+        """
+        home = {
+            name
+            for group in coalitions
+            if (len(group) == 1 or self.mixes_at_home) and federation.masks(group)
+            for name in group
+        }
+        return replace(self, at_home=tuple(sorted(home))) if home else self
+
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - most need none
         """Return the tensors of the state besides the models."""
         return {}
@@ -275,121 +329,3 @@ def mixing_matrix(
         else:
             matrix[rows, rows] = 1.0
     return matrix.float()
-
-
-@dataclass(frozen=True)
-class LocalModels:
-    """The models of all participants after local training.
-
-    Attributes
-    ----------
-    rows : Tensor
-        One model per participant; participants that failed or were not asked keep their rows.
-    anchors : Tensor
-        The anchors of the local terms, in the same way, where they moved.
-    momentum : Tensor, optional
-        The momenta at the end, where they were given; zeros for participants that failed.
-    samples : dict
-        The training samples of the participants that answered.
-    report : RoundReport
-        Without traffic, which depends on the method.
-    """
-
-    rows: Tensor
-    anchors: Tensor
-    samples: dict[Participant, float]
-    report: RoundReport
-    momentum: Tensor | None = None
-
-
-def train_silos(
-    method: Method,
-    federation: Federation,
-    state: State,
-    seed: int,
-    *,
-    names: Sequence[Participant] | None = None,
-    rows: Tensor | None = None,
-    settings: TrainSettings | None = None,
-    terms: Mapping[Participant, LocalTerms] | None = None,
-    momentum: Tensor | None = None,
-    first_step: int | None = None,
-) -> LocalModels:
-    """Have silos train for a round, each from its row.
-
-    Parameters
-    ----------
-    names : sequence of Participant
-        The participants that train; all if left out.
-    rows : Tensor
-        The parameters to start from; the state's models if left out.
-    settings : TrainSettings
-        Those of the method if left out.
-    terms : mapping of Participant to LocalTerms
-        The terms added to each silo's loss.
-    momentum : Tensor, optional
-        The momenta to start with, instead of terms; zero if left out.
-    first_step : int
-        Which step of the learning rate's schedule the round begins with; the steps of all rounds
-        before it if left out.
-    """
-    participants = federation.participants
-    names = participants if names is None else names
-    rows = state.parameters if rows is None else rows
-    settings = method.settings if settings is None else settings
-    position = {name: k for k, name in enumerate(participants)}
-    personal = personal_part(method)
-    starts = rows.unbind()
-    if momentum is not None:
-        speeds = momentum.unbind()
-        terms = {name: LocalTerms(momentum=speeds[position[name]]) for name in names}
-    replies, failures = sorted_out(
-        federation.call(
-            {
-                name: Train(
-                    parameters=starts[position[name]],
-                    settings=settings,
-                    terms=None if terms is None else terms[name],
-                    seed=f"{seed}/{state.round}",
-                    first_step=state.round * settings.steps if first_step is None else first_step,
-                    personal=personal,
-                )
-                for name in names
-            }
-        )
-    )
-
-    def returned(values: Mapping[Participant, Tensor | None]) -> dict[int, Tensor]:
-        return {position[name]: own for name, own in values.items() if own is not None}
-
-    withheld = federation.schema.mask(method.personal) if method.personal else None
-    trained = returned({name: reply.parameters for name, reply in replies.items()})
-    moved = returned({name: reply.anchor for name, reply in replies.items()})
-    faster = returned({name: reply.momentum for name, reply in replies.items()})
-    return LocalModels(
-        _replaced(rows, trained, withheld),
-        _replaced(rows, moved, withheld),
-        {name: float(reply.samples) for name, reply in replies.items()},
-        RoundReport(
-            {name: reply.loss for name, reply in replies.items()},
-            failures,
-            {name: reply.sample_passes for name, reply in replies.items()},
-        ),
-        None if momentum is None else _replaced(torch.zeros_like(rows), faster, withheld),
-    )
-
-
-def _replaced(rows: Tensor, others: Mapping[int, Tensor], withheld: Tensor | None) -> Tensor:
-    """Return rows with some replaced, except for the numbers that silos withhold."""
-    if not others:
-        return rows
-    where = torch.tensor(list(others), device=rows.device)
-    values = torch.stack(list(others.values())).to(rows)
-    if withheld is not None:
-        values = torch.where(withheld.to(rows.device), rows[where], values)
-    return rows.index_copy(0, where, values)
-
-
-def personal_part(method: Method) -> Personal | None:
-    """Return what a method's requests say about parameters that stay in the silo."""
-    return Personal(prefixes=method.personal, slot=method.name) if method.personal else None

@@ -25,6 +25,11 @@ class Paper:
     venue: str
 
 
+Sees = Literal["nothing", "sums", "single updates", "gradients"]
+"""What a deployed method has to show the server: nothing of any model, weighted sums over the
+members of a coalition, models of single participants, or these and gradients."""
+
+
 @dataclass(frozen=True)
 class MethodEntry:
     """The facts about a method.
@@ -35,6 +40,11 @@ class MethodEntry:
         Module and class, such as ``fedegoists.methods.fedavg:FedAvg``.
     summary : str
         What it does, in one line.
+    server_sees : {"nothing", "sums", "single updates", "gradients"}
+        What it has to show the server in a coalition of several members. Silos answer methods that
+        need single updates or gradients only where their limits allow it.
+    describes : str
+        What it asks each silo to tell about its data, besides the number of samples.
     paper : Paper, optional
         Where it is from.
     benefit : {"unused", "edges", "weights"}
@@ -44,14 +54,26 @@ class MethodEntry:
         or none, whatever is decided.
     personal_output : bool
         Whether output layers stay in the silos in a classification, unless something else is said.
+    plain_steps : bool
+        Whether it counts on steps of plain gradient descent, so that it does not train with Adam.
     """
 
     place: str
     summary: str
+    server_sees: Sees
     paper: Paper | None = None
     benefit: Literal["unused", "edges", "weights"] = "unused"
     coalitions: Literal["baseline", "final", "alone"] = "baseline"
     personal_output: bool = False
+    plain_steps: bool = False
+    describes: str = ""
+
+    @property
+    def told(self) -> str:
+        """A sentence about what is told of each silo's data; empty where nothing is."""
+        if not self.describes:
+            return ""
+        return f"Each silo tells its {self.describes}."
 
     @property
     def tunable(self) -> bool:
@@ -66,10 +88,13 @@ class MethodEntry:
 
 
 METHOD_ENTRIES: dict[str, MethodEntry] = {
-    "local": MethodEntry("fedegoists.methods.local:Local", "own data only", coalitions="alone"),
+    "local": MethodEntry(
+        "fedegoists.methods.local:Local", "own data only", "nothing", coalitions="alone"
+    ),
     "fedavg": MethodEntry(
         "fedegoists.methods.fedavg:FedAvg",
         "train from a shared model, average by sample count",
+        "sums",
         Paper(
             "Communication-Efficient Learning of Deep Networks from Decentralized Data",
             "McMahan, Moore, Ramage, Hampson, Agüera y Arcas",
@@ -79,6 +104,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
     "fedprox": MethodEntry(
         "fedegoists.methods.fedprox:FedProx",
         "FedAvg with a pull towards the shared model",
+        "sums",
         Paper(
             "Federated Optimization in Heterogeneous Networks",
             "Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith",
@@ -88,15 +114,18 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
     "scaffold": MethodEntry(
         "fedegoists.methods.scaffold:Scaffold",
         "FedAvg with control variates against drift",
+        "single updates",
         Paper(
             "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
             "Karimireddy, Kale, Mohri, Reddi, Stich, Suresh",
             "ICML 2020",
         ),
+        plain_steps=True,
     ),
     "pfedme": MethodEntry(
         "fedegoists.methods.pfedme:PFedMe",
         "personal models by Moreau envelopes around a shared one",
+        "single updates",
         Paper(
             "Personalized Federated Learning with Moreau Envelopes",
             "T. Dinh, Tran, Nguyen",
@@ -106,6 +135,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
     "pfedhn": MethodEntry(
         "fedegoists.methods.pfedhn:PFedHN",
         "a server hypernetwork generates each participant's model",
+        "single updates",
         Paper(
             "Personalized Federated Learning using Hypernetworks",
             "Shamsian, Navon, Fetaya, Chechik",
@@ -115,15 +145,18 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
     "feddisco": MethodEntry(
         "fedegoists.methods.feddisco:FedDisco",
         "FedAvg with weights lowered by label imbalance",
+        "sums",
         Paper(
             "FedDisco: Federated Learning with Discrepancy-Aware Collaboration",
             "Ye, Xu, Wang, Xu, Chen, Wang",
             "ICML 2023",
         ),
+        describes="label counts, with the noise of its privacy level",
     ),
     "pfedgraph": MethodEntry(
         "fedegoists.methods.pfedgraph:PFedGraph",
         "per-participant weights from the similarity of updates",
+        "single updates",
         Paper(
             "Personalized Federated Learning with Inferred Collaboration Graphs",
             "Ye, Ni, Wu, Chen, Wang",
@@ -133,15 +166,19 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
     "fedora": MethodEntry(
         "fedegoists.methods.fedora:FedORA",
         "own models, pulled to those of similar participants if better",
+        "single updates",
         Paper(
             "Personalized Federated Learning with Parameter Propagation",
             "Wu, Bao, Ainsworth, He",
             "KDD 2023",
         ),
+        describes="label counts and the direction in which its samples vary most, or refuses where "
+        "it adds noise to counts",
     ),
     "fedegoists": MethodEntry(
         "fedegoists.methods.fedegoists.fedegoists_method:FedEgoists",
         "own model over the weighted losses of one's contributors",
+        "gradients",
         Paper(
             "Free-Rider and Conflict Aware Collaboration Formation for Cross-Silo Federated "
             "Learning",
@@ -151,12 +188,26 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
         benefit="edges",
         coalitions="final",
         personal_output=True,  # as published for CIFAR
+        plain_steps=True,
     ),
     "egomix": MethodEntry(
         "fedegoists.methods.egomix:EgoMix",
         "own mixture of contributors' models with an output layer that fits",
+        "sums",
         benefit="weights",
         coalitions="final",
+        describes="label counts, with the noise of its privacy level",
+    ),
+    "fedavgm": MethodEntry(
+        "fedegoists.methods.fedavgm:FedAvgM",
+        "FedAvg with momentum at the server",
+        "sums",
+        Paper(
+            "Measuring the Effects of Non-Identical Data Distribution for Federated Visual "
+            "Classification",
+            "Hsu, Qi, Brown",
+            "2019",
+        ),
     ),
 }
 """By the names of the published tables, in their order; then what is not in the paper."""

@@ -1,77 +1,38 @@
 """Running a method round by round: evaluation, choice of the step, checkpoints, progress."""
 
 import hashlib
-import json
 import math
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedegoists.errors import FedEgoistsError, FileError
+from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.replies import Split
 from fedegoists.federation.requests import Evaluate, Keep, Slot, TrainSettings
+from fedegoists.federation.robust_sums import LEAST_MEMBERS, BoundedSilos, RobustSettings
 from fedegoists.federation.seam import (
     Failure,
-    MemoryKey,
     StatefulFederation,
     WithTimeout,
     sorted_out,
 )
 from fedegoists.federation.validated import Validated
-from fedegoists.files import write_bytes
+from fedegoists.methods.consent import check_consent
+from fedegoists.methods.failed_rounds import check_answered
 from fedegoists.methods.local import Local
-from fedegoists.methods.method import Coalitions, Method, RoundReport, State, personal_part
+from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import TUNED
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement: a participant's metric on a split after some rounds."""
-
-    participant: Participant
-    round: int
-    split: str
-    metric: str
-    value: float
-
-
-@dataclass
-class Outcome:
-    """The outcome of a run so far.
-
-    Attributes
-    ----------
-    state : State
-        The method's state.
-    best : Tensor
-        The parameters of the step each participant would choose by its validation data.
-    best_round, best_score : list
-        Which round that was, and its validation score and negative loss; minus infinity as long as
-        a participant was never validated.
-    rows : list of Row
-        Everything measured.
-    failures : list of (round, Failure)
-        All failures.
-    spent : dict
-        Sample passes and bytes sent and received by participant, in all.
-    """
-
-    state: State
-    best: Tensor
-    best_round: list[int]
-    best_score: list[tuple[float, float]]
-    rows: list[Row] = field(default_factory=list)
-    failures: list[tuple[int, Failure]] = field(default_factory=list)
-    spent: dict[str, dict[Participant, int]] = field(default_factory=dict)
+from fedegoists.methods.outcome import Outcome, Row, with_excesses
+from fedegoists.methods.run_checkpoint import CheckpointPause, load_outcome, save_outcome
+from fedegoists.methods.silo_training import personal_parts
+from fedegoists.methods.validation_guard import ValidationGuard
 
 
 class StoppedError(FedEgoistsError):
@@ -95,8 +56,14 @@ class RunSettings(Validated):
         Whether the parameters to start from are a step that may be chosen, as in fine-tuning.
     begin_with : str, optional
         A slot of the silos' memories with the personal parameters to begin with.
+    begun_at_home : tuple of Participant
+        Participants whose whole models are in that slot.
     timeout : float, optional
         Seconds that a silo has to answer a call; a silo that is later is left out of the round.
+    robust : RobustSettings, optional
+        What protects coalitions from one bad member; nothing if left out.
+    patience : int, optional
+        Stop after this number of evaluations in which no participant's validation improved.
     """
 
     rounds: int = Field(ge=0)
@@ -104,7 +71,10 @@ class RunSettings(Validated):
     evaluate_every: int = Field(default=1, ge=1)
     may_keep_start: bool = False
     begin_with: Slot | None = None
+    begun_at_home: tuple[Participant, ...] = ()
     timeout: Annotated[float, Field(gt=0)] | None = None
+    robust: RobustSettings | None = None
+    patience: Annotated[int, Field(ge=1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,33 +120,170 @@ def run(
     ------
     StoppedError
         If it was asked to stop before the last round.
+    ConsentError
+        If the server would see single updates of a silo that does not consent.
+    FailedRunError
+        If every silo failed in a round, and would fail in the next.
     """
-    callbacks = callbacks or Callbacks()
-    checkpoint, rounds, seed = callbacks.checkpoint, settings.rounds, settings.seed
-    if settings.timeout is not None:
-        federation = WithTimeout(federation, settings.timeout)
-    identity = _identity(method, coalitions, initial, settings)
-    outcome = _loaded(checkpoint, identity, method.name, federation)
-    if outcome is None:
-        outcome = _begun(method, federation, coalitions, initial, settings)
-    pause = _Pause(callbacks.save_every)
-    while outcome.state.round < rounds:
-        state, report = method.round(federation, coalitions, outcome.state, seed)
-        outcome.state = state
-        _account(outcome, report)
-        if state.round % settings.evaluate_every == 0 or state.round == rounds:
-            _evaluate(method, federation, outcome, choose=True)
-            last = state.round == rounds and not callbacks.save_every
-            if checkpoint is not None and (pause.over or last):
-                with pause:
-                    _save(checkpoint, identity, outcome, federation.memory(method.name))
+    training = _MethodRun(method, federation, coalitions, initial, settings, callbacks)
+    return training.run()
+
+
+class _MethodRun:
+    """One run; see `run`."""
+
+    def __init__(
+        self,
+        method: Method,
+        federation: StatefulFederation,
+        coalitions: Coalitions,
+        initial: Tensor,
+        settings: RunSettings,
+        callbacks: Callbacks | None,
+    ) -> None:
+        if settings.timeout is not None:
+            federation = WithTimeout(federation, settings.timeout)
+        check_consent(method, federation, coalitions)
+        method = method.keeping_models_home(federation, coalitions)
+        self._method, self._coalitions, self._initial = method, coalitions, initial
+        self._settings, self._callbacks = settings, callbacks or Callbacks()
+        self._bounds: BoundedSilos | None = None
+        self._guard: ValidationGuard | None = None
+        # In smaller coalitions nobody can tell which member is the bad one.
+        if settings.robust is not None and max(map(len, coalitions)) >= LEAST_MEMBERS:
+            federation = self._bounds = BoundedSilos(federation, coalitions, settings.robust)
+            if settings.robust.guard:
+                self._guard = ValidationGuard(
+                    method,
+                    self._bounds,
+                    coalitions,
+                    settings.robust,
+                    rounds=settings.rounds,
+                    every=settings.evaluate_every,
+                    seed=settings.seed,
+                )
+        self._silos = federation
+        self._identity = _identity(method, coalitions, initial, settings)
+        self._pause = CheckpointPause(self._callbacks.save_every)
+
+    def run(self) -> Outcome:
+        """Train round by round, from the checkpoint or from the beginning."""
+        method, settings, rounds = self._method, self._settings, self._settings.rounds
+        outcome = load_outcome(self._callbacks.checkpoint, self._identity, method.name, self._silos)
+        if outcome is None:
+            outcome = _begun(method, self._silos, self._coalitions, self._initial, settings)
+        self._follow(outcome)
+        if self._guard is not None:
+            self._guard.keep(outcome)
+        while outcome.state.round < rounds and not self._settled(outcome):
+            state, report = method.round(
+                self._silos, self._coalitions, outcome.state, settings.seed
+            )
+            check_answered(f"{method.name}, round {state.round}", report.losses, report.failures)
+            outcome.state = state
+            outcome.account(report, self._unasked(outcome))
+            if state.round % settings.evaluate_every == 0 or state.round == rounds:
+                _evaluate(method, self._silos, outcome, self._unasked(outcome), choose=True)
+                outcome = self._judged(outcome)
+                if self._checkpoint_due(outcome):
+                    with self._pause:
+                        self._save(outcome)
+            self._look(outcome)
+        # Of those who chose the start that was sent to them, the silo keeps no model.
+        outcome.at_home = tuple(
+            name
+            for name, chosen in zip(self._silos.participants, outcome.best_round, strict=True)
+            if name in method.at_home and (chosen or name in settings.begun_at_home)
+        )
+        return outcome
+
+    def _settled(self, outcome: Outcome) -> bool:
+        """Return whether nobody's model has become better for long."""
+        patience = self._settings.patience
+        if patience is None:
+            return False
+        last = max((one for one in outcome.best_round), default=0)
+        return outcome.state.round - last >= patience * self._settings.evaluate_every
+
+    def _judged(self, outcome: Outcome) -> Outcome:
+        """Return the outcome to go on with: after a rollback, an earlier one."""
+        if self._bounds is None:
+            return outcome
+        number, excesses = outcome.state.round, self._bounds.drained()
+        if self._guard is None:
+            outcome.findings = with_excesses(outcome, excesses)
+            return outcome
+        verdict = self._guard.judged(outcome)
+        self._bounds.drained()  # those of trials
+        outcome = verdict.outcome
+        if verdict.restart or outcome.state.round < number:
+            # From a model that a bad member has ruined, the updates of others are long as well.
+            gone = self._unasked(outcome)
+            excesses = [one for one in excesses if one.participant in gone]
+        outcome.findings = with_excesses(outcome, excesses)
+        if verdict.restart:
+            outcome = self._restarted(outcome)
+            self._guard.keep(outcome)
+        elif self._guard.good is not None:
+            self._guard.good.outcome.findings[:] = outcome.findings  # for the checkpoint
+        self._follow(outcome)
+        return outcome
+
+    def _restarted(self, before: Outcome) -> Outcome:
+        """Begin again without the members that are left out; they keep the models they have."""
+        gone = self._unasked(before)
+        outcome = _begun(
+            self._method, self._silos, self._coalitions, self._initial, self._settings, gone
+        )
+        for k, name in enumerate(self._silos.participants):
+            if name in gone:
+                outcome.best[k] = before.best[k]
+                outcome.best_round[k] = before.best_round[k]
+                outcome.best_score[k] = before.best_score[k]
+        outcome.rows += [row for row in before.rows if row.participant in gone]
+        outcome.failures = [*before.failures, *outcome.failures]
+        outcome.spent, outcome.findings = before.spent, before.findings
+        return outcome
+
+    def _unasked(self, outcome: Outcome) -> frozenset[Participant]:
+        return frozenset() if self._guard is None else self._guard.left_out(outcome)
+
+    def _follow(self, outcome: Outcome) -> None:
+        """Have the bounds continue from an outcome."""
+        if self._bounds is not None:
+            self._bounds.silent = self._unasked(outcome)
+            self._bounds.norms = outcome.norms
+
+    def _checkpoint_due(self, outcome: Outcome) -> bool:
+        if self._callbacks.checkpoint is None:
+            return False
+        last = outcome.state.round == self._settings.rounds and not self._callbacks.save_every
+        # Silos keep only their last few copies. Where the guard makes some, the checkpoint must
+        # name one of them.
+        good = None if self._guard is None else self._guard.good
+        return self._pause.over or last or (good is not None and bool(good.memory))
+
+    def _save(self, outcome: Outcome) -> None:
+        """Write the checkpoint; with a guard, the one of the last good state."""
+        checkpoint = self._callbacks.checkpoint
+        if checkpoint is None:
+            return
+        good = None if self._guard is None else self._guard.good
+        if good is not None:
+            save_outcome(checkpoint, self._identity, good.outcome, good.memory)
+        else:
+            memory = self._silos.memory(self._method.name)
+            save_outcome(checkpoint, self._identity, outcome, memory)
+
+    def _look(self, outcome: Outcome) -> None:
+        """Tell observers, and stop if asked to."""
+        name, callbacks = self._method.name, self._callbacks
+        done, rounds = outcome.state.round, self._settings.rounds
         for observer in callbacks.observers:
-            observer(method.name, state.round, rounds, outcome)
-        if callbacks.stop is not None and state.round < rounds and callbacks.stop():
-            if checkpoint is not None:
-                _save(checkpoint, identity, outcome, federation.memory(method.name))
-            raise StoppedError(f"{method.name}: stopped after {state.round} of {rounds} rounds")
-    return outcome
+            observer(name, done, rounds, outcome)
+        if callbacks.stop is not None and done < rounds and callbacks.stop():
+            self._save(outcome)
+            raise StoppedError(f"{name}: stopped after {done} of {rounds} rounds")
 
 
 def fine_tune(
@@ -196,7 +303,13 @@ def fine_tune(
         federation,
         [(name,) for name in federation.participants],
         trained.best,
-        RunSettings(rounds=rounds, seed=1, may_keep_start=True, begin_with=best_slot(method)),
+        RunSettings(
+            rounds=rounds,
+            seed=1,
+            may_keep_start=True,
+            begin_with=best_slot(method),
+            begun_at_home=trained.at_home,
+        ),
         callbacks,
     )
 
@@ -211,8 +324,9 @@ def keep_outcome(
     settings: RunSettings,
 ) -> None:
     """Write the checkpoint of a `run` that has ended, so that it need not be repeated."""
+    method = method.keeping_models_home(federation, coalitions)
     identity = _identity(method, coalitions, initial, settings)
-    _save(path, identity, outcome, federation.memory(method.name))
+    save_outcome(path, identity, outcome, federation.memory(method.name))
 
 
 def _begun(
@@ -221,16 +335,21 @@ def _begun(
     coalitions: Coalitions,
     initial: Tensor,
     settings: RunSettings,
+    gone: frozenset[Participant] = frozenset(),
 ) -> Outcome:
-    """Return the outcome before the first round."""
+    """Return the outcome before the first round; members that are gone are not asked."""
     participants = federation.participants
     worst = (-math.inf, -math.inf)
-    unprepared = _keep(method, federation, method.name, settings.begin_with, participants)
+    # Where a whole model is kept now, and was not before, there is none to begin with.
+    fresh = set(method.at_home) - set(settings.begun_at_home)
+    unprepared = _keep(method, federation, method.name, None, sorted(fresh - gone))
+    others = [name for name in participants if name not in fresh | gone]
+    unprepared += _keep(method, federation, method.name, settings.begin_with, others)
     state = method.start(federation, coalitions, initial, settings.seed)
     count = len(participants)
     outcome = Outcome(state, initial.clone(), [0] * count, [worst] * count)
     outcome.failures += [(0, failure) for failure in (*unprepared, *state.failures)]
-    _evaluate(method, federation, outcome, choose=settings.may_keep_start)
+    _evaluate(method, federation, outcome, gone, choose=settings.may_keep_start)
     return outcome
 
 
@@ -240,28 +359,10 @@ def _identity(
     """Return a text that two runs share only if one can continue the other's checkpoint."""
     about = (method, coalitions, settings.seed, settings.may_keep_start, settings.begin_with)
     digest = hashlib.sha256(repr(about).encode())
+    if settings.robust is not None:
+        digest.update(repr(settings.robust).encode())
     digest.update(np.ascontiguousarray(initial.detach().cpu().numpy()).data)
     return f"{method.name} {digest.hexdigest()}"
-
-
-class _Pause:
-    """The pause between checkpoints: at least nine times as long as the last one took to write."""
-
-    def __init__(self, least: float) -> None:
-        self._least = least
-        self._began = time.perf_counter()
-        self._until = self._began + least
-
-    @property
-    def over(self) -> bool:
-        return time.perf_counter() >= self._until
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        now = time.perf_counter()
-        self._until = now + max(9 * (now - self._began), self._least)
 
 
 def best_slot(method: Method) -> str:
@@ -277,41 +378,37 @@ def _keep(
     names: Iterable[Participant],
 ) -> tuple[Failure, ...]:
     """Have silos copy personal parameters from one slot to another, or empty the slot."""
-    if not method.personal:
+    keeping = [name for name in names if method.personal or name in method.at_home]
+    if not keeping:
         return ()
-    return sorted_out(federation.call(dict.fromkeys(names, Keep(slot=slot, source=source))))[1]
-
-
-def _account(outcome: Outcome, report: RoundReport) -> None:
-    outcome.failures += [(outcome.state.round, failure) for failure in report.failures]
-    for kind, amounts in (
-        ("sample_passes", report.sample_passes),
-        ("bytes_sent", report.bytes_sent),
-        ("bytes_received", report.bytes_received),
-    ):
-        totals = outcome.spent.setdefault(kind, {})
-        for name, amount in amounts.items():
-            totals[name] = totals.get(name, 0) + amount
+    return sorted_out(federation.call(dict.fromkeys(keeping, Keep(slot=slot, source=source))))[1]
 
 
 def _evaluate(
-    method: Method, federation: StatefulFederation, outcome: Outcome, *, choose: bool
+    method: Method,
+    federation: StatefulFederation,
+    outcome: Outcome,
+    gone: frozenset[Participant],
+    *,
+    choose: bool,
 ) -> None:
     """Measure all models on validation and test data; only validation decides."""
     sign = 1 if federation.task.higher_is_better else -1
     state = outcome.state
     chosen = []
     models = state.parameters.unbind()
-    personal = personal_part(method)
+    personal = personal_parts(method, federation.participants)
     for split in SPLITS:
         replies, failures = sorted_out(
             federation.call(
                 {
-                    name: Evaluate(parameters=model, split=split, personal=personal)
+                    name: Evaluate(parameters=model, split=split, personal=personal[name])
                     for name, model in zip(federation.participants, models, strict=True)
+                    if name not in gone
                 }
             )
         )
+        check_answered(f"{method.name}, evaluation on {split} data", replies, failures)
         outcome.failures += [(state.round, failure) for failure in failures]
         for k, name in enumerate(federation.participants):
             if name not in replies:
@@ -338,87 +435,3 @@ def _evaluate(
 
 
 SPLITS: tuple[Split, ...] = ("validation", "test")
-
-
-def _save(
-    path: str | os.PathLike[str],
-    identity: str,
-    outcome: Outcome,
-    memory: Mapping[MemoryKey, Tensor],
-) -> None:
-    """Write everything into one file, so that it is replaced as a whole."""
-    from safetensors.torch import save
-
-    tensors = {f"state.{key}": value for key, value in outcome.state.tensors.items()}
-    # Slots of all silos together, not of one, are under the name of the method.
-    owner = identity.split(" ", 1)[0]
-    tensors |= {f"memory.{name or owner}\n{slot}": own for (name, slot), own in memory.items()}
-    tensors["best"] = outcome.best
-    about = {
-        "run": identity,
-        "round": outcome.state.round,
-        "best_round": outcome.best_round,
-        "best_score": outcome.best_score,
-        "rows": [[str(r.participant), r.round, r.split, r.metric, r.value] for r in outcome.rows],
-        "failures": [[r, str(f.participant), f.reason, f.detail] for r, f in outcome.failures],
-        "spent": {
-            kind: {str(name): amount for name, amount in own.items()}
-            for kind, own in outcome.spent.items()
-        },
-    }
-    distinct: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for key, value in tensors.items():
-        here = value.detach().cpu().contiguous()
-        # A file cannot hold two names for one tensor.
-        distinct[key] = here.clone() if here.data_ptr() in seen else here
-        seen.add(here.data_ptr())
-    # It holds all models, and the personal parameters of simulated silos.
-    write_bytes(path, save(distinct, {"fedegoists": json.dumps(about)}), private=True)
-
-
-def _loaded(
-    path: str | os.PathLike[str] | None,
-    identity: str,
-    owner: str,
-    federation: StatefulFederation,
-) -> Outcome | None:
-    if path is None or not Path(path).exists():
-        return None
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(os.fspath(path), framework="pt") as file:
-            about: dict[str, Any] = json.loads((file.metadata() or {})["fedegoists"])
-            tensors: Mapping[str, Tensor] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise FileError(f"{path}: not a checkpoint ({error}); remove it to start again") from None
-    shape = (len(federation.participants), federation.schema.size)
-    if about["run"] != identity or tuple(tensors["best"].shape) != shape:
-        raise FileError(f"{path}: a checkpoint of another run; remove it to start again")
-    device = federation.device
-    known = {str(name): name for name in federation.participants}
-    state = {
-        key.removeprefix("state."): value.to(device)
-        for key, value in tensors.items()
-        if key.startswith("state.")
-    }
-    memory = {
-        MemoryKey(known.get(name), slot): tensors[key].to(device)
-        for key in tensors
-        if key.startswith("memory.")
-        for name, slot in [key.removeprefix("memory.").split("\n")]
-    }
-    federation.restore(owner, memory)
-    return Outcome(
-        State(about["round"], state),
-        tensors["best"].to(device),
-        about["best_round"],
-        [(score, loss) for score, loss in about["best_score"]],
-        [Row(known[name], *row) for name, *row in about["rows"]],
-        [(r, Failure(known[name], *parts)) for r, name, *parts in about["failures"]],
-        {
-            kind: {known[name]: amount for name, amount in own.items()}
-            for kind, own in about["spent"].items()
-        },
-    )

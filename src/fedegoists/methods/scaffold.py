@@ -21,8 +21,8 @@ from fedegoists.methods.method import (
     in_company,
     mixing_matrix,
     setting,
-    train_silos,
 )
+from fedegoists.methods.silo_training import train_silos
 
 
 @dataclass(frozen=True)

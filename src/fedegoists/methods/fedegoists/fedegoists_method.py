@@ -20,8 +20,8 @@ from fedegoists.methods.method import (
     State,
     in_company,
     setting,
-    train_silos,
 )
+from fedegoists.methods.silo_training import train_silos
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.federation.silo_operations import TINY
 from fedegoists.learning.hypernetwork import Hypernetworks
 from fedegoists.methods.fedegoists.direct_models import DirectModels
-from fedegoists.methods.method import RoundReport, State, personal_part
+from fedegoists.methods.method import RoundReport, State
+from fedegoists.methods.silo_training import personal_part
 
 if TYPE_CHECKING:
     from fedegoists.methods.fedegoists.fedegoists_method import FedEgoists
@@ -142,6 +143,7 @@ class JointSteps:
                     step=number,
                     seed=f"{self.seed}/joint",
                     augment=settings.augment,
+                    class_weights=settings.class_weights,
                     personal=stepping if pairs[0][1] == 0 else personal,
                 )
                 for (name, pairs), part in zip(self.asked.items(), parts, strict=True)

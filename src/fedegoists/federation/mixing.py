@@ -1,0 +1,538 @@
+"""Weighted sums of the models that silos train: the only thing most methods need from a round.
+
+A method says which sums it wants (`Sum`), and `Federation.mix` has silos train and returns them
+(`Mixed`). A simulation has all models at hand and multiplies (`mix_plain`). A deployed federation
+adds masked models, so that no party sees a single one: each silo masks its `contribution`, and the
+`mixture` is made from the sum of all contributions.
+
+What a method does with a mixture is a `MixtureStep`. It is carried out by the server where the
+server may see the mixture, and otherwise by the silo that receives it.
+"""
+
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import Trained
+from fedegoists.federation.requests import Train
+from fedegoists.federation.seam import Failure, sorted_out
+from fedegoists.federation.validated import Validated
+from fedegoists.learning.model_registry import OUTPUT_LAYER
+from fedegoists.learning.parameters import ParameterSchema
+
+Rule = Literal["mean"]
+"""How models become one."""
+
+VectorName = Literal["parameters", "momentum"]
+"""What a silo has after training, and what is summed."""
+
+TINY = 1e-12
+"""Added to totals that could be zero."""
+
+
+class MixtureStep(Validated):
+    """What becomes of a mixture at its receiver.
+
+    Attributes
+    ----------
+    own : tuple of str
+        Prefixes of the parameters that are not mixed: the receiver's own values stay.
+    outer : float
+        Momentum of the mixture over rounds, after Nesterov: with β = `outer` and δ the change of a
+        round, v ← β v + δ, and the model moves by β v further.
+    """
+
+    own: tuple[str, ...] = ()
+    outer: float = Field(default=0.0, ge=0, lt=1)
+
+    def taken(
+        self,
+        schema: ParameterSchema,
+        start: Tensor,
+        trained: Tensor,
+        mean: Tensor,
+        velocity: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the receiver's next model and velocity.
+
+        Parameters
+        ----------
+        start, trained, mean, velocity : Tensor
+            The receiver's model before and after training, the mixture, and the velocity so far;
+            one vector each, or several as rows.
+
+        Examples
+        --------
+        >>> schema = ParameterSchema(("body", "output.bias"), ((1,), (1,)))
+        >>> step = MixtureStep(own=("output.bias",), outer=0.5)
+        >>> start, trained, mean = torch.zeros(2), torch.ones(2), torch.full((2,), 3.0)
+        >>> step.taken(schema, start, trained, mean, torch.zeros(2))
+        (tensor([4.5000, 1.5000]), tensor([3., 1.]))
+        """
+        mixed = self.with_own(schema, trained, mean)
+        if not self.outer or velocity is None:
+            return mixed, velocity
+        velocity = self.outer * velocity + (mixed - start)
+        return mixed + self.outer * velocity, velocity
+
+    def with_own(self, schema: ParameterSchema, trained: Tensor, mean: Tensor) -> Tensor:
+        """Return a mixture with the receiver's own values where parameters are not mixed."""
+        known = tuple(prefix for prefix in self.own if _known(schema, prefix))
+        if not known:
+            return mean
+        return torch.where(schema.mask(known).to(mean.device), trained, mean)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A weighted mean of members' models after training.
+
+    Attributes
+    ----------
+    coalition : tuple of Participant
+        The coalition whose members sum; all weights and receivers are in it.
+    weights : mapping of Participant to float
+        The contributors, with weights that need not sum to one: they are divided by the total over
+        the contributors that answer.
+    receivers : tuple of Participant
+        The members that continue with the mean.
+    shown : bool
+        Whether the server may see the mean. If not, and if the federation masks sums, only the
+        receiver can read it, and takes the `step` at home.
+    by_class : mapping of Participant to fractions, optional
+        If given, output weights of a class are weighted, in addition, by each contributor's
+        fraction of samples of that class. Contributors that are not in the mapping count as having
+        all classes alike. A silo that masks uses the fractions of its own data, whatever is here.
+    step : MixtureStep
+        What a receiver does with a mean that is not shown.
+    bound : float, optional
+        Longest update, parameters after training minus before, of a contributor; longer ones are
+        shortened, by the silo where sums are masked and by the server elsewhere. With infinity the
+        norms are only measured; without a bound they are not.
+    rule : str
+        How models become one.
+    """
+
+    coalition: tuple[Participant, ...]
+    weights: Mapping[Participant, float]
+    receivers: tuple[Participant, ...]
+    shown: bool = True
+    by_class: Mapping[Participant, Sequence[float]] | None = None
+    step: MixtureStep = field(default_factory=MixtureStep)
+    bound: float | None = None
+    rule: Rule = "mean"
+
+    def __post_init__(self) -> None:
+        members = set(self.coalition)
+        if not (members >= self.weights.keys() and members.issuperset(self.receivers)):
+            raise SettingsError("a sum over participants outside its coalition")
+        if not all(0 <= weight < math.inf for weight in self.weights.values()):
+            raise SettingsError("a sum with weights that are negative or not finite")
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The result of `Federation.mix`: the members' means, and what they tell besides.
+
+    Attributes
+    ----------
+    names : tuple of Participant
+        The participants that were asked, in the order of all rows.
+    trained : mapping of str to Tensor
+        ``parameters`` and, where requests have one, ``momentum`` after training: one row per
+        participant. Rows of participants that failed, or whose models are hidden, are as before
+        (momentum: zero).
+    means : mapping of str to Tensor
+        The same after mixing: a row is the receiver's mean. Rows of participants that receive
+        none, or one that is not shown, are as in `trained`.
+    received : frozenset of Participant
+        Receivers of a mean that at least one contributor has a part in.
+    at_home : frozenset of Participant
+        The part of `received` that has its mean at home and has taken the step there.
+    losses, sample_passes, norms : dict
+        By participant, of those that answered. Norms are of updates before they are shortened.
+    failures : tuple of Failure
+        Participants without a usable answer.
+    uploaded : dict
+        How many numbers participants sent, where sums are masked: a vector for each of their sums.
+    """
+
+    names: tuple[Participant, ...]
+    trained: Mapping[VectorName, Tensor]
+    means: Mapping[VectorName, Tensor]
+    received: frozenset[Participant]
+    losses: Mapping[Participant, float]
+    sample_passes: Mapping[Participant, int]
+    failures: tuple[Failure, ...] = ()
+    norms: Mapping[Participant, float] = field(default_factory=dict)
+    at_home: frozenset[Participant] = frozenset()
+    uploaded: Mapping[Participant, int] = field(default_factory=dict)
+
+
+def in_order(requests: Iterable[Participant], *parts: Mixed) -> Mixed:
+    """Return the parts of one mixing, of distinct participants, as one in the order of requests."""
+    names = tuple(requests)
+    if len(parts) == 1 and parts[0].names == names:
+        return parts[0]
+    rows = {name: (part, k) for part in parts for k, name in enumerate(part.names)}
+
+    def together(which: Literal["trained", "means"]) -> dict[VectorName, Tensor]:
+        vectors = getattr(parts[0], which)
+        return {
+            vector: torch.stack(
+                [getattr(rows[name][0], which)[vector][rows[name][1]] for name in names]
+            )
+            for vector in vectors
+        }
+
+    return Mixed(
+        names,
+        together("trained"),
+        together("means"),
+        frozenset().union(*(part.received for part in parts)),
+        {name: loss for part in parts for name, loss in part.losses.items()},
+        {name: passes for part in parts for name, passes in part.sample_passes.items()},
+        tuple(failure for part in parts for failure in part.failures),
+        {name: norm for part in parts for name, norm in part.norms.items()},
+        frozenset().union(*(part.at_home for part in parts)),
+        {name: numbers for part in parts for name, numbers in part.uploaded.items()},
+    )
+
+
+class CanTrain(Protocol):
+    """The part of a federation that `mix_plain` needs."""
+
+    @property
+    def schema(self) -> ParameterSchema:
+        """The parameters of the model."""
+
+    def call(
+        self, requests: Mapping[Participant, Train], timeout: float | None = None
+    ) -> dict[Participant, Trained | Failure]:
+        """Send some participants a request each."""
+
+
+def mix_plain(
+    federation: CanTrain,
+    requests: Mapping[Participant, Train],
+    sums: Sequence[Sum],
+    timeout: float | None = None,
+) -> Mixed:
+    """Have silos train, and mix their models in the clear; see `Federation.mix`."""
+    check_sums(requests, sums)
+    replies, failures = sorted_out(federation.call(requests, timeout))
+    names = tuple(requests)
+    trained = _trained(federation.schema, requests, replies)
+    bounds = bounds_of(sums)
+    contributed, norms = dict(trained), dict[Participant, float]()
+    if bounds:
+        starts = torch.stack([request.parameters for request in requests.values()])
+        most = torch.tensor([bounds.get(name, math.inf) for name in names])
+        contributed["parameters"], lengths = shortened(starts, trained["parameters"], most)
+        norms = {
+            name: length
+            for name, length in zip(names, lengths.tolist(), strict=True)
+            if name in replies and name in bounds
+        }
+    return Mixed(
+        names,
+        trained,
+        means_of(federation.schema, names, replies, sums, contributed),
+        receivers(sums, replies),
+        {name: reply.loss for name, reply in replies.items()},
+        {name: reply.sample_passes for name, reply in replies.items()},
+        failures,
+        norms,
+    )
+
+
+def receivers(sums: Sequence[Sum], answered: Container[Participant]) -> frozenset[Participant]:
+    """Return the receivers of means that at least one contributor that answered has a part in."""
+    return frozenset(
+        name
+        for one in sums
+        if any(weight > 0 and member in answered for member, weight in one.weights.items())
+        for name in one.receivers
+    )
+
+
+def means_of(
+    schema: ParameterSchema,
+    names: Sequence[Participant],
+    answered: Container[Participant],
+    sums: Sequence[Sum],
+    vectors: Mapping[VectorName, Tensor],
+) -> dict[VectorName, Tensor]:
+    """Return the means of vectors at hand, one row per name; rows that receive none stay."""
+    if not sums:
+        return dict(vectors)
+    weights = np.zeros((len(names), len(names)))
+    position = {name: k for k, name in enumerate(names)}
+    for one in sums:
+        given = {name: weight for name, weight in one.weights.items() if name in answered}
+        rows = [position[name] for name in one.receivers]
+        columns = [position[name] for name in given]
+        weights[np.ix_(rows, columns)] = list(given.values())
+    device = vectors["parameters"].device
+    shares = _Shares(schema, names, torch.from_numpy(weights).to(device), sums[0].by_class)
+    return {name: shares.of(rows) for name, rows in vectors.items()}
+
+
+def check_sums(requests: Mapping[Participant, Train], sums: Sequence[Sum]) -> None:
+    """Refuse sums over participants that are not asked, and two means for one receiver."""
+    seen: set[Participant] = set()
+    for one in sums:
+        for name in (*one.weights, *one.receivers):
+            if name not in requests:
+                raise SettingsError(f"a sum with {name!r}, which is not asked to train")
+        if seen.intersection(one.receivers):
+            raise SettingsError("a participant that receives two means")
+        seen.update(one.receivers)
+    if len({id(one.by_class) for one in sums}) > 1:
+        raise SettingsError("sums of one call with different fractions of classes")
+
+
+def shortened(starts: Tensor, trained: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
+    """Return models whose updates are at most as long as bounds, and the lengths before.
+
+    Examples
+    --------
+    >>> trained = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    >>> shortened(torch.zeros(2, 2), trained, torch.ones(2))
+    (tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]]), tensor([5.0000, 0.5000]))
+    """
+    starts = starts.to(trained)
+    updates = trained - starts
+    lengths = updates.norm(dim=1)
+    factors = (bounds.to(lengths) / lengths.clamp_min(TINY))[:, None]
+    # Only updates that are too long are touched: x + (y − x) need not be y.
+    return torch.where(factors < 1, starts + factors * updates, trained), lengths
+
+
+def bounds_of(sums: Sequence[Sum]) -> dict[Participant, float]:
+    """Return the longest update of each contributor: the smallest bound of its sums."""
+    bounds: dict[Participant, float] = {}
+    for one in sums:
+        if one.bound is not None:
+            for name in one.weights:
+                bounds[name] = min(bounds.get(name, math.inf), one.bound)
+    return bounds
+
+
+def _trained(
+    schema: ParameterSchema,
+    requests: Mapping[Participant, Train],
+    replies: Mapping[Participant, Trained],
+) -> dict[VectorName, Tensor]:
+    """Return parameters and momenta after training, one row per participant."""
+    # A model that stays in its silo as a whole is zeros in the reply: its row is as before.
+    told = {
+        name: reply
+        for name, reply in replies.items()
+        if (own := requests[name].personal) is None or not own.whole
+    }
+    first = next((requests[name] for name in told), next(iter(requests.values())))
+    prefixes = () if first.personal is None else first.personal.prefixes
+    withheld = schema.mask(prefixes) if prefixes else None
+    answered = [name in told for name in requests]
+    # The starts are needed only where a row, or a part of it, is not replaced.
+    models = [reply.parameters for reply in told.values()]
+    whole = all(answered) and withheld is None
+    starts = models if whole else [request.parameters for request in requests.values()]
+    result: dict[VectorName, Tensor] = {
+        "parameters": replaced_rows(torch.stack(starts), answered, models, withheld)
+    }
+    if first.terms is not None and first.terms.momentum is not None:
+        zeros = torch.zeros_like(result["parameters"])
+        # A silo may keep its momentum to itself.
+        momenta = {name: reply.momentum for name, reply in told.items()}
+        which = [momenta.get(name) is not None for name in requests]
+        given = [momentum for momentum in momenta.values() if momentum is not None]
+        result["momentum"] = replaced_rows(zeros, which, given, withheld)
+    return result
+
+
+def replaced_rows(
+    rows: Tensor, which: Sequence[bool], others: Sequence[Tensor], withheld: Tensor | None
+) -> Tensor:
+    """Return rows with some of them replaced, except for the numbers that silos withhold."""
+    if not others:
+        return rows
+    values = torch.stack(list(others)).to(rows)
+    if withheld is None and all(which):
+        return values
+    where = torch.tensor([k for k, yes in enumerate(which) if yes], device=rows.device)
+    if withheld is not None:
+        values = torch.where(withheld.to(rows.device), rows[where], values)
+    return rows.index_copy(0, where, values)
+
+
+def with_withheld(schema: ParameterSchema, request: Train, mean: Tensor) -> Tensor:
+    """Return a mean with the values that were sent where silos withhold their parameters."""
+    if request.personal is None:
+        return mean
+    withheld = schema.mask(request.personal.prefixes).to(mean.device)
+    return torch.where(withheld, request.parameters.to(mean), mean)
+
+
+class _Shares:
+    """The shares of all participants' vectors in all means, as matrices."""
+
+    def __init__(
+        self,
+        schema: ParameterSchema,
+        names: Sequence[Participant],
+        weights: Tensor,
+        fractions: Mapping[Participant, Sequence[float]] | None,
+    ) -> None:
+        # Where no contributor answered, a participant keeps its own parameters.
+        itself = torch.eye(len(weights), device=weights.device, dtype=weights.dtype)
+        totals = weights.sum(1, keepdim=True)
+        shares = torch.where(totals > 0, weights / totals.clamp_min(TINY), itself)
+        self._shares, self._schema = shares.float(), schema
+        self._by_class: Tensor | None = None
+        if fractions is not None:
+            # Sizes are in the weights already, so these are fractions of own samples.
+            classes = output_classes(schema)
+            alike = [1 / classes] * classes
+            of_class = torch.tensor(
+                [list(fractions.get(name, alike)) for name in names], dtype=torch.float64
+            ).to(weights.device)
+            each = weights[:, :, None] * of_class
+            totals = each.sum(1, keepdim=True)
+            self._by_class = torch.where(
+                totals > 0, each / totals.clamp_min(TINY), itself[:, :, None]
+            ).float()
+
+    def of(self, rows: Tensor) -> Tensor:
+        """Return the means of some rows."""
+        means = self._shares.to(rows) @ rows
+        if self._by_class is None:
+            return means
+        for places, classes in output_places(self._schema, rows.device):
+            values = rows[:, places].reshape(len(rows), classes, -1)
+            together = torch.einsum("ijc,jcd->icd", self._by_class, values)
+            means[:, places] = together.reshape(len(rows), -1)
+        return means
+
+
+def output_classes(schema: ParameterSchema) -> int:
+    """Return how many outputs the last layer has; none if there is no such layer."""
+    shapes = dict(zip(schema.names, schema.shapes, strict=True))
+    return math.prod(shapes.get(f"{OUTPUT_LAYER}bias", (0,)))
+
+
+def output_places(schema: ParameterSchema, device: torch.device) -> list[tuple[Tensor, int]]:
+    """Return the places of weight and bias of the output layer, with the number of classes."""
+    classes = output_classes(schema)
+    return [
+        (schema.mask([name]).nonzero()[:, 0].to(device), classes)
+        for name in (f"{OUTPUT_LAYER}weight", f"{OUTPUT_LAYER}bias")
+        if name in schema.names and classes
+    ]
+
+
+def _known(schema: ParameterSchema, prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in schema.names)
+
+
+# The same in parts, for silos that mask what they add.
+
+
+def summed_names(train: Train) -> list[VectorName]:
+    """Return the vectors that training leads to, in the order in which they are summed."""
+    momentum = train.terms is not None and train.terms.momentum is not None
+    return ["parameters", "momentum"] if momentum else ["parameters"]
+
+
+def contribution(
+    schema: ParameterSchema,
+    vectors: Mapping[VectorName, Tensor],
+    fractions: Sequence[float] | None = None,
+) -> Tensor:
+    """Return what a silo adds to a sum, as one vector, before it is weighted.
+
+    Parameters
+    ----------
+    vectors : mapping of str to Tensor
+        The silo's vectors after training.
+    fractions : sequence of float, optional
+        The silo's fraction of samples of each class, where output weights are mixed by class. They
+        are part of the sum, so that a mean can be taken, and hidden in it like all the rest.
+
+    See Also
+    --------
+    mixture : the mean from a sum of contributions.
+    """
+    parts = list(vectors.values())
+    if fractions is not None:
+        of_class = torch.tensor(list(fractions), dtype=parts[0].dtype, device=parts[0].device)
+        for k, values in enumerate(parts):
+            parts[k] = own = values.clone()
+            for places, classes in output_places(schema, own.device):
+                weighted = own[places].reshape(classes, -1) * of_class[:, None]
+                own[places] = weighted.reshape(-1)
+        parts.append(of_class)
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def mixture(
+    schema: ParameterSchema,
+    names: Sequence[VectorName],
+    total: Tensor,
+    shares: float,
+    own: Mapping[VectorName, Tensor],
+    *,
+    by_class: bool = False,
+) -> dict[VectorName, Tensor]:
+    """Return the means from a sum of contributions.
+
+    Parameters
+    ----------
+    total : Tensor
+        The sum.
+    shares : float
+        The sum of the shares of the contributors that are in it.
+    own : mapping of str to Tensor
+        The receiver's own vectors, which stay where no contributor has samples of a class.
+
+    Examples
+    --------
+    >>> schema = ParameterSchema(("w",), ((2,),))
+    >>> one = contribution(schema, {"parameters": torch.tensor([1.0, 2.0])})
+    >>> other = contribution(schema, {"parameters": torch.tensor([5.0, 2.0])})
+    >>> mixture(schema, ["parameters"], 0.25 * one + 0.75 * other, 1.0, {})
+    {'parameters': tensor([4., 2.])}
+    """
+    size = schema.size
+    classes = output_classes(schema) if by_class else 0
+    if len(total) != len(names) * size + classes:
+        raise SettingsError(f"a sum of {len(total)} numbers for {len(names)} vectors")
+    of_class = total[len(names) * size :]
+    result: dict[VectorName, Tensor] = {}
+    for k, name in enumerate(names):
+        part = total[k * size : (k + 1) * size]
+        mean = part / shares
+        if by_class:
+            for places, _ in output_places(schema, total.device):
+                summed = part[places].reshape(classes, -1)
+                # Below the rounding of masked sums there is no class to speak of.
+                found = (of_class > SMALLEST_FRACTION)[:, None]
+                divided = summed / of_class.clamp_min(SMALLEST_FRACTION)[:, None]
+                kept = own[name][places].reshape(classes, -1)
+                mean[places] = torch.where(found, divided, kept).reshape(-1)
+        result[name] = mean
+    return result
+
+
+SMALLEST_FRACTION = 1e-6
+"""Classes with a smaller fraction of all samples are taken for absent in a masked sum."""

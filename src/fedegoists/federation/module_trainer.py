@@ -1,0 +1,438 @@
+"""The trainer of PyTorch modules, for one silo at a time.
+
+`fedegoists.federation.stacked` has the same operations for many silos at once; both draw the same
+batches and give the same numbers up to rounding.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation.batches import (
+    augmentation_draws,
+    batch_at,
+    batch_plan,
+    share_of,
+    stream_seed,
+)
+from fedegoists.federation.gradient_privacy import (
+    SCORE_NOISE,
+    clipped_gradient,
+    gaussian_noise,
+    noisy_score,
+)
+from fedegoists.federation.replies import Evaluated, Gradients, Split, Trained
+from fedegoists.federation.requests import Evaluate, Gradient, LocalTerms, Train, TrainSettings
+from fedegoists.federation.silo_operations import (
+    TINY,
+    Silo,
+    augmented,
+    class_weights,
+    gradient_batch,
+    learning_rates,
+    step_noise,
+    training_plan,
+)
+from fedegoists.learning.network import Inputs, Network
+from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.learning.task import Task
+
+CHUNK = 1024
+"""Samples a silo evaluates at once."""
+
+STATISTICS_BATCH, STATISTICS_STEPS = 128, 8
+"""Samples in a batch, and batches, from which batch statistics are computed."""
+
+ADAM_EPSILON = 1e-8
+
+
+def dropout_seed(seed: int, step: int) -> int:
+    """Return the seed of the random numbers that a network draws in a step."""
+    return stream_seed(seed, step, "dropout")
+
+
+def statistics_plan(size: int) -> Tensor:
+    """Return the samples of each batch from which batch statistics are computed."""
+    return torch.from_numpy(batch_plan(size, STATISTICS_BATCH, STATISTICS_STEPS, seed=0))
+
+
+def check_private(network: Network, clip: float | None) -> None:
+    """Refuse to limit the gradients of single samples where samples depend on one another."""
+    if clip is not None and network.task.name == "survival":
+        raise SettingsError(
+            "the loss of a survival task compares samples with one another: what one of them tells "
+            "cannot be limited; use no privacy, or predict whether the event comes in a given time"
+        )
+    if clip is not None and network.mixes_samples:
+        raise SettingsError(
+            "the model has batch normalisation, through which a sample changes the outputs of "
+            "others: its own gradient cannot be limited; use group normalisation, or no privacy"
+        )
+
+
+class ModuleTrainer:
+    """Trains and evaluates a `Network` on one silo's samples; see `Trainer`."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._recent: dict[int, tuple[Silo, Tensor, dict[str, Tensor]]] = {}
+
+    @property
+    def schema(self) -> ParameterSchema:
+        """The trainable parameters."""
+        return self.network.schema
+
+    @property
+    def task(self) -> Task:
+        """The loss and the metric."""
+        return self.network.task
+
+    def train(self, silo: Silo, request: Train, seed: int) -> Trained:
+        """Train from the given parameters on the silo's training samples."""
+        network, schema, settings = self.network, self.schema, request.settings
+        check_private(network, settings.clip)
+        terms = request.terms or LocalTerms()
+        named = dict(network.model.named_parameters())
+        tensors: list[Tensor] = [named[name] for name in schema.names]
+        with torch.no_grad():
+            views = schema.unflatten(request.parameters).values()
+            for tensor, value in zip(tensors, views, strict=True):
+                tensor.copy_(value)
+        added = _AddedGradient(terms, schema, tensors)
+        update = _Update(settings, schema, tensors, terms.momentum)
+        positions = silo.splits["train"]
+        plan, weights = training_plan(len(positions), settings, seed, terms.inner_steps)
+        plan = plan.to(positions.device)
+        by_class = class_weights(silo, settings.class_weights)
+        draws = None
+        if settings.augment:
+            draws = augmentation_draws(tuple(plan.shape), seed).to(plan.device)
+        total = torch.zeros((), device=request.parameters.device)
+        network.set_mode("training")
+        for step, rate in enumerate(learning_rates(settings, request.first_step)):
+            inputs, targets = silo.batch(positions[plan[step]])
+            if draws is not None:
+                inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
+            own = None if weights is None else weights[step].to(plan.device)
+            own = weighted(own, by_class, targets)
+            with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
+                inputs = network.augmented(inputs)
+                if network.seeds:
+                    network.set_seed(dropout_seed(seed, step))
+                if settings.clip is None:
+                    loss, gradients = self._gradient(tensors, inputs, targets, own)
+                else:
+                    loss, vector = self._private(settings.clip, tensors, inputs, targets, own)
+                    if settings.noise:
+                        given = (settings, vector.shape, len(positions), seed, step)
+                        vector = vector + step_noise(*given).to(vector)
+                    gradients = tuple(schema.unflatten(vector).values())
+            with torch.no_grad():
+                total += loss
+                update.step(gradients, rate, added)
+                if terms.anchor_rate and (step + 1) % terms.inner_steps == 0:
+                    added.move_anchor(tensors)
+        return Trained(
+            parameters=schema.flatten(dict(zip(schema.names, tensors, strict=True))),
+            loss=(total / settings.steps).item(),
+            samples=len(positions),
+            sample_passes=settings.steps * min(settings.batch_size, len(positions)),
+            anchor=schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
+            momentum=None if terms.momentum is None else update.momentum(schema),
+        )
+
+    def _gradient(
+        self, tensors: list[Tensor], inputs: Inputs, targets: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return loss and gradients at the parameters that the module holds."""
+        outputs = self.network.shaped(self.network.model(*inputs))
+        loss = self.task.loss(outputs, targets, weights)
+        # A parameter that this batch does not use has a gradient of zero.
+        gradients = torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
+        return loss.detach(), _dense(gradients)
+
+    def _private(
+        self,
+        clip: float,
+        tensors: list[Tensor],
+        inputs: Inputs,
+        targets: Tensor,
+        weights: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return a loss of zero, and the mean of samples' gradients of a limited length."""
+        schema = self.schema
+        vector = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
+        gradient, loss = clipped_gradient(self.network.loss, schema, clip)(
+            vector, inputs, targets, weights
+        )
+        return loss, gradient
+
+    def gradients(self, silo: Silo, request: Gradient, seed: int) -> Gradients:
+        """Return losses and gradients of one or several models on a batch."""
+        network, schema = self.network, self.schema
+        positions, step, clip = silo.splits[request.split], request.step, request.clip
+        check_private(network, clip)
+        drawn_batch, weights, count = gradient_batch(len(positions), request, seed)
+        batch = torch.from_numpy(drawn_batch)
+        inputs, targets = silo.batch(positions[batch.to(positions.device)])
+        if request.augment:
+            draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
+            inputs = (augmented(inputs[0], draws), *inputs[1:])
+        own = None if weights is None else torch.from_numpy(weights).to(positions.device)
+        own = weighted(own, class_weights(silo, request.class_weights), targets)
+        number = torch.tensor(dropout_seed(seed, step)) if network.seeds else None
+        pairs = []
+        for row in request.rows:
+            # On other samples than those of training, a model is as it would be used.
+            fixed = {} if request.split == "train" else self.statistics(silo, row)
+            network.set_mode("training" if request.split == "train" else "evaluation")
+            loss = partial(_fixed_loss, network, fixed, number)
+            with network.seeded(lambda: dropout_seed(seed, step)):
+                seen = network.augmented(inputs) if request.split == "train" else inputs
+                differentiate: Callable[..., tuple[Tensor, Tensor]]
+                if clip is None:
+                    differentiate = partial(_differentiated, schema, loss)
+                else:
+                    differentiate = clipped_gradient(loss, schema, clip)
+                pairs.append(differentiate(row, seen, targets, own))
+        gradients = torch.stack([gradient for gradient, _ in pairs])
+        if clip is not None and request.noise:
+            drawn = gaussian_noise(gradients.shape, request.noise * clip / count, seed, step)
+            gradients = gradients + drawn.to(gradients)
+        return Gradients(
+            losses=tuple(torch.stack([loss for _, loss in pairs]).tolist()),
+            gradient=gradients.reshape(request.parameters.shape),
+            samples=count,
+        )
+
+    @torch.no_grad()
+    def statistics(self, silo: Silo, row: Tensor) -> dict[str, Tensor]:
+        """Return the batch statistics of a model over the silo's own training samples."""
+        if not self.network.mixes_samples:
+            return {}
+        # Validation and test samples are evaluated one after the other.
+        known = self._recent.get(id(silo))
+        if known is not None and torch.equal(known[1], row):
+            return known[2]
+        positions = silo.splits["train"]
+
+        def batches() -> Iterator[Inputs]:
+            for batch in statistics_plan(len(positions)).to(positions.device):
+                yield silo.batch(positions[batch])[0]
+
+        found = self.network.statistics(self.schema.unflatten(row), batches())
+        self._recent[id(silo)] = (silo, row.clone(), found)
+        return found
+
+    @torch.no_grad()
+    def state(self, silo: Silo, parameters: Tensor) -> dict[str, Tensor]:
+        """Return all tensors of a model, frozen parameters and batch statistics included."""
+        values = self.schema.unflatten(parameters)
+        return self.network.state(values, self.statistics(silo, parameters))
+
+    @torch.no_grad()
+    def outputs(self, silo: Silo, parameters: Tensor, split: Split) -> tuple[Tensor, Tensor]:
+        """Return a model's outputs for the samples of a split, and the targets."""
+        outputs, targets = self._outputs(silo, parameters, silo.splits[split])
+        if self.task.name == "regression":  # so that errors are in the target's own units
+            return silo.spread * outputs, silo.spread * targets
+        return outputs, targets
+
+    def _outputs(self, silo: Silo, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        values = {**self.schema.unflatten(row), **self.statistics(silo, row)}
+        self.network.set_mode("evaluation")
+        outputs, targets = [], []
+        for part in torch.split(positions, CHUNK):
+            inputs, target = silo.batch(part)
+            outputs.append(self.network.outputs(values, inputs))
+            targets.append(target)
+        return torch.cat(outputs), torch.cat(targets)
+
+    @torch.no_grad()
+    def evaluate(self, silo: Silo, request: Evaluate, seed: int) -> Evaluated:
+        """Return losses and metrics of one or several models on a split."""
+        check_private(self.network, request.bound)
+        positions = silo.splits[request.split]
+        if request.share is not None:
+            count = share_of(len(positions), request.share, None)
+            drawn = torch.from_numpy(batch_at(len(positions), count, request.step, seed))
+            positions = positions[drawn.to(positions.device)]
+        losses, scores = [], []
+        noise = torch.zeros(len(request.rows), 1 + SCORE_NOISE)
+        if request.noise:
+            noise = gaussian_noise(noise.shape, 1.0, seed, request.step)
+        for row in request.rows:
+            output, target = self._outputs(silo, row, positions)
+            if request.bound is None:
+                losses.append(self.task.loss(output, target).item())
+                scores.append(self.task.score(output, target, silo.spread))
+            else:
+                pair = _bounded_scores(self.task, output, target, request, noise[len(losses)])
+                losses.append(pair[0])
+                scores.append(pair[1])
+        return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
+
+
+def _fixed_loss(
+    network: Network,
+    fixed: dict[str, Tensor],
+    seed: Tensor | None,
+    values: dict[str, Tensor],
+    inputs: Inputs,
+    targets: Tensor,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Return the loss of named parameters, beside fixed batch statistics."""
+    return network.loss({**values, **fixed}, inputs, targets, weights, seed)
+
+
+def _differentiated(
+    schema: ParameterSchema, loss: Callable[..., Tensor], vector: Tensor, *batch: object
+) -> tuple[Tensor, Tensor]:
+    """Return gradient and loss of a vector of parameters.
+
+    By `torch.autograd`, which also takes modules that `torch.func` does not: with sparse gradients,
+    or buffers that they change.
+    """
+    values = {
+        name: own.detach().clone().requires_grad_()
+        for name, own in schema.unflatten(vector).items()
+    }
+    value = loss(values, *batch)
+    found = _dense(
+        torch.autograd.grad(value, [*values.values()], allow_unused=True, materialize_grads=True)
+    )
+    return schema.flatten(dict(zip(schema.names, found, strict=True))), value.detach()
+
+
+def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return gradients without sparse ones, as those of some embeddings are."""
+    return tuple(one.to_dense() if one.layout == torch.sparse_coo else one for one in gradients)
+
+
+def weighted(weights: Tensor | None, by_class: Tensor | None, targets: Tensor) -> Tensor | None:
+    """Return the weights of samples with those of their classes; none if all count alike."""
+    if by_class is None:
+        return weights
+    own = by_class[targets.long()]
+    return own / targets.shape[-1] if weights is None else own * weights
+
+
+class _Update:
+    """The steps of an optimiser, tensor by tensor, with a state that starts at zero."""
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        schema: ParameterSchema,
+        tensors: list[Tensor],
+        momentum: Tensor | None,
+    ) -> None:
+        self._settings, self._tensors, self._count = settings, tensors, 0
+        # In the memory format of the parameters, or every update would have to convert.
+        self.speeds = [torch.zeros_like(tensor, requires_grad=False) for tensor in tensors]
+        adapted = settings.optimiser != "sgd"
+        if momentum is not None and not adapted:
+            views = schema.unflatten(momentum).values()
+            for speed, value in zip(self.speeds, views, strict=True):
+                speed.copy_(value)
+        self._squares = [torch.zeros_like(one) for one in self.speeds] if adapted else []
+
+    def momentum(self, schema: ParameterSchema) -> Tensor:
+        """Return the momentum with which the next round goes on: none but that of sgd does."""
+        found = schema.flatten(dict(zip(schema.names, self.speeds, strict=True)))
+        return found if self._settings.optimiser == "sgd" else torch.zeros_like(found)
+
+    def step(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
+        """Move the tensors along their gradients, in place."""
+        settings, tensors = self._settings, self._tensors
+        decay, one, two = settings.weight_decay, settings.momentum, settings.second_momentum
+        self._count += 1
+        if decay and settings.optimiser != "adamw":
+            gradients = torch._foreach_add(gradients, tensors, alpha=decay)
+        gradients = added.to(gradients, tensors)
+        torch._foreach_mul_(self.speeds, one)
+        if settings.optimiser == "sgd":
+            torch._foreach_add_(self.speeds, gradients)
+            torch._foreach_add_(tensors, self.speeds, alpha=-rate)
+            return
+        # Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay", 2019.
+        torch._foreach_add_(self.speeds, gradients, alpha=1 - one)
+        torch._foreach_mul_(self._squares, two)
+        torch._foreach_addcmul_(self._squares, gradients, gradients, value=1 - two)
+        if decay and settings.optimiser == "adamw":
+            torch._foreach_mul_(tensors, 1 - rate * decay)
+        lengths = torch._foreach_div(self._squares, 1 - two**self._count)
+        torch._foreach_sqrt_(lengths)
+        torch._foreach_add_(lengths, ADAM_EPSILON)
+        torch._foreach_addcdiv_(tensors, self.speeds, lengths, value=-rate / (1 - one**self._count))
+
+
+class _AddedGradient:
+    """The gradient of a method's local terms, tensor by tensor."""
+
+    def __init__(self, terms: LocalTerms, schema: ParameterSchema, tensors: list[Tensor]) -> None:
+        def like_parameters(vector: Tensor | None) -> dict[str, Tensor] | None:
+            if vector is None:
+                return None
+            views = schema.unflatten(vector).items()
+            return {
+                name: torch.empty_like(tensor, requires_grad=False).copy_(view)
+                for (name, view), tensor in zip(views, tensors, strict=True)
+            }
+
+        self.terms = terms
+        self.anchor = like_parameters(terms.anchor)
+        self.towards = like_parameters(terms.towards)
+        self.correction = like_parameters(terms.correction)
+
+    def to(self, gradients: tuple[Tensor, ...], tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        if self.anchor is not None:
+            away = torch._foreach_sub(tensors, list(self.anchor.values()))
+            gradients = torch._foreach_add(gradients, away, alpha=self.terms.pull)
+        if self.towards is not None:
+            target = list(self.towards.values())
+            product = torch.stack(
+                [(a * b).sum() for a, b in zip(tensors, target, strict=True)]
+            ).sum()
+            length, other = (
+                torch.stack([(a * a).sum() for a in vectors]).sum().sqrt().clamp_min(TINY)
+                for vectors in (tensors, target)
+            )
+            # The gradient of the cosine is b/|a||b| − cos · a/|a|².
+            along = self.terms.attraction / (length * other)
+            gradients = torch._foreach_sub(gradients, torch._foreach_mul(target, along))
+            back = self.terms.attraction * product / (length**3 * other)
+            gradients = torch._foreach_add(gradients, torch._foreach_mul(tensors, back))
+        if self.correction is not None:
+            gradients = torch._foreach_add(gradients, list(self.correction.values()))
+        return gradients
+
+    def move_anchor(self, tensors: list[Tensor]) -> None:
+        assert self.anchor is not None
+        anchors = list(self.anchor.values())
+        away = torch._foreach_sub(anchors, tensors)
+        torch._foreach_add_(anchors, away, alpha=-self.terms.anchor_rate * self.terms.pull)
+
+
+def _bounded_scores(
+    task: Task, outputs: Tensor, targets: Tensor, request: Evaluate, noise: Tensor
+) -> tuple[float, float]:
+    """Return loss and metric with each sample's loss bounded, and noise on both.
+
+    One sample may change both, so each has √2 times the noise of one alone.
+    """
+    assert request.bound is not None
+    each = task.losses(outputs, targets)
+    # Also what is no number: a failure would tell that there is such a sample.
+    each = each.nan_to_num(nan=request.bound, posinf=request.bound).clamp(0.0, request.bound)
+    if task.name == "regression":  # the metric is the loss
+        loss = (each.mean() + request.noise * request.bound / len(each) * noise[0]).item()
+        return loss, loss
+    multiplier = math.sqrt(2) * request.noise
+    loss = (each.mean() + multiplier * request.bound / len(each) * noise[0]).item()
+    return max(loss, 0.0), noisy_score(task.name, outputs, targets, multiplier, noise[1:])

@@ -1,0 +1,31 @@
+"""Runs that cannot go on: a stage that failed for everybody."""
+
+from collections.abc import Collection, Sequence
+
+from fedegoists.errors import FedEgoistsError
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.reasons import Reason
+from fedegoists.federation.seam import Failure
+
+LASTING: frozenset[Reason] = frozenset({"error", "not finite", "wrong shape"})
+"""Reasons for which another round will fail as well; silos that are late may be back in time."""
+
+
+class FailedRunError(FedEgoistsError):
+    """A run in which every silo failed: there is no result to report."""
+
+
+def check_answered(
+    stage: str, answered: Collection[Participant], failures: Sequence[Failure]
+) -> None:
+    """Refuse to go on where every silo failed, and would fail again.
+
+    Raises
+    ------
+    FailedRunError
+        With the first failure of each kind.
+    """
+    if answered or not failures or not {one.reason for one in failures} <= LASTING:
+        return
+    kinds = {(one.reason, one.detail): one for one in reversed(failures)}
+    raise FailedRunError(f"{stage}: every silo failed. {'; '.join(map(str, kinds.values()))}")
