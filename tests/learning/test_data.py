@@ -172,14 +172,18 @@ class TestSiloedData:
             ({"classes": 1}, "a task of the kind classification has 2 or more classes, not 1"),
             ({"task": "binary"}, "^tiny: a task of the kind binary has 2 classes, not 3$"),
             ({"classes": 2}, "^tiny: sample 2 has the class 2; classes are 0 to 1$"),
-            ({"task": "regression"}, "^tiny: a regression has no classes; give None$"),
+            ({"task": "regression"}, "^tiny: a regression task has no classes; give None$"),
             (
                 {"task": "regression", "classes": None},
-                "the targets of a regression are finite floating-point numbers, not int64",
+                "the targets of a regression task are finite floating-point numbers, not int64",
             ),
             (
                 {"task": "regression", "classes": None, "samples": samples([0.0, np.nan])},
                 "not float32; sample 1 has nan",
+            ),
+            (
+                {"task": "survival", "classes": None, "samples": samples([0.0, -1.5])},
+                "a time of 0 tells nothing; times are above 0",
             ),
             ({"samples": samples([0.0, 1.0])}, "^tiny: classes are whole numbers, not float32$"),
         ],

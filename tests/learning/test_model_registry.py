@@ -42,9 +42,9 @@ def test_auto_is_the_network_made_for_the_data(name):
         (shaped((7,)), "icu-transformer", r"shape \(…, …\) and \(…\), not"),
         (shaped((32, 32, 3), classes=100), "cifar10-cnn", "it has 10 outputs for 100 classes"),
         (shaped((32, 32, 3), task="binary", classes=2), "cifar10-cnn", "for classifications, not"),
-        (shaped((7,)), "mpl", "unknown model 'mpl'; models are mlp, cifar10-cnn"),
+        (shaped((7,)), "mpl", "unknown model 'mpl'; models are mlp, logistic"),
         (
-            shaped((28, 28, 1)),
+            shaped((28, 28)),
             "auto",
             r"no model suits the data set 'tiny' \(mlp: it takes samples",
         ),

@@ -54,8 +54,8 @@ def test_masks_and_errors():
         schema.mask(["c."])
     with pytest.raises(SettingsError, match="4 parameters where 5 are expected"):
         schema.unflatten(torch.zeros(4))
-    with pytest.raises(SettingsError, match="unknown model 'resnet'"):
-        build_model("resnet", 0)
+    with pytest.raises(SettingsError, match="unknown model 'resnext'"):
+        build_model("resnext", 0)
 
 
 def test_attention_is_over_the_hours_of_one_stay():

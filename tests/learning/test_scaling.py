@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedegoists.learning.data import SiloIndices
-from fedegoists.learning.scaling import mean_filled, prepared, standardised
+from fedegoists.learning.scaling import mean_filled, prepared, scaled_targets, standardised
 
 NAN = np.nan
 
@@ -110,3 +110,14 @@ def test_a_preparation_does_what_was_done_to_the_samples(filled: bool) -> None:
     plain = way.of(0)
     assert plain.columns == names
     assert plain.factor[3] == (0.0 if filled else None)
+
+
+def test_targets_are_scaled_by_training_samples_of_their_own_silo() -> None:
+    targets = np.array([10.0, 30.0, 50.0, 7.0, 7.0, 9.0])
+    found, scales = scaled_targets(targets, [silo("a", [0, 1], [2]), silo("b", [3, 4], [5])])
+    assert found.tolist() == [-1.0, 1.0, 3.0, 0.0, 0.0, 2.0]
+    assert [(one.center, one.spread) for one in scales] == [(20.0, 10.0), (7.0, 1.0)]
+    again = np.concatenate(
+        [one.center + one.spread * found[k : k + 3] for k, one in zip((0, 3), scales, strict=True)]
+    )
+    assert again.tolist() == targets.tolist()

@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fedegoists.errors import FedEgoistsError, SettingsError, shown
 from fedegoists.graphs.participants import index_of, validated_name, validated_names
-from fedegoists.learning.preparation import Preparation
+from fedegoists.learning.preparation import Preparation, TargetScale
+
+if TYPE_CHECKING:
+    from fedegoists.learning.datasets.schema import Schema
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-TaskName = Literal["classification", "binary", "regression"]
+TaskName = Literal["classification", "binary", "regression", "survival"]
 Split = Literal["train", "validation", "test"]
 
 
@@ -146,15 +149,16 @@ class SiloedData:
     ----------
     name : str
         The data set's name.
-    task : {"classification", "binary", "regression"}
-        Binary is a classification into 0 and 1 that is judged by AUC.
+    task : {"classification", "binary", "regression", "survival"}
+        Binary is a classification into 0 and 1 that is judged by AUC. The targets of survival are
+        times: positive ones to an event, negative ones if it has not happened until then.
     samples : Samples
         All samples of all silos.
     silos : sequence of SiloIndices
         Silos may share test samples, but no samples for training or validation; and no silo may
         test on another's, because its model could have been trained on them.
     classes : int or None
-        The number of classes; 2 for a binary task, None for a regression.
+        The number of classes; 2 for a binary task, None for a regression and for survival.
     description : str
         A sentence about the task.
     notes : sequence of str
@@ -165,6 +169,12 @@ class SiloedData:
         How raw values became the inputs, one for each array; empty if that is not known.
     class_names : sequence of str
         The names of the classes, if they have any.
+    target_scales : sequence of TargetScale
+        For a regression whose targets are scaled: the scale of each silo.
+    warnings : sequence of str
+        Remarks that the owner of the data should look at, such as rows that are copies.
+    schema : Schema, optional
+        How columns of tables became the inputs, where they did.
 
     Raises
     ------
@@ -194,6 +204,9 @@ class SiloedData:
     competition_pairs: tuple[tuple[str, str], ...] = ()
     preparation: tuple[Preparation, ...] = ()
     class_names: tuple[str, ...] = ()
+    target_scales: tuple[TargetScale, ...] = ()
+    warnings: tuple[str, ...] = ()
+    schema: "Schema | None" = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "silos", tuple(self.silos))
@@ -216,9 +229,9 @@ class SiloedData:
             tasks = ", ".join(get_args(TaskName))
             raise DataError(f"{self.name}: unknown task {shown(self.task)}; tasks are {tasks}")
         count = self.classes or 0
-        if self.task == "regression":
+        if self.task in ("regression", "survival"):
             if self.classes is not None:
-                raise DataError(f"{self.name}: a regression has no classes; give None")
+                raise DataError(f"{self.name}: a {self.task} task has no classes; give None")
         elif count < 2 or (self.task == "binary" and count != 2):
             expected = "2" if self.task == "binary" else "2 or more"
             raise DataError(
@@ -237,9 +250,11 @@ class SiloedData:
             if targets.dtype.kind != "f" or len(bad):
                 where = f"; sample {bad[0]} has {targets[bad[0]]}" if len(bad) else ""
                 raise DataError(
-                    f"{self.name}: the targets of a regression are finite floating-point "
+                    f"{self.name}: the targets of a {self.task} task are finite floating-point "
                     f"numbers, not {targets.dtype}{where}"
                 )
+            if self.task == "survival" and not targets.all():
+                raise DataError(f"{self.name}: a time of 0 tells nothing; times are above 0")
             return
         if targets.dtype.kind != "i":
             raise DataError(f"{self.name}: classes are whole numbers, not {targets.dtype}")
@@ -257,6 +272,12 @@ class SiloedData:
             raise DataError(
                 f"{self.name}: preparations for (silos, columns) {found}, but the inputs have "
                 f"{shapes}"
+            )
+        scales = len(self.target_scales)
+        if scales and (scales != len(self.silos) or self.task != "regression"):
+            raise DataError(
+                f"{self.name}: {scales} scales of targets; a regression has one for each of its "
+                f"{len(self.silos)} silos, other tasks have none"
             )
 
     def _check_ownership(self) -> None:
@@ -313,6 +334,7 @@ class SiloedData:
                 pair for pair in self.competition_pairs if set(pair) <= set(names)
             ),
             preparation=tuple(one.only(chosen) for one in self.preparation),
+            target_scales=tuple(self.target_scales[k] for k in chosen if self.target_scales),
         )
 
     def part(self, reference: str | int, split: Split) -> Samples:

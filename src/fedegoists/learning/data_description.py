@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedegoists.learning.data import DataError, SiloedData, SplitSizes, TaskName
-from fedegoists.learning.preparation import Preparation
+from fedegoists.learning.preparation import Preparation, TargetScale
+
+if TYPE_CHECKING:
+    from fedegoists.learning.datasets.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class DataDescription:
         Number type of each input array, such as ``f4``.
     digest : str
         Hash that changes whenever the data of any participant does.
-    description, class_names, preparation, competition_pairs
+    description, class_names, preparation, competition_pairs, target_scales, schema
         As in `SiloedData`; empty where only the silos know them.
 
     Examples
@@ -49,6 +53,8 @@ class DataDescription:
     class_names: tuple[str, ...] = ()
     preparation: tuple[Preparation, ...] = ()
     competition_pairs: tuple[tuple[str, str], ...] = ()
+    target_scales: tuple[TargetScale, ...] = ()
+    schema: "Schema | None" = None
 
     @classmethod
     def of(cls, data: SiloedData, digest: str) -> "DataDescription":
@@ -67,6 +73,8 @@ class DataDescription:
             class_names=data.class_names,
             preparation=data.preparation,
             competition_pairs=data.competition_pairs,
+            target_scales=data.target_scales,
+            schema=data.schema,
         )
 
     @property

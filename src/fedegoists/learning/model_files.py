@@ -7,13 +7,14 @@ from pathlib import Path
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from fedegoists.files import file_name, name_digest, private_folder, write_bytes
+from fedegoists.files import file_name, name_digest, private_folder
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.data_description import DataFacts
-from fedegoists.learning.preparation import InputPreparation
+from fedegoists.learning.datasets.schema import Schema
+from fedegoists.learning.model_registry import Value
+from fedegoists.learning.preparation import InputPreparation, TargetScale
+from fedegoists.sealed_files import SealedFolder
 
-MODELS_FOLDER = "models"
-"""The folder of models, in a run and in a silo's kit."""
 MOST_MODELS = 20
 """Runs of which a silo keeps its model; models of older runs are removed."""
 CARD_KEY = "fedegoists"
@@ -30,11 +31,14 @@ class ModelCard(BaseModel):
     seed: int = 0
     round: int = 0
     model: str
-    options: dict[str, int]
+    options: dict[str, Value]
     task: TaskName
     description: str
     inputs: tuple[InputPreparation, ...]
     classes: tuple[str, ...]
+    target: TargetScale | None = None
+    table: Schema | None = None
+    """How the columns of a table become the inputs, where they do."""
     kept: tuple[str, ...] = Field(
         default=(),
         validation_alias=AliasChoices("kept", "kept by the silo"),
@@ -52,7 +56,7 @@ class ModelCard(BaseModel):
         seed: int,
         chosen_round: int,
         model: str,
-        options: Mapping[str, int],
+        options: Mapping[str, Value],
         kept: tuple[str, ...] = (),
     ) -> "ModelCard":
         """Return the card of a participant's model that was trained on some data."""
@@ -68,12 +72,14 @@ class ModelCard(BaseModel):
             description=data.description,
             inputs=tuple(one.of(silo) for one in data.preparation),
             classes=data.class_names,
+            target=data.target_scales[silo] if data.target_scales else None,
+            table=data.schema,
             kept=kept,
         )
 
     def json_text(self, indent: int | None = None) -> str:
         """Return the card as JSON with sorted keys."""
-        left_out = None if self.kept else {"kept"}
+        left_out = {key for key in ("kept", "target", "table") if not getattr(self, key)}
         content = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         return json.dumps(content, sort_keys=True, indent=indent)
 
@@ -87,12 +93,14 @@ def model_bytes(tensors: Mapping[str, Tensor], card: ModelCard) -> bytes:
     return content
 
 
-def keep_model(folder: Path, run: str, tensors: Mapping[str, Tensor], card: ModelCard) -> Path:
+def keep_model(
+    folder: Path, sealed: SealedFolder, run: str, tensors: Mapping[str, Tensor], card: ModelCard
+) -> Path:
     """Write the model that a run gave an organisation; only its owner can read it."""
     private_folder(folder)
     plain = file_name(run)
     path = folder / f"{plain if plain == run else f'{plain}-{name_digest(run)}'}.safetensors"
-    write_bytes(path, model_bytes(tensors, card), private=True)
+    sealed.write(path.name, model_bytes(tensors, card))
     known = sorted(folder.glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
     for file in known[:-MOST_MODELS]:
         file.unlink()

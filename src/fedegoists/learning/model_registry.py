@@ -1,18 +1,21 @@
 """Registry of the networks: which data each one suits, and where its code is. Needs no PyTorch.
 
-To add a network, write a module with a `torch.nn.Module` whose only state is its parameters, and
-add one `ModelEntry` to `MODELS`. Its name can then be used in a ``consortium.toml`` and a
-``silo.toml``.
+To add a network, write a `torch.nn.Module` and add one `ModelEntry` to `MODELS`. Its name can then
+be used in a ``consortium.toml`` and a ``silo.toml``. Settings of a network are part of the text
+that names it, as in ``mlp(hidden=200)``.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from fedegoists.errors import SettingsError
-from fedegoists.learning.data import TaskName
+from fedegoists.errors import SettingsError, shown
+from fedegoists.learning.data import SplitSizes, TaskName
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,6 +33,14 @@ INPUT_SHAPES: dict[InputKind, tuple[tuple[int | None, ...], ...]] = {
 }
 """The shape of one sample in each input array: features; hours × features, and static features;
 rows × columns × colours. None stands for any number."""
+ANY_IMAGES: tuple[tuple[int | None, ...], ...] = ((None, None, None),)
+Recipe = Literal["table", "linear", "hourly", "images"]
+"""The kinds of training settings, see `fedegoists.training.defaults.SCHEDULES`."""
+Value = str | int | float | bool
+SPEC = re.compile(r"([A-Za-z0-9_.-]+)\((.*)\)")
+"""A network with settings: ``mlp(hidden=200)``."""
+OWN = re.compile(r".+\.py:.*")
+"""A function in a file: ``model.py:build``."""
 Shapes = Sequence[Sequence[int | None]] | Sequence[Sequence[int]]
 
 
@@ -47,12 +58,28 @@ class DataShape(Protocol):
         """The shape of one sample in each input array."""
 
 
-def _table_options(data: DataShape) -> dict[str, int]:
+class SizedData(DataShape, Protocol):
+    """The same, with the participants' numbers of samples."""
+
+    @property
+    def sizes(self) -> Mapping[str, SplitSizes]: ...  # noqa: D102
+
+
+def _table_options(data: DataShape) -> dict[str, Value]:
     outputs = data.classes if data.task == "classification" else None
     return {"features": data.shapes[0][0], "outputs": outputs or 1}
 
 
-def _hourly_options(data: DataShape) -> dict[str, int]:
+def _cox_options(data: DataShape) -> dict[str, Value]:
+    return {"features": data.shapes[0][0]}
+
+
+def _image_options(data: DataShape) -> dict[str, Value]:
+    outputs = data.classes if data.task == "classification" else None
+    return {"channels": data.shapes[0][-1], "outputs": outputs or 1}
+
+
+def _hourly_options(data: DataShape) -> dict[str, Value]:
     (hours, features), (static,) = data.shapes
     outputs = {"outputs": data.classes or 1} if data.task == "classification" else {}
     return {"hourly": features, "static": static, "hours": hours, **outputs}
@@ -76,28 +103,84 @@ class ModelEntry:
         Its number of outputs where that is fixed: it then suits only classifications with at most
         as many classes.
     output_layer : str
-        Prefix of the names of the output layer's parameters.
+        Prefix of the names of the output layer's parameters; empty if there is nothing but it.
+    tasks : tuple of str
+        The kinds of tasks it is for; all if left out.
+    shapes : tuple, optional
+        The shapes of its inputs, where they are not those of `inputs`.
+    recipe : str, optional
+        The kind of training settings that suits it, where it is not that of `inputs`.
+    tunable : mapping of str to number
+        The settings that a user can change, with their defaults.
+    given : mapping of str to number
+        The settings that a user has changed.
     """
 
     name: str
     summary: str
     inputs: InputKind
     network: str
-    options: Callable[[DataShape], dict[str, int]] = lambda _: {}
+    options: Callable[[DataShape], dict[str, Value]] = lambda _: {}
     most_classes: int | None = None
     output_layer: str = OUTPUT_LAYER
+    tasks: tuple[TaskName, ...] = ()
+    shapes: tuple[tuple[int | None, ...], ...] | None = None
+    recipe: Recipe | None = None
+    tunable: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
+    given: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def base(self) -> str:
+        """The name without settings."""
+        return self.name.partition("(")[0]
+
+    def set_to(self, given: Mapping[str, Value]) -> "ModelEntry":
+        """Return the network with some settings, which are then part of its name.
+
+        Examples
+        --------
+        >>> MODELS["mlp"].set_to({"hidden": 200}).name
+        'mlp(hidden=200)'
+
+        Raises
+        ------
+        SettingsError
+            If it has no such setting, or the value does not fit.
+        """
+        if not given:
+            return self
+        for key, value in given.items():
+            if key not in self.tunable:
+                known = ", ".join(self.tunable) or "none"
+                raise SettingsError(f"{self.base} has no setting {shown(key)}; it has {known}")
+            kind = type(self.tunable[key])
+            fits = isinstance(value, (int, float) if kind is float else kind)
+            if not fits or isinstance(value, bool) != (kind is bool):
+                kinds = {int: "a whole number", float: "a number", bool: "true or false"}
+                raise SettingsError(
+                    f"{self.base}: {key} is {shown(value)}; expected {kinds.get(kind, 'a text')}"
+                )
+            least = 0 if kind is float else 1
+            if kind in (int, float) and not least <= float(value) <= 100_000:
+                raise SettingsError(f"{self.base}: {key} is {value}; expected {least} to 100000")
+        changed = {**self.given, **given}
+        text = ", ".join(f"{key}={changed[key]!r}" for key in sorted(changed))
+        return replace(self, name=f"{self.base}({text})", given=MappingProxyType(changed))
 
     def misfit(self, data: DataShape) -> str:
         """Return why this network cannot be trained on some data; empty if it can."""
-        if not _alike(INPUT_SHAPES[self.inputs], data.shapes):
-            return f"it takes {_shown(INPUT_SHAPES[self.inputs])}, not {_shown(data.shapes)}"
+        expected = INPUT_SHAPES[self.inputs] if self.shapes is None else self.shapes
+        if not _alike(expected, data.shapes):
+            return f"it takes {_shown(expected)}, not {_shown(data.shapes)}"
+        if self.tasks and data.task not in self.tasks:
+            return f"it is for tasks of the kind {' or '.join(self.tasks)}, not {data.task}"
         if self.most_classes is not None and data.task != "classification":
             return f"it is for classifications, not for a task of the kind {data.task}"
         if self.most_classes is not None and (data.classes or 0) > self.most_classes:
             return f"it has {self.most_classes} outputs for {data.classes} classes"
         return ""
 
-    def build(self, **options: int) -> "nn.Module":
+    def build(self, **options: Value) -> "nn.Module":
         """Return a new network; its parameters are drawn from PyTorch's global generator."""
         module, _, name = self.network.partition(":")
         network: nn.Module = getattr(import_module(module), name)(**options)
@@ -105,11 +188,47 @@ class ModelEntry:
 
 
 _HERE = "fedegoists.learning.models"
+_MORE = "fedegoists.learning.named_networks"
 MODELS: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
         ModelEntry(
-            "mlp", "one hidden layer of 100 units", "table", f"{_HERE}:TabularMLP", _table_options
+            "mlp",
+            "one hidden layer of 100 units",
+            "table",
+            f"{_HERE}:TabularMLP",
+            _table_options,
+            tunable={"hidden": 100},
+        ),
+        ModelEntry(
+            "logistic",
+            "logistic regression with weight decay",
+            "table",
+            f"{_MORE}:LinearModel",
+            _table_options,
+            output_layer="",
+            tasks=("binary", "classification"),
+            recipe="linear",
+        ),
+        ModelEntry(
+            "linear",
+            "linear regression with weight decay",
+            "table",
+            f"{_MORE}:LinearModel",
+            _table_options,
+            output_layer="",
+            tasks=("regression",),
+            recipe="linear",
+        ),
+        ModelEntry(
+            "cox",
+            "Cox regression with weight decay: a linear model of the logarithm of the risk",
+            "table",
+            f"{_MORE}:CoxModel",
+            _cox_options,
+            output_layer="",
+            tasks=("survival",),
+            recipe="linear",
         ),
         ModelEntry(
             "cifar10-cnn",
@@ -132,16 +251,114 @@ MODELS: dict[str, ModelEntry] = {
             f"{_HERE}:IcuTransformer",
             _hourly_options,
         ),
+        ModelEntry(
+            "transformer",
+            "a transformer over time steps, with one more token for static features",
+            "hourly",
+            f"{_HERE}:IcuTransformer",
+            _hourly_options,
+            tunable={"width": 128, "heads": 8, "layers": 2},
+        ),
+        ModelEntry(
+            "lstm",
+            "a long short-term memory over time steps, beside static features",
+            "hourly",
+            f"{_MORE}:SequenceLSTM",
+            _hourly_options,
+            tunable={"width": 64, "layers": 1, "dropout": 0.0},
+        ),
+        ModelEntry(
+            "cnn",
+            "convolutions with group normalisation, for images of any size",
+            "images",
+            f"{_MORE}:ImageCNN",
+            _image_options,
+            shapes=ANY_IMAGES,
+            tunable={"width": 16, "layers": 3},
+        ),
+        ModelEntry(
+            "resnet",
+            "a small residual network with batch normalisation, for images of any size",
+            "images",
+            f"{_MORE}:SmallResNet",
+            _image_options,
+            shapes=ANY_IMAGES,
+            tunable={"width": 16, "blocks": 1},
+        ),
     )
 }
 """All networks by name; `AUTO` takes the first that suits the data."""
 
 
 def model_named(name: str) -> ModelEntry:
-    """Return the entry of a network."""
-    if name not in MODELS:
-        raise SettingsError(f"unknown model {name!r}; models are {', '.join(MODELS)}")
-    return MODELS[name]
+    """Return the entry of a network, with its settings.
+
+    Examples
+    --------
+    >>> model_named("mlp(hidden=200)").given["hidden"]
+    200
+    """
+    if OWN.fullmatch(name):
+        from fedegoists.learning.own_models import own_entry
+
+        return own_entry(name)
+    spec = SPEC.fullmatch(name)
+    base, given = (name, {}) if spec is None else (spec[1], _settings_in(spec[2], name))
+    if base not in MODELS:
+        raise SettingsError(
+            f"unknown model {base!r}; models are {', '.join(MODELS)}, or a function in a file such "
+            "as model.py:build"
+        )
+    return MODELS[base].set_to(given)
+
+
+def _settings_in(text: str, name: str) -> dict[str, Value]:
+    """Return the settings in the text that names a network; values are literals."""
+    given: dict[str, Value] = {}
+    for part in text.split(",") if text.strip() else ():
+        key, equals, value = part.partition("=")
+        try:
+            given[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            equals = ""
+        if not equals:
+            raise SettingsError(f"{shown(name)} is no model; expected such as mlp(hidden=200)")
+    return given
+
+
+def suggested_model(data: SizedData) -> ModelEntry:
+    """Return the network for data of which nothing else is known; `model_reason` says why."""
+    entry = model_for(data)
+    if not _few_rows(data, entry):
+        return entry
+    linear = (one for one in MODELS.values() if one.recipe == "linear" and not one.misfit(data))
+    return next(linear)
+
+
+def model_reason(data: SizedData) -> str:
+    """Return why `suggested_model` suggests its network."""
+    if _few_rows(data, model_for(data)):
+        return (
+            f"{middle_rows(data)} training rows at the participant in the middle; below "
+            f"{FEW_ROWS}, a linear model with weight decay is hard to beat"
+        )
+    return f"the first one for {_shown(data.shapes)}"
+
+
+def middle_rows(data: SizedData) -> int:
+    """Return the training samples of the participant in the middle."""
+    rows = sorted(sizes.train for sizes in data.sizes.values())
+    return rows[len(rows) // 2]
+
+
+def _few_rows(data: SizedData, entry: ModelEntry) -> bool:
+    # The paper's synthetic data is made for a network.
+    table = entry.inputs == "table" and not data.name.startswith("synthetic")
+    return table and middle_rows(data) < FEW_ROWS
+
+
+FEW_ROWS = 1000
+"""With fewer training rows at a participant, a network rarely beats a linear model."""
 
 
 def model_for(data: DataShape, name: str = AUTO) -> ModelEntry:
@@ -166,8 +383,8 @@ def model_for(data: DataShape, name: str = AUTO) -> ModelEntry:
     )
 
 
-def model_options(data: DataShape, name: str = AUTO) -> dict[str, int]:
-    """Return the arguments of a network that follow from the data.
+def model_options(data: DataShape, name: str = AUTO) -> dict[str, Value]:
+    """Return the arguments of a network: those that follow from the data, and its settings.
 
     Examples
     --------
@@ -175,7 +392,8 @@ def model_options(data: DataShape, name: str = AUTO) -> dict[str, int]:
     >>> model_options(load("synthetic-weak"))
     {'features': 20, 'outputs': 1}
     """
-    return model_for(data, name).options(data)
+    entry = model_for(data, name)
+    return {**entry.options(data), **entry.given}
 
 
 def _alike(expected: Shapes, shapes: Shapes) -> bool:

@@ -1,8 +1,4 @@
-"""The networks of the paper, as modules whose only state is their parameters.
-
-They are used through `torch.func.functional_call`, so that one module serves every silo and can be
-stacked over silos with `torch.func.vmap`. None has dropout or batch statistics.
-"""
+"""The networks of the paper; none has dropout or batch statistics."""
 
 import math
 from functools import partial
@@ -11,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from fedegoists.learning.model_registry import model_named
+from fedegoists.learning.model_registry import Value, model_named
 
 SLOPE = 0.2
 """Slope of the leaky rectifiers below zero, as in the authors' settings."""
@@ -109,7 +105,7 @@ class IcuTransformer(nn.Module):
     def forward(self, hourly: Tensor, static: Tensor) -> Tensor:
         """Return (batch, outputs) for (batch, hours, features) and (batch, features)."""
         tokens = torch.cat(
-            [self.static(_with_mask(static)).unsqueeze(-2), self.hourly(_with_mask(hourly))], -2
+            [self.static(with_mask(static)).unsqueeze(-2), self.hourly(with_mask(hourly))], -2
         )
         tokens = tokens + self.position[: tokens.shape[-2]]
         for layer in self.layers:
@@ -143,14 +139,14 @@ class _EncoderLayer(nn.Module):
         return out
 
 
-def _with_mask(values: Tensor) -> Tensor:
+def with_mask(values: Tensor) -> Tensor:
     """Return values with zeros in place of NaN, followed by the mask of measured values."""
     missing = values.isnan()
     zero = torch.zeros((), dtype=values.dtype, device=values.device)
     return torch.cat([torch.where(missing, zero, values), (~missing).to(values.dtype)], -1)
 
 
-def build_model(name: str, seed: int, **options: int) -> nn.Module:
+def build_model(name: str, seed: int, **options: Value) -> nn.Module:
     """Return a new network with parameters drawn from a seed; global randomness is left alone.
 
     Examples

@@ -1,5 +1,6 @@
-"""A model's parameters as one flat vector, as they are sent, averaged and stored."""
+"""A model's trainable parameters as one flat vector, as they are sent, averaged and stored."""
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,23 +14,57 @@ from fedegoists.errors import SettingsError
 
 @dataclass(frozen=True)
 class ParameterSchema:
-    """Names and shapes of a model's parameters, in their order in the vector.
+    """Names and shapes of a model's trainable parameters, in their order in the vector.
+
+    Frozen parameters (``requires_grad=False``) are not in the vector: they never change and never
+    travel. A parameter that has several names, as tied layers have, is in it once, by its first.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The names of the parameters.
+    shapes : tuple of tuple of int
+        Their shapes.
+    constants : str
+        A hash of the frozen parameters, without which the others mean something else; empty if
+        there are none.
 
     Examples
     --------
-    >>> schema = ParameterSchema.of(nn.Linear(2, 1))
+    >>> model = nn.Linear(2, 1)
+    >>> schema = ParameterSchema.of(model)
     >>> schema.size, schema.names
     (3, ('weight', 'bias'))
+    >>> _ = model.bias.requires_grad_(False)
+    >>> ParameterSchema.of(model).names
+    ('weight',)
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    constants: str = ""
 
     @classmethod
     def of(cls, model: nn.Module) -> "ParameterSchema":
-        """Return the schema of a module."""
+        """Return the schema of a module.
+
+        Raises
+        ------
+        SettingsError
+            If the module has nothing to train.
+        """
         named = dict(model.named_parameters())
-        return cls(tuple(named), tuple(tuple(p.shape) for p in named.values()))
+        trained = {name: own for name, own in named.items() if own.requires_grad}
+        if not trained:
+            raise SettingsError(
+                "the model has nothing to train: it has no parameter with requires_grad=True"
+            )
+        frozen = {name: own for name, own in named.items() if not own.requires_grad}
+        return cls(
+            tuple(trained),
+            tuple(tuple(own.shape) for own in trained.values()),
+            digest_of(frozen) if frozen else "",
+        )
 
     @cached_property
     def size(self) -> int:
@@ -91,3 +126,12 @@ class ParameterSchema:
                 for name, shape in zip(self.names, self.shapes, strict=True)
             ]
         )
+
+
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of named tensors."""
+    content = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        content.update(f"{name}\0{tuple(value.shape)}\0{value.dtype}\0".encode())
+        content.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return content.hexdigest()

@@ -10,6 +10,18 @@ from pydantic import BaseModel, ConfigDict
 
 Numbers = npt.NDArray[np.float64]
 
+HIDDEN = 4
+"""Values at each end of a column that a range leaves out."""
+
+
+class TargetScale(BaseModel):
+    """One silo's scale of a number to predict: it is center + spread × the model's output."""
+
+    model_config = ConfigDict(frozen=True)
+
+    center: float
+    spread: float
+
 
 class InputPreparation(BaseModel):
     """One silo's preparation of one input array, as values for JSON; None stands for NaN."""
@@ -22,6 +34,7 @@ class InputPreparation(BaseModel):
     factor: tuple[float | None, ...]
     missing: tuple[float | None, ...]
     clip: float | None = None
+    ranges: tuple[tuple[float, float] | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +55,8 @@ class Preparation:
         was never measured in them. `missing` is NaN where there is no replacement.
     clip : float, optional
         Inputs are cut to plus or minus this number.
+    ranges : array, silos × columns × 2, optional
+        Between which values training values lie, see `usual_range`.
 
     Examples
     --------
@@ -57,6 +72,7 @@ class Preparation:
     factor: Numbers
     missing: Numbers
     clip: float | None = None
+    ranges: Numbers | None = None
 
     @classmethod
     def unchanged(cls, name: str, columns: Sequence[str], silos: int) -> "Preparation":
@@ -68,7 +84,8 @@ class Preparation:
         """Return the preparation of some silos, in this order."""
         chosen = list(silos)
         center, factor, missing = self.center[chosen], self.factor[chosen], self.missing[chosen]
-        return replace(self, center=center, factor=factor, missing=missing)
+        ranges = None if self.ranges is None else self.ranges[chosen]
+        return replace(self, center=center, factor=factor, missing=missing, ranges=ranges)
 
     def of(self, silo: int) -> InputPreparation:
         """Return one silo's preparation."""
@@ -83,4 +100,27 @@ class Preparation:
             factor=factor,
             missing=missing,
             clip=self.clip,
+            ranges=()
+            if self.ranges is None
+            else tuple(
+                None if math.isnan(low) else (float(low), float(high))
+                for low, high in self.ranges[silo]
+            ),
         )
+
+
+def usual_range(values: Numbers) -> tuple[float, float]:
+    """Return the fifth smallest and the fifth largest value; NaN if there are fewer than ten.
+
+    A model's file has them. The smallest and the largest would each be one person's.
+
+    Examples
+    --------
+    >>> usual_range(np.arange(20.0))
+    (4.0, 15.0)
+    """
+    known = values[~np.isnan(values)]
+    if len(known) < 2 * HIDDEN + 2:
+        return math.nan, math.nan
+    ends = np.partition(known, (HIDDEN, len(known) - 1 - HIDDEN))
+    return float(ends[HIDDEN]), float(ends[-1 - HIDDEN])

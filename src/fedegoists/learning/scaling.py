@@ -11,9 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.learning.data import Array, SiloIndices
-from fedegoists.learning.preparation import Preparation
+from fedegoists.learning.preparation import Preparation, TargetScale, usual_range
+
+MOST_VALUES = 4_000_000
+"""Values that are prepared at a time."""
 
 Inputs = npt.NDArray[np.float32]
+Statistics = npt.NDArray[np.float64]
 
 
 def standardised(
@@ -104,15 +108,40 @@ def prepared(
     >>> prepared("features", ("x", "y"), values, [silo])[1].of(0).factor
     (1.0, 0.0)
     """
-    inputs = values
-    if scaled is None or len(scaled):
-        inputs = standardised(inputs, silos, scaled)
+    every = np.arange(values.shape[-1])
+    chosen = np.isin(every, every if scaled is None else np.asarray(scaled, dtype=np.int64))
+    # Columns do not depend on one another, and intermediate results are several times their size.
+    width = max(1, MOST_VALUES // max(1, len(values))) if values.ndim == 2 else len(every)
+    inputs = np.empty(values.shape, dtype=np.float32)
+    parts = []
+    for start in range(0, len(every), width):
+        some = every[start : start + width]
+        own = _prepared(values[..., some], silos, chosen[some], filled=filled)
+        inputs[..., some] = own[0] if clip is None else np.clip(own[0], -clip, clip)
+        parts.append(own[1:])
+    center, factor, missing, ranges = (
+        None if part[0] is None else np.concatenate(part, axis=1)
+        for part in zip(*parts, strict=True)
+    )
+    assert center is not None
+    assert factor is not None
+    assert missing is not None
+    return inputs, Preparation(name, tuple(columns), center, factor, missing, clip, ranges)
+
+
+def _prepared(
+    values: Array,
+    silos: Sequence[SiloIndices],
+    chosen: npt.NDArray[np.bool_],
+    *,
+    filled: bool,
+) -> tuple[Inputs, Statistics, Statistics, Statistics, Statistics | None]:
+    """Return the inputs, and center, factor, missing and ranges, of some columns."""
+    inputs = (
+        standardised(values, silos, np.flatnonzero(chosen).tolist()) if chosen.any() else values
+    )
     if filled:
         inputs = mean_filled(inputs, silos)
-    if clip is not None:
-        inputs = np.clip(inputs, -clip, clip)
-    chosen = np.zeros(values.shape[-1], dtype=bool)
-    chosen[np.arange(len(chosen)) if scaled is None else np.asarray(scaled, dtype=np.int64)] = True
     centers, factors, missing = [], [], []
     for silo in silos:
         mean, deviation = _statistics(values[silo.train])
@@ -122,9 +151,47 @@ def prepared(
         centers.append(np.where(chosen, known, 0.0))
         factors.append(np.where(chosen, factor, 1.0))
         missing.append(known if filled else np.full(len(known), np.nan))
-    return inputs.astype(np.float32, copy=False), Preparation(
-        name, tuple(columns), np.array(centers), np.array(factors), np.array(missing), clip
+    return (
+        inputs.astype(np.float32, copy=False),
+        np.array(centers),
+        np.array(factors),
+        np.array(missing),
+        _ranges(values, silos),
     )
+
+
+def _ranges(values: Array, silos: Sequence[SiloIndices]) -> npt.NDArray[np.float64] | None:
+    """Return the usual range of each column in each silo's training samples.
+
+    Not of columns with several values of a sample, whose largest five may be one person's.
+    """
+    if values.ndim != 2:
+        return None
+    return np.array([[usual_range(column) for column in values[silo.train].T] for silo in silos])
+
+
+def scaled_targets(
+    targets: Array, silos: Sequence[SiloIndices]
+) -> tuple[Inputs, tuple[TargetScale, ...]]:
+    """Scale numbers to predict to mean 0 and deviation 1 over each silo's training samples.
+
+    Training with numbers like 150 or 50,000 diverges. Where they are constant, the deviation counts
+    as 1.
+
+    Examples
+    --------
+    >>> silo = SiloIndices("a", np.array([0, 1]), np.array([2]), np.array([], dtype=int))
+    >>> scaled_targets(np.array([100.0, 300.0, 400.0]), [silo])
+    (array([-1.,  1.,  2.], dtype=float32), (TargetScale(center=200.0, spread=100.0),))
+    """
+    scaled = np.array(targets, dtype=np.float64)
+    scales = []
+    for silo in silos:
+        (center,), (deviation,) = _statistics(scaled[silo.train][:, None])
+        spread = deviation if np.isfinite(deviation) else 1.0
+        scaled[silo.all] = (scaled[silo.all] - center) / spread
+        scales.append(TargetScale(center=float(center), spread=float(spread)))
+    return scaled.astype(np.float32), tuple(scales)
 
 
 def _statistics(values: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

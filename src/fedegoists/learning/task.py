@@ -6,7 +6,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from fedegoists.learning.concordance import concordances
 from fedegoists.learning.data import TaskName
+
+ABSENT = -1e4
+"""The logarithm of a risk that counts for nothing."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class Task:
     ----------
     name : str
         ``classification`` (cross-entropy, accuracy), ``binary`` (logistic loss, area under the ROC
-        curve) or ``regression`` (squared error).
+        curve), ``regression`` (squared error) or ``survival`` (Cox's partial likelihood,
+        concordance index).
     metric : str
         The metric's name.
     higher_is_better : bool
@@ -30,6 +35,8 @@ class Task:
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of every sample; works inside `torch.func` transforms."""
+        if self.name == "survival":
+            return partial_likelihood(outputs.squeeze(-1), targets)
         if self.name == "classification":
             return F.cross_entropy(outputs, targets, reduction="none")
         if self.name == "binary":
@@ -40,23 +47,76 @@ class Task:
 
     def loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean loss, or the sum with `weights`, which are 0 for padding."""
-        losses = self.losses(outputs, targets)
+        if self.name == "survival" and weights is not None:
+            losses = partial_likelihood(outputs.squeeze(-1), targets, weights > 0)
+        else:
+            losses = self.losses(outputs, targets)
         return losses.mean() if weights is None else (losses * weights).sum()
 
-    def score(self, outputs: Tensor, targets: Tensor) -> float:
-        """Return the metric over all samples; NaN where it is not defined."""
+    def score(self, outputs: Tensor, targets: Tensor, spread: float = 1.0) -> float:
+        """Return the metric over all samples; NaN where it is not defined.
+
+        Numbers to predict were divided by `spread`; the metric is in their own units.
+        """
         if self.name == "classification":
             return (outputs.argmax(-1) == targets).double().mean().item()
         if self.name == "binary":
             return area_under_curve(outputs.squeeze(-1), targets)
-        return ((outputs.squeeze(-1) - targets).double() ** 2).mean().item()
+        if self.name == "survival":
+            found = concordances(
+                outputs.squeeze(-1).double().cpu().numpy(), targets.double().cpu().numpy()
+            )
+            return float(found.mean()) if len(found) else float("nan")
+        return ((spread * (outputs.squeeze(-1) - targets).double()) ** 2).mean().item()
 
 
 TASKS: dict[TaskName, Task] = {
     "classification": Task("classification", "accuracy", True),
     "binary": Task("binary", "auc", True),
     "regression": Task("regression", "mse", False),
+    "survival": Task("survival", "c-index", True),
 }
+
+
+def partial_likelihood(risks: Tensor, targets: Tensor, present: Tensor | None = None) -> Tensor:
+    """Return each sample's part of the negative logarithm of Cox's partial likelihood.
+
+    For an event it is log Σ exp(risk) over all that are still at risk at its time, minus its own
+    risk, with Breslow's rule for equal times; 0 for a censored one. The parts are scaled so that
+    their mean is the mean over events.
+
+    Parameters
+    ----------
+    risks : Tensor
+        Logarithms of relative risks.
+    targets : Tensor
+        Times; negative if censored.
+    present : Tensor of bool, optional
+        Samples that count; others are padding.
+
+    Examples
+    --------
+    Three patients with equal risks, of whom the first and the last have events.
+
+    >>> partial_likelihood(torch.zeros(3), torch.tensor([1.0, -2.0, 3.0]))  # log 3 and log 1, × 3/2
+    tensor([1.6479, 0.0000, 0.0000])
+    """
+    times, event = targets.abs(), targets > 0
+    own = torch.ones_like(event) if present is None else present
+    risks = torch.where(own, risks, ABSENT)
+    event = event & own
+    order = torch.argsort(times, dim=-1, descending=True)
+    sorted_times = times.gather(-1, order)
+    sums = torch.logcumsumexp(risks.gather(-1, order), -1)
+    # All with the same time are at risk: take the sum up to the last of them.
+    count = times.shape[-1]
+    differs = sorted_times[..., 1:] != sorted_times[..., :-1]
+    last = torch.cat([differs, torch.ones_like(event[..., :1])], -1)
+    places = torch.where(last, torch.arange(count, device=times.device), count)
+    sums = sums.gather(-1, places.flip(-1).cummin(-1).values.flip(-1))
+    at_risk = torch.empty_like(sums).scatter(-1, order, sums)
+    scale = own.sum(-1, keepdim=True) / event.sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(event, (at_risk - risks) * scale, 0.0)
 
 
 def area_under_curve(scores: Tensor, targets: Tensor) -> float:

@@ -17,6 +17,7 @@ def test_what_there_is() -> None:
         "cifar100",
         "eicu-demo",
         "heart",
+        "tcga-brca",
     ]
     for entry in available():
         assert entry.licence

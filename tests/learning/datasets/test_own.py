@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedegoists.errors import FileError, GraphError, SettingsError
-from fedegoists.learning.data import DataError
-from fedegoists.learning.datasets import load_own
+from fedegoists.learning.data import DataError, Split
+from fedegoists.learning.datasets import Schema, load_own
 from tests.learning.datasets.tables import (
     AGES,
     BINARY,
@@ -28,6 +28,8 @@ from tests.learning.datasets.tables import (
     in_order,
 )
 
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
 
 class TestReading:
     def test_a_folder_with_a_schema(self, folder: Path) -> None:
@@ -39,7 +41,7 @@ class TestReading:
         (folder / "old").mkdir()
         data = load_own(folder)
         assert data.participants == ("north", "south")
-        assert data.sizes() == {"north": (14, 3, 3), "south": (28, 6, 6)}
+        assert data.sizes() == {"north": (13, 3, 4), "south": (26, 6, 8)}
         north = in_order(data, "north")
         assert north.inputs[0].tolist() == [[i, a] for i, a in zip(INCOMES, AGES, strict=True)]
         assert north.targets.tolist() == [int(d == "yes") for d in DEFAULTS]
@@ -58,8 +60,8 @@ class TestReading:
     def test_a_regression(self, folder: Path) -> None:
         data = load_own(folder, NUMBER)
         assert in_order(data, "north").targets.tolist() == INCOMES
-        assert data.sizes()["north"] == (14, 3, 3)
-        assert data.notes == ("features: age", "columns not used: default")
+        assert sum(data.sizes()["north"]) == 20
+        assert data.notes[:2] == ("features: age", "north: columns not used: default")
 
     def test_every_class_is_in_every_split(self, folder: Path) -> None:
         for split in ("train", "validation", "test"):
@@ -205,15 +207,11 @@ class TestBadFolders:
             load_own({}, BINARY)
 
     def test_a_file_of_an_unknown_kind(self, folder: Path) -> None:
-        (folder / "west.xlsx").write_bytes(b"")
-        with pytest.raises(
-            DataError, match=r"west\.xlsx: files that end in '\.xlsx' cannot be rea"
-        ):
+        (folder / "west.ods").write_bytes(b"")
+        with pytest.raises(DataError, match=r"west\.ods: files that end in '\.ods' cannot be rea"):
             load_own(folder, BINARY)
-        with pytest.raises(
-            DataError, match=r"^organisation 'W', .*: files that end in '\.xlsx' ca"
-        ):
-            load_own({"W": folder / "west.xlsx"}, BINARY)
+        with pytest.raises(DataError, match=r"^organisation 'W', .*: files that end in '\.ods' ca"):
+            load_own({"W": folder / "west.ods"}, BINARY)
 
     def test_two_files_of_one_organisation(self, folder: Path) -> None:
         np.savez(folder / "north.npz", a=[1])
@@ -236,3 +234,74 @@ class TestBadFolders:
         (folder / "mine.toml").write_text("features = 3")
         with pytest.raises(SettingsError, match=r"mine\.toml: features is 3: input"):
             load_own({"a": folder / "north.csv"}, folder / "mine.toml")
+
+
+class TestSplits:
+    def for_test(self, folder: Path, schema: Schema) -> set[tuple[float, ...]]:
+        """Return the rows for test of north."""
+        data = load_own(folder, schema)
+        return {tuple(row) for row in data.part("north", "test").inputs[0].tolist()}
+
+    def test_members_order_and_new_rows_move_no_row(self, folder: Path) -> None:
+        rows = [f"{age},{age * 7},{'yes' if age % 3 else 'no'}" for age in range(200)]
+        (folder / "north.csv").write_text(csv(rows))
+        before = self.for_test(folder, BINARY)
+        assert 10 < len(before) < 60
+        (folder / "aachen.csv").write_text(csv())  # stands before the others
+        assert self.for_test(folder, BINARY) == before
+        (folder / "south.csv").unlink()
+        assert self.for_test(folder, BINARY) == before
+        (folder / "north.csv").write_text(csv(rows[::-1]))
+        assert self.for_test(folder, BINARY) == before
+        more = [f"{age},{age},no" for age in range(300, 400)]
+        (folder / "north.csv").write_text(csv(rows + more))
+        after = self.for_test(folder, BINARY)
+        assert before == {row for row in after if row[0] < 300}
+
+    def test_copies_are_in_one_split_and_reported(self, folder: Path) -> None:
+        (folder / "north.csv").write_text(csv(ROWS * 3))  # every patient three times
+        data = load_own(folder, BINARY)
+        splits = [
+            {tuple(row) for row in data.part("north", split).inputs[0].tolist()}
+            for split in ("train", "validation", "test")
+        ]
+        assert sum(map(len, splits)) == len(set.union(*splits)) == 20
+        assert (
+            "north: 40 rows have the same features as another row; copies are in the same split"
+            in data.warnings
+        )
+
+    def test_a_patient_with_several_rows_is_in_one_split(self, folder: Path) -> None:
+        grouped = BINARY.model_copy(update={"group": "patient"})
+        for name in ("north", "south"):
+            rows = [f"{row},{k // 2}{'.0' * (k % 2)}" for k, row in enumerate(ROWS * 3)]
+            (folder / f"{name}.csv").write_text(csv(rows, "age,income,default,patient"))
+        data = load_own(folder, grouped)
+        for silo, start in zip(data.silos, (0, 60), strict=True):
+            patients = [{(row - start) // 2 for row in silo.of(split)} for split in SPLITS]
+            assert sum(map(len, patients)) == len(set.union(*patients)) == 30
+        # A patient of two hospitals is for the same purpose at both.
+        north, south = data.silos
+        assert {row + 60 for row in north.test} == set(south.test.tolist())
+
+    def test_rows_without_a_patient(self, folder: Path) -> None:
+        rows = [f"{row},{k}" for k, row in enumerate(ROWS)]
+        rows[4] = f"{ROWS[4]},"
+        for name in ("north", "south"):
+            (folder / f"{name}.csv").write_text(csv(rows, "age,income,default,patient"))
+        with pytest.raises(DataError, match=r"line 6, column 'patient': the value is missing, so"):
+            load_own(folder, BINARY.model_copy(update={"group": "patient"}))
+
+    def test_too_few_patients(self, folder: Path) -> None:
+        for name in ("north", "south"):
+            rows = [f"{row},{k % 9}" for k, row in enumerate(ROWS)]
+            (folder / f"{name}.csv").write_text(csv(rows, "age,income,default,patient"))
+        with pytest.raises(DataError, match=r"9 different values of 'patient' are too few to div"):
+            load_own(folder, BINARY.model_copy(update={"group": "patient"}))
+
+    def test_one_in_fifty_is_in_every_split(self, tmp_path: Path) -> None:
+        rows = [f"{age},{age},{'yes' if age % 50 == 0 else 'no'}" for age in range(300)]
+        (tmp_path / "a.csv").write_text(csv(rows))
+        for seed in range(5):
+            data = load_own(tmp_path, BINARY, seed=seed)
+            assert all(data.label_counts(split)[0].min() >= 1 for split in SPLITS)

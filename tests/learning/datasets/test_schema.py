@@ -21,7 +21,7 @@ def test_lists_become_tuples() -> None:
     schema = validated(Schema, GOOD, "schema")
     assert schema.features == ("age", "income")
     assert (schema.classes, schema.missing, schema.standardise) == (("no", "yes"), "error", True)
-    assert schema.columns == ("age", "income", "default")
+    assert schema.wanted.required == ("age", "income", "default")
 
 
 def test_from_toml(tmp_path: Path) -> None:
@@ -52,8 +52,14 @@ def test_from_toml(tmp_path: Path) -> None:
         ({"target": ""}, "target is '': string should match pattern"),
         ({"target": ["a"]}, r"target is \['a'\]: input should be a valid string"),
         ({"target": "age"}, "'age' is the target and a feature"),
-        ({"task": "ranking"}, "task is 'ranking': input should be 'classification', 'binary' or"),
-        ({"missing": "median"}, "missing is 'median': input should be 'error' or 'mean'"),
+        (
+            {"task": "ranking"},
+            "task is 'ranking': input should be 'classification', 'binary', 'regres",
+        ),
+        (
+            {"missing": "median"},
+            "missing is 'median': input should be 'error', 'mean' or 'indicate'",
+        ),
         ({"standardise": 1}, "standardise is 1: input should be a valid boolean"),
         ({"classes": None}, "a binary task needs classes: the values of 'default'"),
         ({"classes": ["a"]}, "a binary task has two classes, not 1"),
@@ -90,3 +96,27 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     path.write_text("features = []\ntarget = 'y'\ntask = 'regression'\n")
     with pytest.raises(SettingsError, match=r"schema\.toml: features is \[\]: tuple"):
         Schema.from_toml(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"group": "age"}, "'age' is the group and a feature or the target"),
+        ({"event": "died"}, 'task = "survival" and event = "…" go together'),
+        ({"columns": {"ward": {}}}, r"\[columns.ward\]: 'ward' is not one of the features"),
+        ({"columns": {"age": {"kind": "category"}}}, ".*'category' and categories .* go together"),
+        ({"columns": {"age": {"categories": ["a", "a"]}}}, ".*category 'a' is there twice"),
+        ({"columns": {"age": {"categories": ["other"]}}}, ".*'other' stands for all that are not"),
+        ({"columns": {"age": {"format": "%Y"}}}, ".*format is for kind = 'date'"),
+        ({"columns": {"age": {"kind": "date", "unit": "d"}}}, ".*unit and range are for numbers"),
+        ({"columns": {"age": {"range": [5, 1]}}}, ".*smallest and the largest number, in this"),
+        ({"columns": {"age": {"colour": 1}}}, "unknown key 'columns.age.colour'"),
+        (
+            {"features": ["age", "age missing"], "missing": "indicate"},
+            "two inputs would be called 'age missing'",
+        ),
+    ],
+)
+def test_columns_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=f"^schema: {message}"):
+        validated(Schema, GOOD | changes, "schema")

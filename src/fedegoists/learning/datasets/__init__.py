@@ -2,7 +2,7 @@
 
 Real data is not part of this package. It is looked for in the folder given as `data_dir` or in the
 environment variable ``FEDEGOISTS_DATA``, with the sub-folders ``cifar10``, ``cifar100``,
-``eicu_demo`` and ``heart``.
+``eicu_demo``, ``heart`` and ``tcga_brca``.
 """
 
 from fedegoists.learning.datasets.dataset_registry import (

@@ -1,12 +1,11 @@
-"""Tables in CSV, Parquet or NPZ files, with the place of every cell for errors.
+"""Tables in files and data frames, with the place of every cell for errors.
 
-Nothing is guessed: a cell is a number, missing, or an error that names it.
+Nothing is guessed: a cell is what its column is declared to be, missing, or an error that names it.
 """
 
-import csv
-import io
+import datetime
 import math
-import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,40 +14,55 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.errors import FileError, MissingDependencyError, shown
-from fedegoists.files import read_text
+from fedegoists.errors import FileError, shown
 from fedegoists.learning.data import Array, DataError
-from fedegoists.learning.datasets.npz import opened_npz
 
 MISSING_WORDS = frozenset({"", "na", "nan", "null"})
 """What pandas, R, NumPy and databases write for a missing number."""
+USUAL_MARKS = frozenset({"?", "-", "--", ".", "n/a", "n.a.", "none", "unknown", "missing", "#n/a"})
+"""What people write for a missing number; to be declared."""
+TRUTH = {
+    word: number
+    for number, words in ((1.0, "true yes y t 1"), (0.0, "false no n f 0"))
+    for word in words.split()
+}
+DATE_LIKE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
+DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
+UNIT = re.compile(r"(.*\S)\s*(?:\[([^\[\]]+)\]|\(([^()]+)\))")
 
 LARGEST = float(np.finfo(np.float32).max)
+EPOCH = datetime.datetime(1970, 1, 1)  # days are counted without time zones
 Cells = Sequence[object] | Array
+Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class DataTable:
-    """Some columns of one file.
+    """Some columns of one file or data frame.
 
     Attributes
     ----------
     owner : str
-        Whose file it is, as errors begin.
+        Whose table it is, as errors begin.
+    path : path or str
+        The file, or what stands for it in errors.
     names : tuple of str
         All columns of the file, also those that were not read.
     line_of : function
         Returns where a row is, such as ``line 7``.
     missing : collection of str
         Texts, in small letters, that stand for a missing number.
+    decimal_comma : bool
+        Whether 3,5 is a number, as in files with semicolons between the columns.
     """
 
     owner: str
-    path: Path
+    path: Path | str
     names: tuple[str, ...]
     columns: dict[str, Cells]
     line_of: Callable[[int], str]
     missing: Collection[str] = MISSING_WORDS
+    decimal_comma: bool = False
 
     def __post_init__(self) -> None:
         if not len(self):
@@ -66,13 +80,25 @@ class DataTable:
         """Return the owner, file, line and column of a cell, as errors begin."""
         return f"{self.where}, {self.line_of(row)}, column {column!r}"
 
-    def numbers(self, column: str) -> npt.NDArray[np.float64]:
-        """Return a column of finite numbers, with NaN for missing ones; text is refused."""
+    def numbers(self, column: str, codes: Collection[str | float] = ()) -> Numbers:
+        """Return a column of finite numbers, with NaN for missing ones; text is refused.
+
+        Parameters
+        ----------
+        codes : collection of str and float
+            Texts and numbers that stand for a missing one, besides `missing`.
+        """
         cells = self.columns[column]
-        if isinstance(cells, np.ndarray):
+        words = {str(code).casefold() for code in codes}
+        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
             values = cells.astype(np.float64)
         else:
-            values = np.array([self._number(cell, k, column) for k, cell in enumerate(cells)])
+            values = np.array(
+                [self._number(cell, k, column, words) for k, cell in enumerate(cells)]
+            )
+        numeric = [float(code) for code in codes if not isinstance(code, str)]
+        if numeric:
+            values[np.isin(values, numeric)] = np.nan
         bad = np.flatnonzero(np.abs(values) > LARGEST)
         if len(bad):
             raise DataError(
@@ -81,31 +107,74 @@ class DataTable:
             )
         return values
 
-    def _number(self, cell: object, row: int, column: str) -> float:
+    def _number(self, cell: object, row: int, column: str, words: Collection[str]) -> float:
         if cell is None:
             return math.nan
         if isinstance(cell, str):
             text = cell.strip()
-            if text.casefold() in self.missing:
+            if text.casefold() in self.missing or text.casefold() in words:
                 return math.nan
+            plain = text.replace(",", ".") if self._has_decimal_comma(text) else text
             # Python reads 1_000 and １ as numbers; other programs do not.
-            if "_" not in text and text.isascii():
+            if "_" not in plain and plain.isascii():
                 try:
-                    return float(text)
+                    return float(plain)
                 except ValueError:
                     pass
-            hint = " (a decimal point, not a comma)" if "," in text else ""
             raise DataError(
-                f"{self.place(row, column)}: {shown(text)} is not a number; write numbers like "
-                f"0.25{hint}, or leave the cell empty where there is none"
+                f"{self.place(row, column)}: {shown(text)} is not a number; {_way(text)}"
             )
         try:
             return float(cell)  # type: ignore[arg-type]  # decimals, fractions
         except (TypeError, ValueError, OverflowError):
+            way = "store this column as numbers"
+            if isinstance(cell, datetime.date):
+                way = f"if it is a date, set kind = 'date' in [columns.{column}] of the schema"
             raise DataError(
-                f"{self.place(row, column)}: {shown(cell)} is not a number; store this column as "
-                "numbers"
+                f"{self.place(row, column)}: {shown(cell)} is not a number; {way}"
             ) from None
+
+    def _has_decimal_comma(self, text: str) -> bool:
+        return self.decimal_comma and DECIMAL_COMMA.fullmatch(text) is not None
+
+    def truths(self, column: str, codes: Collection[str | float] = ()) -> Numbers:
+        """Return a column of truth values as 1 and 0, with NaN for missing ones."""
+        found = []
+        for row, text in enumerate(self.words(column, codes)):
+            value = math.nan if not text else TRUTH.get(text.casefold())
+            if value is None:
+                raise DataError(
+                    f"{self.place(row, column)}: {shown(text)} is neither true nor false; write "
+                    "true and false, yes and no, or 1 and 0"
+                )
+            found.append(value)
+        return np.array(found)
+
+    def days(self, column: str, codes: Collection[str | float] = (), form: str = "") -> Numbers:
+        """Return a column of dates as days since 1970, with NaN for missing ones.
+
+        Parameters
+        ----------
+        form : str
+            How dates are written, such as ``%d.%m.%Y``; by default as 2024-03-31.
+        """
+        cells = self.columns[column]
+        missing = {*self.missing, *(str(code).casefold() for code in codes)}
+        found = []
+        for row, cell in enumerate(cells):
+            if cell is None or str(cell).strip().casefold() in (*missing, "nat"):
+                found.append(math.nan)
+                continue
+            moment = _moment(cell, form)
+            if moment is None:
+                raise DataError(
+                    f"{self.place(row, column)}: {shown(cell)} is not a date like "
+                    f"{EPOCH.strftime(form) if form else '2024-03-31'}; where dates are written in "
+                    f"another way, say how in [columns.{column}] of the schema, for example: "
+                    "format = '%d.%m.%Y'"
+                )
+            found.append((moment - EPOCH) / datetime.timedelta(days=1))
+        return np.array(found)
 
     def texts(self, column: str) -> list[str]:
         """Return a column as text, with the empty text for missing values.
@@ -113,6 +182,45 @@ class DataTable:
         Whole numbers are written without a point, and truth values as True and False.
         """
         return [_text(cell) for cell in self.columns[column]]
+
+    def words(self, column: str, codes: Collection[str | float] = ()) -> list[str]:
+        """Return a column of words, with the empty text for missing ones; ``1.0`` is ``1``."""
+        missing = {*self.missing, *(str(code).casefold() for code in codes)}
+        words = (whole(text) for text in self.texts(column))
+        return ["" if word.casefold() in missing else word for word in words]
+
+
+def _way(text: str) -> str:
+    """Return what to do about a text where a number is expected."""
+    if text.casefold() in USUAL_MARKS:
+        return (
+            f"if it stands for a missing value, add missing_values = [{text!r}] to the schema; or "
+            "leave the cell empty"
+        )
+    if DATE_LIKE.match(text):
+        return "if it is a date, declare the column with kind = 'date' in the schema"
+    hint = " (a decimal point, not a comma)" if "," in text else ""
+    way = f"write numbers like 0.25{hint}, or leave the cell empty where there is none"
+    if text[:1].isalpha():
+        way += "; if the column holds categories, declare them as `fedegoists data show` proposes"
+    return way
+
+
+def _moment(cell: object, form: str) -> datetime.datetime | None:
+    if isinstance(cell, datetime.datetime):
+        return cell.replace(tzinfo=None)
+    if isinstance(cell, datetime.date):
+        return datetime.datetime(cell.year, cell.month, cell.day)
+    if isinstance(cell, np.datetime64):
+        return _moment(cell.astype("datetime64[us]").item(), form)
+    if not isinstance(cell, str):
+        return None
+    try:
+        if form:
+            return datetime.datetime.strptime(cell.strip(), form).replace(tzinfo=None)
+        return datetime.datetime.fromisoformat(cell.strip()).replace(tzinfo=None)
+    except ValueError:
+        return None
 
 
 def _text(cell: object) -> str:
@@ -127,145 +235,107 @@ def _text(cell: object) -> str:
     return str(cell).strip()
 
 
-def read_table(owner: str, path: str | os.PathLike[str], columns: Sequence[str]) -> DataTable:
-    """Read some columns of a file that ends in ``.csv``, ``.parquet`` or ``.npz``.
+def whole(text: str) -> str:
+    """Return ``1`` for ``1.0``, as many programs write whole numbers beside missing ones."""
+    number, _, rest = text.partition(".")
+    return number if rest and not rest.strip("0") else text
 
-    An NPZ file has one array for each column. Errors begin with the `owner` of the file.
+
+@dataclass(frozen=True)
+class WantedColumns:
+    """The columns to read from a table.
+
+    Attributes
+    ----------
+    required, optional : tuple of str
+        Columns that must be there, and those that may be.
+    numbers : collection of str
+        Those of them that hold numbers.
+    units : dict of str to str
+        Units of columns. A column ``crp [mg/l]`` is the column ``crp`` if its unit is this.
+    everything : bool
+        Whether to read all columns, whatever their names.
+    missing : tuple of str
+        Texts that stand for a missing number in all columns.
     """
-    path = Path(path)
-    reader = READERS.get(path.suffix.casefold())
-    if reader is None:
-        raise DataError(
-            f"{owner}, {path}: files that end in {path.suffix or 'nothing'!r} cannot be read; save "
-            f"the table as {', '.join(READERS)}"
-        )
-    return reader(owner, path, columns)
 
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    numbers: Collection[str] = ()
+    units: dict[str, str] | None = None
+    everything: bool = False
+    missing: tuple[str, ...] = ()
 
-def read_csv(
-    owner: str,
-    path: Path,
-    wanted: Sequence[str],
-    *,
-    header: tuple[str, ...] | None = None,
-    missing: Collection[str] = MISSING_WORDS,
-) -> DataTable:
-    """Read some columns of a CSV file; its first line names them unless a header is given."""
-    where = f"{owner}, {path}"
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    names = header
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    done = 0
-    try:
-        for row in reader:
-            done = reader.line_num
-            if not row:
+    @property
+    def words(self) -> frozenset[str]:
+        """Texts, in small letters, that stand for a missing number."""
+        return MISSING_WORDS | {word.casefold() for word in self.missing}
+
+    def found(self, names: Sequence[str], where: str) -> dict[str, str]:
+        """Return the columns to read, by the names that the schema gives them."""
+        counts = Counter(names)
+        for name, count in counts.items():
+            if count > 1:
+                raise DataError(f"{where}: {count} columns are called {name!r}; rename them")
+        if self.everything:
+            return {name: name for name in names}
+        found, problems = {}, []
+        for name in (*self.required, *self.optional):
+            try:
+                header = name if name in counts else self._with_unit(name, counts, where)
+            except DataError as error:
+                problems.append(str(error))
                 continue
-            if names is None:
-                names = tuple(name.strip() for name in row)
-                _check_names(names, wanted, f"{where}, line {done}")
+            if header is not None:
+                found[name] = header
+            elif name in self.required or _alike(name, counts):
+                problems.append(f"{where}: {_missing_column(name, counts)}")
+        if problems:
+            raise DataError("\n".join(problems))
+        return found
+
+    def reads(self, header: str) -> bool:
+        """Return whether a column of this name is read."""
+        match = UNIT.fullmatch(header)
+        known = (*self.required, *self.optional)
+        return header in known or (match is not None and match[1] in known)
+
+    def _with_unit(self, name: str, names: Iterable[str], where: str) -> str | None:
+        """Return the column that has this name and its unit in brackets."""
+        for header in names:
+            match = UNIT.fullmatch(header)
+            if match is None or match[1] != name:
                 continue
-            if len(row) != len(names):
+            unit, declared = match[2] or match[3], (self.units or {}).get(name)
+            if declared is None:
                 raise DataError(
-                    f"{where}, line {done}: {len(row)} values for {len(names)} columns; is the "
-                    "file cut off, or a text with a comma not in quotes?"
+                    f"{where}: column {header!r} has a unit, but the schema declares none; add "
+                    f"unit = {unit!r} to [columns.{name}] of the schema if it is everybody's"
                 )
-            rows.append(row)
-            lines.append(done)
-    except csv.Error as error:
-        raise DataError(
-            f"{where}, line {done + 1}: not valid CSV ({error}); is a quotation mark not closed, "
-            "or the file cut off?"
-        ) from None
-    if names is None:
-        raise DataError(f"{where}: the file is empty; its first line names the columns")
-    columns: dict[str, Cells] = {}
-    for name in wanted:
-        k = names.index(name)
-        columns[name] = [row[k] for row in rows]
-    return DataTable(owner, path, names, columns, lambda k: f"line {lines[k]}", missing)
+            if unit.strip() != declared:
+                raise DataError(
+                    f"{where}: column {header!r} is in {unit}, but the schema says {declared}; "
+                    "convert its numbers"
+                )
+            return header
+        return None
 
 
-def _read_parquet(owner: str, path: Path, wanted: Sequence[str]) -> DataTable:
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
-    except ImportError:
-        raise MissingDependencyError(
-            f"{path}: reading Parquet files needs pyarrow, which is not installed; run: "
-            "pip install 'fedegoists[train]'"
-        ) from None
-    where = f"{owner}, {path}"
+def _alike(name: str, names: Iterable[str]) -> list[str]:
+    return [other for other in names if other.casefold() == name.casefold()]
+
+
+def _missing_column(name: str, names: Iterable[str]) -> str:
+    all_names = list(names)
+    found = ", ".join(map(repr, all_names[:12])) + (" …" if len(all_names) > 12 else "")
+    alike = _alike(name, all_names)
+    hint = f"; rename {alike[0]!r}, whose letters differ in case" if alike else ""
+    return f"column {name!r} is missing; it has {found}{hint}"
+
+
+def check_is_file(path: Path, where: str) -> None:
+    """Refuse a path at which there is no file."""
     if not path.is_file():
         raise FileError(
             f"{where}: {'is a folder, not a file' if path.is_dir() else 'no such file'}"
         )
-    try:
-        with pq.ParquetFile(path) as file:
-            names = tuple(file.schema_arrow.names)
-            _check_names(names, wanted, where)
-            table = file.read(columns=list(wanted))
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{where}: not a Parquet file that can be read ({error})") from None
-    columns: dict[str, Cells] = {}
-    for name in wanted:
-        column = table.column(name)
-        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-            # Also turns missing values into NaN.
-            columns[name] = column.cast(pa.float64(), safe=False).to_numpy()
-        else:
-            columns[name] = column.to_pylist()
-    return DataTable(owner, path, names, columns, lambda k: f"row {k + 1}")
-
-
-def _read_npz(owner: str, path: Path, wanted: Sequence[str]) -> DataTable:
-    where = f"{owner}, {path}"
-    columns: dict[str, Cells] = {}
-    with opened_npz(path, where) as file:
-        names = tuple(file.files)
-        _check_names(names, wanted, where)
-        for name in wanted:
-            columns[name] = _column(file[name], f"{where}, column {name!r}")
-            if len(columns[name]) != len(columns[wanted[0]]):
-                raise DataError(
-                    f"{where}, column {name!r}: {len(columns[name])} rows, but "
-                    f"{len(columns[wanted[0]])} in column {wanted[0]!r}"
-                )
-    return DataTable(owner, path, names, columns, lambda k: f"row {k + 1}")
-
-
-def _column(array: Array, where: str) -> Cells:
-    if array.ndim != 1:
-        raise DataError(
-            f"{where}: an array of the shape {array.shape}; give one array of one axis for each "
-            "column"
-        )
-    if array.dtype.kind in "iuf":
-        return array
-    if array.dtype.kind not in "SbU":
-        raise DataError(f"{where}: an array of {array.dtype}; give numbers or texts")
-    cells: list[object] = array.tolist()
-    return [cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells]
-
-
-def _check_names(names: Iterable[str], wanted: Sequence[str], where: str) -> None:
-    counts = Counter(names)
-    for name, count in counts.items():
-        if count > 1:
-            raise DataError(f"{where}: {count} columns are called {name!r}; rename them")
-    for name in wanted:
-        if name not in counts:
-            found = ", ".join(map(repr, list(counts)[:12])) + (" …" if len(counts) > 12 else "")
-            alike = [other for other in counts if other.casefold() == name.casefold()]
-            hint = f"; rename {alike[0]!r}, whose letters differ in case" if alike else ""
-            if len(counts) == 1 and ";" in next(iter(counts)):
-                hint = "; separate the columns by commas, not semicolons"
-            raise DataError(f"{where}: column {name!r} is missing; it has {found}{hint}")
-
-
-READERS: dict[str, Callable[[str, Path, Sequence[str]], DataTable]] = {
-    ".csv": read_csv,
-    ".parquet": _read_parquet,
-    ".npz": _read_npz,
-}

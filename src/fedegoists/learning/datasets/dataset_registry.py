@@ -142,6 +142,16 @@ DATASETS: dict[str, DatasetEntry] = {
             "HeartOptions",
             "load_heart",
         ),
+        DatasetEntry(
+            "tcga-brca",
+            "survival of breast cancer patients from 39 clinical features, in six regions",
+            "survival",
+            "open data of the GDC; no attempt may be made to identify participants",
+            "https://github.com/owkin/FLamby (Fed-TCGA-BRCA)",
+            f"{_HERE}.tcga_brca",
+            "TcgaBrcaOptions",
+            "load_tcga_brca",
+        ),
     )
 }
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.learning.data import DataError, Samples, SiloedData
-from fedegoists.learning.datasets.data_tables import read_csv
+from fedegoists.learning.datasets.csv_tables import read_csv
+from fedegoists.learning.datasets.data_tables import WantedColumns
 from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptions
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.partitioners import seeded, split_silos
@@ -140,9 +141,8 @@ def _read(path: Path, hospital: str) -> npt.NDArray[np.float64]:
     """Return a file's 14 columns, with NaN for missing values."""
     columns = (*COLUMNS, DIAGNOSIS)
     header = tuple(column.name for column in columns)
-    table = read_csv(
-        f"heart, hospital {hospital!r}", path, header, header=header, missing=frozenset("?")
-    )
+    wanted = WantedColumns(header, missing=("?",))
+    table = read_csv(f"heart, hospital {hospital!r}", path, wanted, header=header)
     found = []
     for column in columns:
         values = table.numbers(column.name)

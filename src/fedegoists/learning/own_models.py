@@ -1,0 +1,241 @@
+"""Models from a user's own file: ``model = "model.py:build"`` beside a ``consortium.toml``.
+
+The function takes a description of the data and returns a `torch.nn.Module`, or a dictionary with
+the module and what belongs to it. The file is code that runs with all rights of its user: it is
+never sent, and a deployed silo runs it only after its operator has approved it.
+"""
+
+import hashlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from fedegoists.errors import SettingsError, shown
+from fedegoists.learning.model_registry import (
+    OWN,
+    DataShape,
+    ModelEntry,
+    Value,
+    model_for,
+    model_options,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedegoists.learning.task import Task
+
+PARTS = ("model", "loss", "metrics", "optimiser", "augment")
+"""What a function may return in a dictionary."""
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    """A module, with its task, its augmentation and its settings of training.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        The network.
+    task : Task
+        Its loss and metric.
+    augment : function, optional
+        Changes a batch of training inputs at random.
+    settings : mapping
+        Settings of training that the model asks for, see `TrainSettings`.
+    """
+
+    module: "nn.Module"
+    task: "Task"
+    augment: Callable[..., Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class OwnModelEntry(ModelEntry):
+    """A model of a user's own file; see `ModelEntry`.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    function : str
+        The function in it.
+    """
+
+    path: Path = Path()
+    function: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The hash of the file, which is part of a consortium's description."""
+        return file_digest(self.path)
+
+    def misfit(self, data: DataShape) -> str:  # noqa: ARG002 - the function sees the data
+        """Return nothing: whether a model fits is found out by trying it on samples."""
+        return ""
+
+    def build(self, **options: Value) -> "nn.Module":
+        """Return a new network; its parameters are drawn from PyTorch's global generator."""
+        module: nn.Module = self.returned(**options)["model"]
+        return module
+
+    def returned(self, **options: Value) -> dict[str, Any]:
+        """Return the model and what belongs to it, as the function returns them.
+
+        Raises
+        ------
+        SettingsError
+            If the file or the function fails, or returns something else.
+        """
+        from torch import nn
+
+        if options.get("code", self.digest) != self.digest:
+            raise SettingsError(
+                f"{self.path} has changed since this model was made; put back the file with the "
+                f"SHA-256 {options['code']}"
+            )
+        function = _function(self.path, self.function)
+        shapes = [tuple(shape) for shape in json.loads(str(options.get("shapes", "[]")))]
+        data = SimpleNamespace(
+            task=options.get("task"), classes=options.get("classes") or None, shapes=shapes
+        )
+        where = f"{self.path.name}:{self.function}"
+        try:
+            wanted = len(inspect.signature(function).parameters)
+            given = function(data) if wanted else function()
+        except Exception as error:  # it is the user's own code: anything can happen
+            raise SettingsError(
+                f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
+            ) from error
+        parts = {"model": given} if isinstance(given, nn.Module) else given
+        if not isinstance(parts, Mapping) or not isinstance(parts.get("model"), nn.Module):
+            raise SettingsError(
+                f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, or a "
+                f"dictionary with the keys {', '.join(PARTS)}, of which only model must be there"
+            )
+        unknown = [key for key in parts if key not in PARTS]
+        if unknown:
+            raise SettingsError(
+                f"{where} returned the key {shown(unknown[0])}; keys are {', '.join(PARTS)}"
+            )
+        return dict(parts)
+
+
+def file_digest(path: Path) -> str:
+    """Return the hash of a file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def own_entry(name: str) -> OwnModelEntry:
+    """Return the entry of a model in a file, ``path/model.py:build``."""
+    file, _, function = name.rpartition(":")
+    path = Path(file)
+    if not function.isidentifier():
+        raise SettingsError(f"{name!r}: after the colon comes the name of a function")
+    if not path.is_file():
+        raise SettingsError(f"{path}: no such file; it is looked for beside the consortium.toml")
+    return OwnModelEntry(
+        name=name,
+        summary=f"{function} of {path.name}",
+        inputs="table",
+        network="",
+        options=partial(_facts, file_digest(path)),
+        output_layer="",
+        path=path,
+        function=function,
+    )
+
+
+def _facts(digest: str, data: DataShape) -> dict[str, Value]:
+    """Return what the function is told about the data, and the hash of its file."""
+    shapes = json.dumps([list(shape) for shape in data.shapes])
+    return {"task": data.task, "classes": data.classes or 0, "shapes": shapes, "code": digest}
+
+
+def _function(path: Path, name: str) -> Callable[..., Any]:
+    """Return a function of a file, which is run anew whenever its content has changed."""
+    known = f"fedegoists_own_{file_digest(path)[:16]}"
+    module = sys.modules.get(known)
+    if module is None:
+        module = _imported(path, known)
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if function is None or not callable(function):
+        raise SettingsError(f"{path.name} has no function {name!r}")
+    return function
+
+
+def _imported(path: Path, name: str) -> ModuleType:
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses in it look for their module there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # it is the user's own code: anything can happen
+        del sys.modules[name]
+        raise SettingsError(f"{path}: raised {type(error).__name__}: {error}") from error
+    return module
+
+
+def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
+    """Return a network, by name or from a file, with all that belongs to it.
+
+    Raises
+    ------
+    SettingsError
+        If the network does not suit the data, or its file is not as expected.
+    """
+    import torch
+
+    from fedegoists.learning.own_task import own_task
+    from fedegoists.learning.task import TASKS
+
+    entry, options = model_for(data, name), model_options(data, name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if not isinstance(entry, OwnModelEntry):
+            return ModelParts(entry.build(**options), TASKS[data.task])
+        parts = entry.returned(**options)
+    where = f"{entry.path.name}:{entry.function}"
+    settings = parts.get("optimiser") or {}
+    if isinstance(settings, str):
+        settings = {"optimiser": settings}
+    if not isinstance(settings, Mapping):
+        raise SettingsError(
+            f"{where}: optimiser is {shown(settings)}; expected a name such as adamw, or a "
+            "dictionary of settings such as learning_rate"
+        )
+    augment = parts.get("augment")
+    if augment is not None and not callable(augment):
+        raise SettingsError(f"{where}: augment is {shown(augment)}; expected a function")
+    task = own_task(TASKS[data.task], parts.get("loss"), parts.get("metrics"), where)
+    return ModelParts(parts["model"], task, augment, dict(settings))
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is that of a function in a file."""
+    return OWN.fullmatch(name) is not None
+
+
+def travelling_name(name: str) -> str:
+    """Return the name of a model without the folder of its file, which is nobody else's business.
+
+    Examples
+    --------
+    >>> travelling_name("/home/me/model.py:build"), travelling_name("mlp")
+    ('model.py:build', 'mlp')
+    """
+    file, _, function = name.rpartition(":")
+    return f"{Path(file).name}:{function}" if is_own(name) else name
