@@ -18,7 +18,8 @@ def write_own(tmp_path):
     folder.mkdir()
     (folder / "schema.toml").write_text('features = ["x"]\ntarget = "y"\ntask = "regression"\n')
     for name, sign in (("north", 1), ("south", 1), ("west", -1)):
-        rows = [(k % 9 - 4, sign * (k % 9 - 4) + (k * 7 % 5 - 2) * 0.3) for k in range(60)]
+        places = [k % 9 - 4 + k / 1000 for k in range(60)]
+        rows = [(x, sign * x + (k * 7 % 5 - 2) * 0.3) for k, x in enumerate(places)]
         text = "".join(f"{x},{y}\n" for x, y in rows)
         (folder / f"{name}.csv").write_text("x,y\n" + text)
 

@@ -11,7 +11,7 @@ from fedegoists.cli.training_commands import _validated
 from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
 from fedegoists.methods.method import State
-from fedegoists.methods.method_run import Row
+from fedegoists.methods.outcome import Row
 
 QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
 
@@ -108,7 +108,8 @@ def test_coalitions_from_a_file(run, tmp_path):
         (("--competition", "1.5"), "probability of competition is 1.5"),
         (("--set", "rho"), "expected KEY=VALUE"),
         (("--set", "colour=red"), "colour"),
-        (("--model", "resnet"), "unknown model 'resnet'; models are mlp, cifar10-cnn"),
+        (("--model", "resmet"), "unknown model 'resmet'; models are mlp, logistic, linear, cox"),
+        (("--model", "resnet"), "it takes samples of the shape (…, …, …), not samples of"),
         (("--model", "cifar10-cnn"), "the model 'cifar10-cnn' does not suit the data set"),
         (("--device", "cuda:99"), "GPU"),
     ],
@@ -174,7 +175,7 @@ def test_ones_own_silos(run, tmp_path):
         'features = ["x"]\ntarget = "y"\ntask = "binary"\nclasses = ["0", "1"]\n'
     )
     for name in ("north", "south"):
-        rows = "".join(f"{k % 7 + (k % 2)},{k % 2}\n" for k in range(40))
+        rows = "".join(f"{k % 7 + (k % 2) + k / 100},{k % 2}\n" for k in range(40))
         (folder / f"{name}.csv").write_text("x,y\n" + rows)
     arguments = ("train", "--data", "own", "--seeds", "2", "--steps", "20", "--out")
     code, _, err = run(*arguments, "a", "--competition", "published")

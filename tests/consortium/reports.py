@@ -55,14 +55,14 @@ class Balance(HTMLParser):
         return " ".join("".join(self.texts).split())
 
 
-def make(folder, names, edges, pairs=(), *, task="binary", **training):
+def make(folder, names, edges, pairs=(), *, task="binary", rows=300, **training):
     data = folder / "data"
     data.mkdir(parents=True)
     rng = np.random.default_rng(0)
     for name in names:
-        x = rng.normal(size=(24, 2))
+        x = rng.normal(size=(rows, 2))
         if task == "binary":
-            target = np.where(np.arange(24) % 2 == 0, "no", "yes")
+            target = np.where(np.arange(rows) % 2 == 0, "no", "yes")
         else:
             target = 100 * x.sum(1)
         lines = [f"{a:.3f},{b:.3f},{y}" for (a, b), y in zip(x, target, strict=True)]

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
@@ -61,7 +62,9 @@ def test_raw_values_give_what_the_run_saw(run):
 
 def test_the_example_runs_where_fedegoists_is_not_installed(run, tmp_path):
     files = export(run.folder, "Alder", tmp_path)
-    assert [path.name for path in files] == ["Alder.safetensors", "Alder.json", "example.py"]
+    assert [path.name for path in files] == [
+        "Alder.safetensors", "Alder.json", "example.py", "model-card.md",
+    ]  # fmt: skip
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
     # As if it were not installed: an import of it ends the program.
     hide = "import sys, runpy; sys.modules['fedegoists'] = None; runpy.run_path('example.py')"
@@ -86,12 +89,28 @@ def test_a_network_of_another_version_is_named(run, tmp_path):
     with safe_open(source, framework="pt") as file:
         card = json.loads(file.metadata()["fedegoists"])
     path = tmp_path / "Alder.safetensors"
-    save_file(load_file(source), path, {"fedegoists": json.dumps(card | {"model": "linear"})})
+    save_file(load_file(source), path, {"fedegoists": json.dumps(card | {"model": "cubic"})})
     with pytest.raises(FileError) as refusal:
         read_model(path)
     assert str(refusal.value) == (
-        f"{path}: its network 'linear' is not in this version; install the version that trained it"
+        f"{path}: its network 'cubic' is not in this version; install the version that trained it"
     )
+
+
+def test_a_damaged_or_swapped_model_is_not_exported(run, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    file = folder / "models" / "Alder.safetensors"
+    good = file.read_bytes()
+    damaged = bytearray(good)
+    damaged[-5] ^= 1
+    for content in (bytes(damaged), good[:-4], (folder / "models/Cedar.safetensors").read_bytes()):
+        file.write_bytes(content)
+        with pytest.raises(FileError, match="not the model that was written here"):
+            export(folder, "Alder", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    file.write_bytes(good)
+    assert export(folder, "Alder", tmp_path / "out")
 
 
 def test_onnx_says_the_same(run, tmp_path):

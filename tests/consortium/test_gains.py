@@ -9,7 +9,7 @@ import torch
 from fedegoists.consortium.gains import gains_over_local
 from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
-from fedegoists.methods.method_run import Row
+from fedegoists.methods.outcome import Row
 
 STUDENT = 4.302652729911275
 """The 97.5 % quantile of Student's t with two degrees of freedom, from a table."""
@@ -28,11 +28,15 @@ def outcome(values):
     return Outcome(None, torch.zeros(len(values), 1), [1] * len(values), scores, rows)
 
 
-def gain_of(alone, together, metric="auc"):
-    federation = SimpleNamespace(
-        participants=tuple(Participant("North", seed) for seed in range(len(alone))),
+def silos(count, metric="auc"):
+    return SimpleNamespace(
+        participants=tuple(Participant("North", seed) for seed in range(count)),
         task=SimpleNamespace(metric=metric, higher_is_better=metric == "auc"),
     )
+
+
+def gain_of(alone, together, metric="auc"):
+    federation = silos(len(alone), metric)
     found = gains_over_local({"local": outcome(alone), "fedavg": outcome(together)}, federation)
     assert [(gain.method, gain.participant) for gain in found] == [("fedavg", "North")]
     return found[0]
@@ -62,3 +66,9 @@ def test_no_difference_in_any_seed_is_none():
 
 def test_one_seed_says_nothing_of_the_spread():
     assert math.isnan(gain_of([0.5], [0.6]).low)
+
+
+def test_who_has_no_coalition_has_no_gain():
+    both = {"local": outcome([0.5, 0.6]), "fedavg+ft": outcome([0.9, 0.9])}
+    assert gains_over_local(both, silos(2), alone=["North"]) == []
+    assert len(gains_over_local(both, silos(2), alone=["South"])) == 1

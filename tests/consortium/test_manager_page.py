@@ -9,6 +9,7 @@ from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate
 from fedegoists.benefit.silo_queries import Cost
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.consortium_settings import BenefitSection
+from fedegoists.consortium.exposure import MaskedSums
 from fedegoists.consortium.report.setup_section import settings_text
 from tests.consortium.reports import Balance, estimated, pages_of, with_graphs, written
 
@@ -64,6 +65,17 @@ def test_who_was_away_is_named_to_the_manager_alone(banks, tmp_path):
     assert "<li>report: <bdi>Elm</bdi>, its model was not delivered</li>" in report
     assert pages
     assert not any("Fir" in page or "not delivered" in page for page in pages.values())
+
+
+def test_masked_sums_are_said_to_the_manager(banks, tmp_path):
+    masked = (MaskedSums(("Alder", "Birch", "Cedar"), ("fedavg", "egomix")),)
+    pages = written(replace(banks, masked=masked), tmp_path)
+    report = Balance(pages.pop("report.html")).text
+    assert (
+        "sums of Alder, Birch and Cedar were masked in every round of fedavg and egomix" in report
+    )
+    assert not any("masked" in page for page in pages.values())
+    assert "masked in every round" not in Balance(pages_of(banks)["report.html"]).text
 
 
 def test_nobody_together(banks, tmp_path):

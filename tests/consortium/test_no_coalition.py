@@ -8,6 +8,7 @@ import pytest
 from fedegoists.coalitions import form
 from fedegoists.consortium.consortium_run import LearnedBenefit
 from fedegoists.consortium.consortium_settings import BenefitSection
+from fedegoists.federation.seam import WithTimeout
 from fedegoists.graphs import CompetitionGraph
 from tests.consortium.reports import T_AT, Balance, estimated, written
 
@@ -42,7 +43,12 @@ def test_why_nobody_trains_together(banks, tmp_path, pairs):
             "With a confidence of 0.78, 3 benefits would count, and {Alder, Birch} would train"
             in page
         )
-        assert "--set benefit.confidence=0.78 --name less-strict" in page
+        less = "--set benefit.confidence=0.78 --name less-strict"
+        assert f"fedegoists run config.toml {less}" in page
+        silos = replace(run.repetitions, federation=WithTimeout(run.repetitions.federation, 1.0))
+        deployed = written(replace(run, repetitions=silos), tmp_path / "deployed")
+        command = f"fedegoists run consortium.toml --engine flare {less}"
+        assert command in Balance(deployed["report.html"]).text
     # Which evidence there is would tell members about others.
     assert all("evidence" not in text for file, text in pages.items() if "members" in file)
     certain = replace(run, benefit=LearnedBenefit(graph))
@@ -64,3 +70,29 @@ def test_why_nobody_reaches_a_threshold(banks, tmp_path):
     assert "No benefit between any two participants is large enough to count." in page
     assert "A benefit counts where its weight is above 0.5. Of 20 possible benefits, none" in page
     assert "--set benefit.threshold=0.19" in page
+
+
+def test_failed_estimates_are_no_answer_and_said_at_the_top(banks, tmp_path):
+    names = banks.formation.participants
+    estimate = replace(
+        estimated(names, np.zeros((5, 5)), np.ones((5, 5))),
+        absent=("Elm",),
+        failures=("Elm: failed 5 times, last not finite",),
+    )
+    graph = estimate.graph(confidence=0.95)
+    settings = banks.settings.model_copy(update={"benefit": BenefitSection(confidence=0.95)})
+    formation = form(graph, CompetitionGraph((), names))
+    run = replace(banks, formation=formation, settings=settings)
+    pages = written(replace(run, benefit=LearnedBenefit(graph, estimate)), tmp_path)
+    page = Balance(pages["report.html"]).text
+    assert "This is no answer: the estimates for Elm failed." in page
+    assert "This is an answer" not in page
+    assert page.index("Incomplete. A stage failed") < page.index("Coalitions")
+    assert "Elm: its benefits could not be estimated" in page
+    # Its own page says so, and no other one does.
+    told = {name for name, text in pages.items() if "Incomplete:" in text}
+    assert told == {"members/Elm.html"}
+    whole = LearnedBenefit(graph, replace(estimate, absent=(), failures=()))
+    page = Balance(written(replace(run, benefit=whole), tmp_path / "w")["report.html"]).text
+    assert "This is an answer, not a failure" in page
+    assert "Incomplete" not in page

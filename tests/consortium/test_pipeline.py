@@ -11,18 +11,20 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fedegoists import BenefitGraph
 from fedegoists import files as files_module
 from fedegoists.cli import app
 from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium import pipeline as pipeline_module
-from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.consortium.consortium_settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.example_banks import BANKS
 from fedegoists.consortium.example_files import EXAMPLES, init
-from fedegoists.consortium.pipeline import STAGES
+from fedegoists.consortium.pipeline import STAGES, LearnedBenefit
 from fedegoists.consortium.run_list import read_run
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.errors import FedEgoistsError, FileError, SettingsError
@@ -47,7 +49,10 @@ def test_a_run_leaves_everything_behind(finished):
     assert {*FILES, "config.toml", "models", "members", "report.html", "log.txt"} <= names
     assert Certificate.load(run.folder / "certificate.json").check().ok
     assert len(list((run.folder / "models").iterdir())) == 6
-    assert len({gain.participant for gain in run.gains}) == 6
+    # Who trains alone has no gain.
+    together = {name for group in run.formation.coalitions if len(group) > 1 for name in group}
+    assert {gain.participant for gain in run.gains} == together
+    assert len(together) + len(run.alone) == 6
     assert json.loads((run.folder / "run.json").read_text())["state"] == "finished"
     # These say, or let one guess, who competes with whom, or describe somebody's data.
     private = ("config.toml", "weights.csv", "report.html", "models/Alder", *FILES)
@@ -237,13 +242,13 @@ def test_a_network_that_does_not_suit_the_data_stops_before_anything_is_written(
     with pytest.raises(SettingsError, match=r"^training\.model: the model 'cifar10-cnn' does not"):
         Consortium.read(folder / "consortium.toml", [*changes, "training.model=cifar10-cnn"])
     assert not (tmp_path / "runs").exists()
-    assert "network <code>mlp</code>" in (run.folder / "report.html").read_text()
+    assert "network <code>logistic</code>" in (run.folder / "report.html").read_text()
 
 
 def test_naming_the_network_that_auto_chooses_changes_no_key(finished):
     folder, _ = finished
     begun = []
-    named = Consortium.read(folder / "consortium.toml", [*QUICK, "training.model=mlp"])
+    named = Consortium.read(folder / "consortium.toml", [*QUICK, "training.model=logistic"])
     named.run("named-model", progress=lambda stage, what, *_: begun.append((stage, what)))
     assert not any(what for _, what in begun)
 
@@ -393,7 +398,7 @@ class Elsewhere:
                 kinds=("u1",),
                 preparation=(),
             )
-            self.federation = lambda model: None
+            self.federation = lambda model: SimpleNamespace(participants=())  # all consent
 
 
 @pytest.mark.parametrize("images", [False, True])
@@ -426,3 +431,17 @@ def test_silos_elsewhere_are_kept_from_competitors_and_know_no_secret(
     kept = tmp_path / "runs" / ".stages" / "secret"
     assert kept.read_text() == secret
     assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_coalitions_have_the_demanded_number_of_members():
+    """v1 and v2 benefit each other, and v3, v4 and v5 in a circle; v1 competes with v3."""
+    settings = {"data": {"source": "synthetic-weak"}, "competition": {"pairs": [["v1", "v3"]]}}
+    edges = [("v1", "v2", 5), ("v2", "v1", 5), ("v3", "v4", 1), ("v4", "v5", 1), ("v5", "v3", 1)]
+    for demanded, expected in ((1, 13), (3, 3), (4, 0)):
+        consortium = Consortium(
+            ConsortiumSettings(**settings, formation={"fewest_members": demanded})
+        )
+        graph = BenefitGraph.from_edges(edges, consortium.data.participants)
+        formation = consortium.form(LearnedBenefit(graph))
+        assert (formation.fewest_members, formation.welfare) == (demanded, expected)
+        assert formation.certificate.check(fewest_members=demanded).ok

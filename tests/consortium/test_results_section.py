@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import replace
 
+from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.gains import gains_over_local
 from fedegoists.federation import Failure, Participant
 from tests.consortium.reports import (
@@ -33,15 +34,64 @@ def test_without_local_there_are_no_gains(banks, tmp_path):
     pages = written(replace(banks, settings=settings, gains=[]), tmp_path)
     report = Balance(pages["report.html"]).text
     assert "against the method local, training alone, which was not among the methods" in report
-    assert "training alone, which was not among the methods" in pages["members/Elm.html"]
+    assert "training alone, which was not among the methods" in pages["members/Alder.html"]
 
 
-def test_one_seed_has_no_interval(odd):
+def test_one_repetition_has_intervals_over_test_samples_only(odd):
     page = Balance(pages_of(odd)["report.html"]).text
-    assert "There was one repetition" in page
-    assert "uncertain" in page
+    assert "There was one repetition, so they leave out the luck of training" in page
     assert "nan" not in page.casefold().split()
-    assert "95 % interval;" not in page
+    assert "the line its 95 % interval;" in page
+
+
+def test_a_deployed_run_says_where_its_intervals_are(odd, tmp_path):
+    pages = written(replace(odd, evaluations=Evaluations()), tmp_path)
+    for page in (Balance(text).text for name, text in pages.items() if "members" not in name):
+        assert "the uncertainty of a gain is not known" in page
+        assert "predictions for single samples never leave a silo" in page
+        assert "uncertain" in page
+        assert "95 % interval;" not in page
+
+
+def test_a_gain_of_someone_alone_is_not_shown(banks):
+    assert banks.alone == ("Cedar", "Dogwood", "Elm")
+    assert {gain.participant for gain in banks.gains} == {"Alder", "Birch"}
+    pages = pages_of(banks)
+    report = Balance(pages["report.html"]).text
+    assert "Cedar, Dogwood, Elm train alone with every method, so there is no gain" in report
+    own = Balance(pages["members/Elm.html"]).text
+    assert "There is no gain to show: Elm trains alone with every method." in own
+
+
+def test_a_binary_model_is_shown_with_intervals_calibration_and_thresholds(banks):
+    page = Balance(pages_of(banks)["members/Alder.html"])
+    assert "Quality of its model" in page.text
+    judged = banks.evaluations.models["Alder"].binary
+    auc = judged.auc
+    assert f"{auc.value:.3f} ({auc.low:.3f} to {auc.high:.3f})" in page.text
+    assert f"{judged.auprc.value:.3f} ({judged.auprc.low:.3f}" in page.text
+    assert "by validation data" in page.text
+    assert "Calibration: groups of equal size" in page.text
+    labels = [v for tag, name, v in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert sum(label.startswith("Calibration curve: predicted") for label in labels) == 1
+
+
+def test_few_test_samples_are_no_result(tmp_path):
+    names = ["North", "South"]
+    run = make(tmp_path, names, circle(names), rows=24, seeds=1)
+    assert run.evaluations.models["North"].few
+    pages = {name: Balance(text) for name, text in pages_of(run).items()}
+    for page in (pages["report.html"], pages["members/North.html"]):
+        assert "† Too few test samples for a result: North (" in page.text
+        assert "fewer than 10 of each" in page.text
+        assert "† too few test samples" in page.text
+        assert "▲ better" not in page.text
+        assert "▼ worse" not in page.text
+        circles = [v for tag, name, v in page.attributes if (tag, name) == ("circle", "class")]
+        assert circles  # every dot is an open one
+        assert set(circles) == {"open"}
+    assert "This is no result" in pages["members/North.html"].text
+    assert "No calibration curve" in pages["members/North.html"].text
 
 
 def test_words_for_gains(banks, tmp_path):
@@ -52,7 +102,7 @@ def test_words_for_gains(banks, tmp_path):
             ("Alder", 0.1, 0.3), ("Birch", -0.3, -0.1), ("Cedar", -0.1, 0.2), ("Elm", -9, 9.2),
         )
     ]  # fmt: skip
-    pages = written(replace(banks, gains=gains), tmp_path)
+    pages = written(replace(banks, gains=gains, evaluations=Evaluations()), tmp_path)
     page = Balance(pages["report.html"]).text
     assert "1 better, 2 no clear difference, 1 worse" in page
     assert "+0.200 ▲ better" in page
@@ -60,7 +110,6 @@ def test_words_for_gains(banks, tmp_path):
     assert "+0.050 ◆ no clear difference" in page
     assert "An arrow means that the interval is longer." in page
     assert "+0.100 to +0.300" in Balance(pages["members/Alder.html"]).text
-    assert "no result both alone and with another" in Balance(pages["members/Dogwood.html"]).text
 
 
 def test_somebody_without_a_model(banks, tmp_path):

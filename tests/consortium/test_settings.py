@@ -93,6 +93,11 @@ def test_paths_are_relative_to_the_file(written, tmp_path, monkeypatch):
             'pairs = [\n    ["cleveland", "va"],\n    ["hungary", "va"]\n]\nfile = 3',
             "line 12: competition.file is 3: input should be a valid string",
         ),
+        (
+            "threshold = 0.1",
+            'threshold = 0.1\n[formation]\nmethod = "published"\nfewest_members = 3',
+            'formation: fewest_members = 3 needs method = "best" or "stable"',
+        ),
         ("[data]", "[data", "not a TOML file"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 
 from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
-from fedegoists.methods.method_run import Row
+from fedegoists.methods.outcome import Row
 from fedegoists.training.summary import COSTS, EVERYBODY, Summary, SummaryRow
 
 NAMES = tuple(Participant(name, k) for k in (0, 1) for name in ("North", "South"))

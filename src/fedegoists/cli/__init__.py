@@ -14,8 +14,10 @@ from fedegoists.cli import (
     coalition_commands,
     consortium_commands,
     coordinator_commands,
+    data_commands,
     demo_commands,
     deploy_commands,
+    model_commands,
     moved_commands,
     training_commands,
 )
@@ -34,8 +36,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 coalition_commands.register(app)
+data_commands.register(app)
 training_commands.register(app)
 consortium_commands.register(app)
+model_commands.register(app)
 benefit_commands.register(app)
 demo_commands.register(app)
 deploy_commands.register(app)

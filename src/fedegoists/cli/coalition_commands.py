@@ -62,6 +62,24 @@ TimeLimitOption = Annotated[
     float | None,
     typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
 ]
+FewestMembersOption = Annotated[
+    int,
+    typer.Option(
+        "--fewest-members",
+        min=1,
+        metavar="K",
+        help="For best and stable: a coalition is one participant alone or has at least K members.",
+    ),
+]
+AgreedMembersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--fewest-members",
+        min=1,
+        metavar="K",
+        help="The fewest members that were agreed on; a certificate must state the same.",
+    ),
+]
 ParticipantsOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="One name per line; any other name is then an error."),
@@ -98,6 +116,7 @@ def form_command(
         Objective,
         typer.Option(help="For best: the highest welfare, the fairest, or the fewest alone."),
     ] = "welfare",
+    fewest_members: FewestMembersOption = 1,
     time_limit: TimeLimitOption = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 0,
     cover: Annotated[
@@ -120,6 +139,7 @@ def form_command(
             time_limit=time_limit,
             cover=None if cover is None else read_coalitions(cover),
             objective=objective,
+            fewest_members=fewest_members,
             progress=progress,
         )
     if out is not None:
@@ -163,6 +183,7 @@ def verify_command(
         str | None,
         typer.Option(metavar="HASH", help="The published commitment, if a part of it is opened."),
     ] = None,
+    fewest_members: AgreedMembersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Derive all claims of a certificate again, or check coalitions of any origin.
@@ -177,19 +198,21 @@ def verify_command(
     if benefit is not None and competition is not None:
         graphs = read_graphs(benefit, competition, participants, tell=_warn)
     if file.suffix.casefold() == ".csv":
-        ok = _verify_coalitions(file, graphs, budget or None, as_json)
+        ok = _verify_coalitions(file, graphs, budget or None, fewest_members or 1, as_json)
     elif (disclosed := _disclosed(file)) is not None:
         if graphs is not None:
             raise SettingsError(f"{file} is not checked against graphs; leave them out")
         with working("Checking what is opened …"):
-            check = disclosed.check(commitment)
+            check = disclosed.check(commitment, fewest_members=fewest_members)
         ok = _show_check(check, as_json, {"commitment": disclosed.commitment})
     else:
         if commitment is not None:
             raise SettingsError("--commitment goes with a member's certificate or an opening")
         certificate = Certificate.load(file)
         with working("Checking every claim again …"):
-            check = certificate.check(budget=budget or None, time_limit=time_limit)
+            check = certificate.check(
+                budget=budget or None, time_limit=time_limit, fewest_members=fewest_members
+            )
         own, rivals = certificate.benefit, certificate.competition
         if graphs is not None:
             same = _compared(graphs[0], own), _compared(graphs[1], rivals)
@@ -200,7 +223,7 @@ def verify_command(
 
 
 def _verify_coalitions(
-    file: Path, graphs: Graphs | None, budget: int | None, as_json: bool
+    file: Path, graphs: Graphs | None, budget: int | None, fewest_members: int, as_json: bool
 ) -> bool:
     """Check the coalitions of a CSV file against graphs; return whether all is well."""
     if graphs is None:
@@ -208,13 +231,16 @@ def _verify_coalitions(
             "coalitions from a CSV file need --benefit and --competition to be checked against"
         )
     with working("Checking …"):
-        verification = verify(*graphs, read_coalitions(file), budget=budget)
+        verification = verify(
+            *graphs, read_coalitions(file), budget=budget, fewest_members=fewest_members
+        )
     if as_json:
         print_json(
             {
                 "ok": verification.ok,
                 "free_riders": [str(w) for w in verification.free_riders],
                 "conflicts": [str(w) for w in verification.conflicts],
+                "too_small": [str(w) for w in verification.too_small],
                 "mergers": [str(w) for w in verification.mergers],
                 "stable": verification.stable,
             }
@@ -266,7 +292,12 @@ def audit_command(
     formation = _formation(certificate)
     with working("Looking for a blocking group …"):
         graphs = formation.benefit, formation.competition
-        audit = audit_core(*graphs, formation.coalitions, budget=budget or None)
+        audit = audit_core(
+            *graphs,
+            formation.coalitions,
+            budget=budget or None,
+            fewest_members=formation.fewest_members,
+        )
     if as_json:
         found = audit.blocking
         members, gains = (None, None) if found is None else (found.members, found.gains)
@@ -319,6 +350,10 @@ def what_if_command(
         list[str] | None,
         typer.Option(metavar="A", help="A participant that leaves. May be repeated."),
     ] = None,
+    fewest_members: Annotated[
+        int | None,
+        typer.Option(metavar="K", min=1, help="Another smallest number of members of a coalition."),
+    ] = None,
     time_limit: TimeLimitOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -332,6 +367,7 @@ def what_if_command(
             remove=[_pair(text, "--remove") for text in remove or ()],
             joins=[_newcomer(path) for path in joins or ()],
             leaves=leaves or (),
+            fewest_members=fewest_members,
             time_limit=time_limit,
         )
     if out is not None:
@@ -392,8 +428,14 @@ def _warn(message: str) -> None:
 def _formation(path: Path) -> Formation:
     """Return the formation of a certificate; one that was altered is an error."""
     certificate = _whole_certificate(path)
-    checked = verify(certificate.benefit, certificate.competition, certificate.coalitions, budget=0)
-    wrong = [*certificate.changed, *map(str, (*checked.free_riders, *checked.conflicts))]
+    checked = verify(
+        certificate.benefit,
+        certificate.competition,
+        certificate.coalitions,
+        budget=0,
+        fewest_members=certificate.fewest_members,
+    )
+    wrong = [*certificate.changed, *map(str, checked.violations)]
     if wrong:
         raise CertificateError(f"{path}: not to be relied on: {wrong[0]}; see `fedegoists verify`")
     return certificate.formation()

@@ -1,4 +1,4 @@
-"""The commands about a consortium: init, run, runs, export."""
+"""The commands about a consortium: init, run, runs."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,8 +12,10 @@ from rich.text import Text
 from fedegoists.cli.deploy_commands import COORDINATOR_KIT
 from fedegoists.cli.live_progress import LiveView
 from fedegoists.cli.output import (
+    LogOption,
     errors,
     line,
+    near,
     print_json,
     screen,
     show_formation,
@@ -36,7 +38,6 @@ def register(app: typer.Typer) -> None:
     app.command("init")(init_command)
     app.command("run")(run_command)
     app.command("runs")(runs_command)
-    app.command("export")(export_command)
 
 
 def init_command(
@@ -71,15 +72,31 @@ def run_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was interrupted.")
     ] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="RUN", help="A run's folder: start from its models, where they fit."
+        ),
+    ] = None,
     engine: Annotated[
         str, typer.Option(help="; ".join(f"{one.name}: {one.where}" for one in ENGINES.values()))
     ] = "simulation",
     kit: Annotated[Path, typer.Option(help="The coordinator's kit, for --engine flare.")] = (
         COORDINATOR_KIT
     ),
+    log: LogOption = None,
 ) -> None:
     """Learn the benefit graph, form coalitions, train, and write a report."""
-    run_consortium(file, changes or (), name, resume=resume, engine=engine, kit=kit)
+    run_consortium(
+        file,
+        changes or (),
+        name,
+        resume=resume,
+        start=start,
+        engine=engine,
+        kit=kit,
+        logs=log or (),
+    )
 
 
 def run_consortium(
@@ -88,8 +105,10 @@ def run_consortium(
     name: str | None = None,
     *,
     resume: bool = False,
+    start: Path | None = None,
     engine: str = "simulation",
     kit: Path = COORDINATOR_KIT,
+    logs: Sequence[str] = (),
 ) -> None:
     """Run a consortium.toml with a live view, then print the coalitions and the gains."""
     with training_extra("a run"):
@@ -97,16 +116,22 @@ def run_consortium(
 
         from fedegoists.consortium.consortium_settings import read_settings
         from fedegoists.consortium.pipeline import STAGES, Consortium
+        from fedegoists.training.run_logs import run_logs
 
     kind = engine_named(OTHER_NAMES.get(engine, engine))
     settings = read_settings(file, changes)
+    if start is not None:
+        training = settings.training.model_copy(update={"start": str(start.resolve())})
+        settings = settings.model_copy(update={"training": training})
 
     def work(reached: Engine, again: bool) -> "ConsortiumRun":
         consortium = Consortium(settings, reached)
         if reached.local and consortium.model.inputs == "table":
             # Networks for tables are too small for a second thread.
             torch.set_num_threads(1)
-        return consortium.run(name, resume=again, progress=view)
+        called = name or settings.name
+        with run_logs(logs, Path(settings.output.folder) / called, called) as observers:
+            return consortium.run(name, resume=again, progress=view, observers=observers)
 
     try:
         with LiveView(STAGES, errors) as view:
@@ -118,31 +143,39 @@ def run_consortium(
             again += ["--set", change]
         if name is not None:
             again += ["--name", name]
+        if start is not None:
+            again += ["--from", str(start)]
+        for log in logs:
+            again += ["--log", log]
         if not kind.local:
             again += ["--engine", engine, "--kit", str(kit)]
         line(f"Stopped. Go on with: {shlex.join([*again, '--resume'])}", "yellow", whole=True)
         raise typer.Exit(130) from None
     show_formation(result.formation)
+    for participant, words in result.begun.items():
+        line(f"{participant} starts {words}.")
+    for participant, what in result.incomplete:
+        line(f"Incomplete: {participant}: {what}.", "bold red")
+    for participant in result.undelivered:
+        line(f"{participant} has not received its model; see its silo.log.", "bold red")
     if len(result.formation.coalitions) == len(result.data.participants) > 1:
         line("No coalition was formed; the report says why, and what would change it.", "yellow")
     _show_gains(result)
-    folder = _near(result.folder)
+    folder = near(result.folder)
     certificate = shlex.quote(str(folder / "certificate.json"))
     line(f"Report: {folder / 'report.html'}", "bold", whole=True)
     line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
-
-
-def _near(path: Path) -> Path:
-    """Return a path relative to the current folder, if it is inside."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    if result.incomplete or result.undelivered:
+        raise typer.Exit(1)
 
 
 def _show_gains(result: "ConsortiumRun") -> None:
     if not result.gains:
         return
+    from fedegoists.consortium.report.results_section import few_test_samples
+
     methods = list(dict.fromkeys(gain.method for gain in result.gains))
-    task = result.repetitions.federation.task
+    task, few = result.repetitions.federation.task, few_test_samples(result)
     better = "higher" if task.higher_is_better else "lower"
     table = Table(
         title=f"Test {task.metric} ({better} is better); in brackets the gain over training alone, "
@@ -156,10 +189,18 @@ def _show_gains(result: "ConsortiumRun") -> None:
     for participant in result.data.participants:
         own = [found.get((participant, method)) for method in methods]
         known = [gain for gain in own if gain is not None]
+        mark = " †" if participant in few else ""
         if known:
             cells = ["" if gain is None else f"{gain.value:.3f} ({gain.gain:+.3f})" for gain in own]
-            table.add_row(Text(participant), f"{known[0].alone:.3f}", *cells)
+            table.add_row(Text(f"{participant}{mark}"), f"{known[0].alone:.3f}", *cells)
+        elif participant in result.alone:
+            alone = result.summary.row("local", participant).mean
+            table.add_row(Text(f"{participant}{mark}"), f"{alone:.3f}", *["–"] * len(methods))
     screen.print(table)
+    if result.alone:
+        line("–: trains alone, so there is no gain.")
+    if few:
+        line("†: too few test samples for a result; see the intervals in the report.", "yellow")
 
 
 def runs_command(
@@ -247,22 +288,3 @@ def _groups(run: "ListedRun") -> str:
     if not run.coalitions:
         return ""
     return "\n".join(", ".join(group) for group in run.together) or "none"
-
-
-def export_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
-    participant: Annotated[str, typer.Argument(metavar="PARTICIPANT", help="Its name.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where to write; by default RUN/export/PARTICIPANT."),
-    ] = None,
-    onnx: Annotated[
-        bool, typer.Option("--onnx", help="Also write ONNX (needs the extra onnx).")
-    ] = False,
-) -> None:
-    """Write a participant's model for use elsewhere, with an example that loads it."""
-    with training_extra("a model"):
-        from fedegoists.consortium.export import export
-
-    for path in export(run, participant, out, onnx=onnx):
-        line(f"Written: {_near(path)}", whole=True)

@@ -9,7 +9,8 @@ import typer
 from rich.text import Text
 
 from fedegoists.cli.output import errors, line, needs_extra, print_json
-from fedegoists.errors import FileError
+from fedegoists.errors import FileError, SettingsError
+from fedegoists.files import write_bytes
 
 if TYPE_CHECKING:
     from fedegoists.coordinator.store import CoordinatorStore
@@ -95,24 +96,54 @@ def backup_command(
 ) -> None:
     """Write a backup of the coordinator to one archive; it may go on running."""
     with _opened(data, database) as store:
-        from fedegoists.coordinator.store.backup import back_up
+        from fedegoists.coordinator.store.backup import KEY_FILE, back_up, backup_key
 
-        check = back_up(store, archive, data / "runs")
-    line(f"Written to {archive}, up to entry {check.count} of the audit log:")
+        check = back_up(store, archive, backup_key(data), data / "runs")
+    line(f"Written to {archive}. To restore it you need {data / KEY_FILE} and the hash of entry")
+    line(f"{check.count} of the audit log; keep both elsewhere, apart from the archive:")
     typer.echo(check.head)
     _tell(check.problems)
 
 
 def restore_command(
     archive: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="A backup.")],
+    head: Annotated[
+        str,
+        typer.Option(
+            metavar="HASH", help="A hash of the audit log that you kept, the latest you have."
+        ),
+    ],
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="backup.key of the coordinator that made the backup."),
+    ] = None,
+    unauthenticated: Annotated[
+        bool,
+        typer.Option(
+            "--unauthenticated", help="Accept a backup of an earlier version, which has no code."
+        ),
+    ] = False,
 ) -> None:
-    """Restore a backup into an empty folder or database, of either kind."""
-    with _opened(data, database, new=True) as store:
-        from fedegoists.coordinator.store.backup import restore
+    """Restore a backup into an empty folder or database, of either kind.
 
-        check = restore(archive, store, data / "runs")
+    All tokens, invitations and sessions end.
+    """
+    if (key is None) != unauthenticated:
+        raise SettingsError(
+            "give the key of the coordinator that made the backup: --key FILE, its backup.key; or "
+            "--unauthenticated for a backup of an earlier version, which has none"
+        )
+    with needs_extra("the coordinator", "coordinator"):
+        from fedegoists.coordinator.store.backup import KEY_FILE, read_key, restore
+    content = None if key is None else read_key(key)
+    with _opened(data, database, new=True) as store, store.alone():
+        check = restore(archive, store, content, head.strip().lower(), data / "runs")
+    if content is not None and not (data / KEY_FILE).exists():
+        write_bytes(data / KEY_FILE, f"{content.hex()}\n".encode(), private=True)
+    line("All tokens and sessions have ended. The next `fedegoists serve` prints a login for the")
+    line("manager, who then invites the members again; their earlier reports are sealed.")
     line(f"Restored, up to entry {check.count} of the audit log:")
     typer.echo(check.head)
 

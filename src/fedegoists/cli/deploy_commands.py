@@ -1,4 +1,4 @@
-"""The commands of a deployment: deploy init, start, status, model, expel, renew, demo."""
+"""The commands of a deployment: deploy init, start, status, model, approve, privacy, demo."""
 
 import time
 from contextlib import AbstractContextManager, closing
@@ -9,10 +9,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.deploy_member_commands import register_members
 from fedegoists.cli.output import line, needs_extra, screen, show_formation
 from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
+    from fedegoists.deploy.membership import IssuedCertificate
     from fedegoists.federation.flare.job_operator import Operator
 
 FOLDER = Path("deploy")
@@ -25,11 +27,12 @@ def register(app: typer.Typer) -> None:
         name="deploy", help="Run a consortium over real organisations.", no_args_is_help=True
     )
     deploy.command("init")(init_command)
+    register_members(deploy)
     deploy.command("start")(start_command)
     deploy.command("status")(status_command)
     deploy.command("model")(model_command)
-    deploy.command("expel")(expel_command)
-    deploy.command("renew")(renew_command)
+    deploy.command("approve")(approve_command)
+    deploy.command("privacy")(privacy_command)
     deploy.command("demo")(demo_command)
     app.add_typer(deploy)
 
@@ -54,24 +57,30 @@ def init_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A consortium.toml.")],
     out: Annotated[Path, typer.Option(help="Where to write the kits.")] = FOLDER,
 ) -> None:
-    """Write certificates and kits for the coordinator and every silo."""
+    """Write the coordinator's kit and an invitation for every silo."""
     with _deployment():
         from fedegoists.consortium.consortium_settings import read_settings
         from fedegoists.deploy.consortium_kits import make_deployment
+        from fedegoists.federation.flare.kit_identity import fingerprint, read_trust, spoken
 
     settings = read_settings(file)
     deployment = make_deployment(settings, out)
     _whole(f"Written: {out}/coordinator, the coordinator's kit")
     for participant, site in deployment.sites.items():
-        _whole(f"Written: {out}/silos/{site}, the kit of {participant}")
+        _whole(f"Written: {out}/invitations/{site}.zip, the invitation of {participant}")
     _whole(f"Keep {out}/authority to yourself: it can make certificates for this consortium.")
+    root = read_trust(out / "coordinator").root
+    _whole(f"Fingerprint of the consortium: {spoken(fingerprint(root))}")
     line("Next steps:", "bold")
     line(f"1. Open TCP port {deployment.port} of {deployment.host} to the silos, and no other.")
-    line("2. Hand each silo its kit over a channel you trust; its readme.txt says how to go on.")
-    _whole(f"3. Here: fedegoists deploy start coordinator {out}/coordinator")
-    line("4. There: fedegoists deploy start silo KIT")
+    line("2. Send each silo its invitation. There: fedegoists deploy join INVITATION")
+    _whole(f"3. Each silo sends a request. Here: fedegoists deploy sign REQUEST --out {out}")
+    line("   Return the certificate. There: fedegoists deploy install CERTIFICATE KIT")
+    _whole(f"4. Here: fedegoists deploy start coordinator {out}/coordinator")
+    line("   There: fedegoists deploy start silo KIT")
     _whole(f"   Here, to see who is connected: fedegoists deploy status --kit {out}/coordinator")
     _whole(f"5. fedegoists run {file} --engine flare --kit {out}/coordinator")
+    line("To try it with all silos on this machine: fedegoists deploy demo")
 
 
 def start_command(
@@ -93,23 +102,45 @@ def start_command(
 def status_command(
     kit: Annotated[Path, typer.Option(help="The coordinator's kit.")] = COORDINATOR_KIT,
 ) -> None:
-    """Show the connected silos and the running jobs."""
+    """Show the connected silos, the running jobs, and when certificates expire."""
+    with _deployment():
+        from fedegoists.deploy.membership import issued
+
     with closing(_operator(kit)) as operator:
         status = operator.status()
     sites = operator.deployment.sites
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.started))
     line(f"Server {operator.deployment.host}:{operator.deployment.port}, up since {since}")
     table = Table(title="Silos", title_justify="left", title_style="bold")
-    for column in ("participant", "certificate", "state", "last contact"):
+    for column in ("participant", "site", "state", "last contact", "certificate until"):
         table.add_column(column)
+    warnings: list[str] = []
     for participant, site in sites.items():
         heard = status.silos.get(site)
         told = "" if heard is None else f"{max(time.time() - heard, 0):.0f} s ago"
         state = "away" if heard is None else "connected"
-        table.add_row(Text(participant), Text(site), state, told)
+        certificates = issued(kit, site)
+        until, warning = _validity(certificates[-1] if certificates else None)
+        if warning:
+            warnings.append(f"{participant}: {warning}")
+        table.add_row(Text(participant), Text(site), state, told, until)
     screen.print(table)
+    for text in warnings:
+        line(text, "yellow")
     for job, state in status.jobs.items():
         line(f"Job {job}: {state}")
+
+
+def _validity(newest: "IssuedCertificate | None") -> tuple[str, str | None]:
+    """Return the end of a silo's certificate, and a warning if it needs attention."""
+    if newest is None:
+        return "none yet", "has not asked for a certificate yet (`fedegoists deploy join` there)"
+    until = f"{newest.until:%Y-%m-%d}"
+    if newest.state == "valid":
+        return until, None
+    if newest.state == "revoked":
+        return "revoked", None
+    return until, f"its certificate {newest.state} ({until}): `fedegoists deploy renew` there"
 
 
 def model_command(
@@ -130,31 +161,54 @@ def model_command(
         _whole(f"Written: {path}")
 
 
-def expel_command(
-    participant: Annotated[str, typer.Argument(help="The participant to expel.")],
-    kit: Annotated[Path, typer.Option(help="The coordinator's kit.")] = COORDINATOR_KIT,
+def approve_command(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The silo's kit.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file in the kit.")] = "model.py",
+    sha256: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="Approve this hash without asking."),
+    ] = None,
 ) -> None:
-    """Expel a participant: the server refuses its certificate from now on."""
-    with closing(_operator(kit)) as operator:
-        sites = operator.deployment.sites
-        if participant not in sites:
-            raise SettingsError(
-                f"{participant!r} is not in this consortium; {', '.join(sites)} are"
-            )
-        operator.remove(sites[participant])
-    line(f"{participant} is expelled. Remove it from consortium.toml as well.")
-
-
-def renew_command(
-    participant: Annotated[str, typer.Argument(help="The participant.")],
-    out: Annotated[Path, typer.Option(help="The folder that `deploy init` wrote.")] = FOLDER,
-) -> None:
-    """Write a new key and certificate for a participant."""
+    """Show the code of a model, and approve that this silo runs it."""
     with _deployment():
-        from fedegoists.federation.flare.kits import renew_kit
+        from fedegoists.federation.flare.approved_code import approve
+        from fedegoists.learning.own_models import file_digest
 
-    kit = renew_kit(out, participant)
-    _whole(f"Written: {kit}/startup. Hand it to {participant}, who replaces its own with it.")
+    digest = file_digest(kit / file)
+    if sha256 is None:
+        _whole((kit / file).read_text(encoding="utf-8", errors="backslashreplace"))
+        _whole(f"SHA-256 of {file}: {digest}")
+        line("It will run on this machine with all rights of the silo's user, beside its data.")
+        if not typer.confirm("Have you read it, and approve it?"):
+            raise SettingsError("not approved; the silo refuses to train it")
+    elif sha256 != digest:
+        raise SettingsError(f"{file} has the SHA-256 {digest}, not {sha256}; nothing was approved")
+    approve(kit, file, digest)
+    _whole(f"Approved: {file}, SHA-256 {digest}")
+
+
+def privacy_command(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The silo's kit.")],
+) -> None:
+    """Show what a silo's answers have told of single samples: epsilon spent and left."""
+    with _deployment():
+        from fedegoists.federation.flare.privacy_ledger import PrivacyLedger
+        from fedegoists.federation.flare.silo_settings import SILO_FILE, read_silo_settings
+
+    privacy = read_silo_settings(kit / SILO_FILE).privacy
+    accounts = PrivacyLedger(kit / "state", privacy.epsilon, privacy.delta).accounts()
+    budget = "no budget" if privacy.epsilon is None else f"budget epsilon = {privacy.epsilon:g}"
+    line(f"Level {privacy.level}, {budget} at delta = {privacy.delta:g}, for every sample")
+    table = Table(title="Spent", title_justify="left", title_style="bold")
+    for column in ("samples", "operation", "answers", "epsilon", "left"):
+        table.add_column(column)
+    for split, account in accounts.items():
+        left = "" if privacy.epsilon is None else f"{max(privacy.epsilon - account.spent, 0):.3g}"
+        table.add_row(split, "all", "", f"{account.spent:.3g}", left)
+        for operation, (count, spent) in account.answers.items():
+            table.add_row("", operation, f"{count:,}", f"{spent:.3g}", "")
+    screen.print(table)
+    line("A sample is in one of the three. Operations together tell less than their sum.")
 
 
 def demo_command(

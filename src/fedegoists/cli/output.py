@@ -5,7 +5,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +23,13 @@ from fedegoists.coalitions import (
     usage_graph,
 )
 from fedegoists.errors import MissingDependencyError
+
+LogOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LOG", help="Log training to tensorboard, mlflow or wandb. May be repeated."
+    ),
+]
 
 screen = Console()
 errors = Console(stderr=True)
@@ -87,6 +97,12 @@ def line(text: str, style: str = "", *, whole: bool = False) -> None:
     screen.print(Text(text, style=style), soft_wrap=whole)
 
 
+def near(path: Path) -> Path:
+    """Return a path relative to the current folder, if it is inside."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 @contextmanager
 def needs_extra(what: str, extras: str) -> Iterator[None]:
     """Context manager for imports that names the missing extras if one fails."""
@@ -108,6 +124,7 @@ def formation_as_dict(formation: Formation) -> dict[str, object]:
     return {
         "method": formation.method,
         "objective": formation.objective,
+        "fewest_members": formation.fewest_members,
         "seed": formation.seed,
         "coalitions": formation.coalitions,
         "welfare": formation.welfare,
@@ -152,6 +169,8 @@ def show_formation(formation: Formation) -> None:
     if not formation.participants:
         line("There are no participants, so there is nothing to decide.")
     line(_quality(formation))
+    if (least := formation.fewest_members) > 1:
+        line(f"Demanded: a coalition is one participant alone or has at least {least} members.")
     line(_stability(formation))
     for note in formation.notes:
         line(f"Note: {note}.", "yellow")
@@ -208,9 +227,11 @@ def show_verification(verification: Verification) -> None:
     for name, witnesses in (
         ("no free riders", [str(w) for w in verification.free_riders]),
         ("no conflicts", [str(w) for w in verification.conflicts]),
+        ("enough members", [str(w) for w in verification.too_small]),
         ("merge-stable", [str(w) for w in verification.mergers] + unproven),
     ):
-        _row(table, not witnesses, name, "\n".join(witnesses))
+        if name != "enough members" or verification.fewest_members > 1:
+            _row(table, not witnesses, name, "\n".join(witnesses))
     screen.print(table)
 
 

@@ -1,4 +1,4 @@
-"""The commands about training: data, methods, train."""
+"""The commands about training: methods, train."""
 
 from collections import Counter
 from math import isfinite
@@ -11,11 +11,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
-from fedegoists.cli.output import errors, line, screen, titled_table, training_extra
-from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.cli.output import LogOption, errors, line, screen, titled_table, training_extra
+from fedegoists.errors import SettingsError
 
 if TYPE_CHECKING:
-    from fedegoists.methods.method_run import Observer, Outcome
+    from fedegoists.methods.method_run import Observer
+    from fedegoists.methods.outcome import Outcome
     from fedegoists.training import ComparisonResult
 
 Value = str | int | float | bool
@@ -25,7 +26,7 @@ DataDirOption = Annotated[
     typer.Option(
         metavar="DIR",
         envvar="FEDEGOISTS_DATA",
-        help="The folder of real data, with cifar10/, cifar100/, eicu_demo/, heart/.",
+        help="The folder of real data, with cifar10/, cifar100/, eicu_demo/, heart/, tcga_brca/.",
     ),
 ]
 SetOption = Annotated[
@@ -103,66 +104,14 @@ ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Continue the same comparison in DIR.")
 ]
 TensorboardOption = Annotated[
-    bool, typer.Option("--tensorboard", help="Write DIR/tensorboard too.")
+    bool, typer.Option("--tensorboard", help="The same as --log tensorboard.")
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    data = typer.Typer(help="Look at data sets.", no_args_is_help=True)
-    data.command("list")(list_command)
-    data.command("show")(show_command)
-    app.add_typer(data, name="data")
     app.command("methods")(methods_command)
     app.command("train")(train_command)
-
-
-def list_command() -> None:
-    """List the data sets that can be trained on."""
-    from fedegoists.learning.datasets import available
-
-    table = titled_table("Data sets", "name", "what", "options")
-    for entry in available():
-        fields = entry.options_type().model_fields
-        options = "\n".join(f"{name}={field.default}" for name, field in fields.items())
-        table.add_row(Text(entry.name), Text(entry.summary), Text(options))
-    screen.print(table)
-
-
-def show_command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="A data set, or a folder with one file for each organisation and a schema.toml.",
-        ),
-    ],
-    settings: SetOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="The division among silos.")] = 0,
-    data_dir: DataDirOption = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the labels of each silo to .png, .svg or .pdf."),
-    ] = None,
-) -> None:
-    """Show how a data set is divided among silos."""
-    from fedegoists.learning.datasets import load
-
-    data = load(name, data_dir=data_dir, seed=seed, **options_from(settings))
-    table = Table(title=data.description, title_justify="left", title_style="bold")
-    table.add_column("silo")
-    for column in ("train", "validation", "test"):
-        table.add_column(column, justify="right")
-    for participant, sizes in data.sizes().items():
-        table.add_row(Text(participant), *(f"{size:,}" for size in sizes))
-    screen.print(table)
-    for note in data.notes:
-        line(f"- {note}")
-    if picture is not None:
-        from fedegoists.learning.plots import draw_label_distribution
-
-        draw_label_distribution(data, picture)
-        line(f"Written to {picture}")
 
 
 def methods_command() -> None:
@@ -176,12 +125,17 @@ def methods_command() -> None:
         about = Text(entry.summary)
         if paper is not None:
             about.append(f"\n{paper.authors}: {paper.title}, {paper.venue}", "dim")
+        about.append(f"\nThe server sees {entry.server_sees}. {entry.told}")
         settings = "\n".join(
             f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
             for one in method.declared()
         )
         table.add_row(Text(name), about, Text(settings))
     screen.print(table)
+    line(
+        "What the server sees holds for deployed coalitions of three or more. Silos show single "
+        "updates and gradients only with single_updates = true in their silo.toml."
+    )
     line("All but local can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md.")
 
 
@@ -202,11 +156,13 @@ def train_command(
     data_dir: DataDirOption = None,
     resume: ResumeOption = False,
     tensorboard: TensorboardOption = False,
+    log: LogOption = None,
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
         from fedegoists.methods import METHOD_ENTRIES
         from fedegoists.training import Comparison, compare
+        from fedegoists.training.run_logs import run_logs
 
     named = [name.strip() for name in methods.split(",") if name.strip()]
     chosen = dict.fromkeys(
@@ -226,10 +182,9 @@ def train_command(
         device=device,
         model=model,
     )
-    with _progress() as progress:
-        observers: tuple[Observer, ...] = (_ProgressBars(progress),)
-        if tensorboard:
-            observers = (*observers, _tensorboard(out / "tensorboard"))
+    kinds = dict.fromkeys([*(log or ()), *(["tensorboard"] if tensorboard else [])])
+    with run_logs(list(kinds), out, out.name) as logs, _progress() as progress:
+        observers: tuple[Observer, ...] = (_ProgressBars(progress), *logs)
         try:
             result = compare(comparison, out, data_dir=data_dir, resume=resume, observers=observers)
         except KeyboardInterrupt:
@@ -285,27 +240,6 @@ def _mean_validation(outcome: "Outcome") -> str:
         if row.round == last.round and row.split == "validation" and row.metric == last.metric
     ]
     return f"{last.metric} {sum(values) / len(values):.3f}" if values else ""
-
-
-def _tensorboard(folder: Path) -> "Observer":
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise MissingDependencyError(
-            "--tensorboard needs tensorboard: pip install 'fedegoists[train]'"
-        ) from None
-    writer = SummaryWriter(str(folder))
-
-    def observe(method: str, done: int, total: int, outcome: "Outcome") -> None:
-        if outcome.rows and outcome.rows[-1].round == done:
-            for row in outcome.rows:
-                if row.round == done:
-                    tag = f"{method}/{row.split} {row.metric}/{row.participant}"
-                    writer.add_scalar(tag, row.value, done)
-        if done == total:
-            writer.flush()
-
-    return observe
 
 
 def _show(out: Path, result: "ComparisonResult") -> None:

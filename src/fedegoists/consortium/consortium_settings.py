@@ -18,6 +18,7 @@ from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES, check_estim
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
+from fedegoists.learning.own_models import is_own
 from fedegoists.learning.typed_settings import TypedSettings, first_problem
 
 KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
@@ -114,8 +115,19 @@ class FormationSection(TypedSettings):
     """The formation method; best has the highest total benefit."""
     time_limit: float | None = Field(default=None, gt=0, examples=[1.0])
     """Seconds for the method best."""
+    fewest_members: int = Field(default=1, ge=1)
+    """A coalition is one participant alone or has at least this number of members; 3 so that sums
+    over members hide single ones."""
     seed: int = Field(default=0, ge=0)
     """The formation method's seed."""
+
+    @model_validator(mode="after")
+    def _enough_members(self) -> "FormationSection":
+        if self.fewest_members > 2 and self.method not in ("best", "stable"):
+            raise ValueError(
+                f'fewest_members = {self.fewest_members} needs method = "best" or "stable"'
+            )
+        return self
 
 
 class TrainingSection(TypedSettings):
@@ -124,22 +136,82 @@ class TrainingSection(TypedSettings):
     methods: tuple[str, ...] = Field(default=("local", "fedavg+ft", "fedegoists"), min_length=1)
     """`fedegoists methods` lists all; +ft fine-tunes on own data; gains are over local."""
     model: str = AUTO
-    """The network; auto suits the data."""
+    """The model: a name, a function in a file such as model.py:build, or auto, which suits the
+    data."""
+    model_settings: dict[str, Value] = Field(default={}, examples=[{"hidden": 200}])
+    """Settings of a model that is chosen by name."""
     seeds: int = Field(default=3, ge=1, le=100)
     """Repetitions with other initial models and batches."""
     steps: int | None = Field(default=None, ge=1, examples=[2000])
     """Training steps; their number suits the data by default."""
+    start: OptionalPath = Field(default=None, examples=["runs/last-year"])
+    """The folder of an earlier run whose models coalitions start from; local starts afresh."""
+    epochs: float | None = Field(default=None, gt=0, examples=[20])
+    """Instead of steps: passes over the training data of the participant in the middle."""
+    round_steps: int | None = Field(default=None, ge=1, examples=[20])
+    """Steps in a round, between two exchanges."""
+    optimiser: Literal["sgd", "adam", "adamw"] | None = Field(default=None, examples=["adamw"])
+    """The optimiser; its state starts anew in every round."""
+    learning_rate: Literal["auto"] | Annotated[float, Field(gt=0)] | None = Field(
+        default=None, examples=["auto"]
+    )
+    """The learning rate; with auto, silos try several for a few steps each."""
+    schedule: Literal["cosine", "constant"] | None = Field(default=None, examples=["constant"])
+    """Whether the learning rate falls to zero along a cosine, as it does by default."""
+    momentum: float | None = Field(default=None, ge=0, lt=1, examples=[0.9])
+    """The momentum; of Adam, its first decay rate."""
+    weight_decay: float | None = Field(default=None, ge=0, examples=[0.01])
+    """The weight decay."""
+    batch_size: int | None = Field(default=None, ge=1, examples=[64])
+    """Samples in a step."""
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = Field(
+        default=None, examples=["balanced"]
+    )
+    """Weights of classes in the loss; balanced makes every class of a silo count alike."""
+    early_stopping: int | None = Field(default=None, ge=1, examples=[5])
+    """Stop early: evaluations (20 in a training) without a better model for anybody."""
+    execution: Literal["auto", "looped", "stacked"] = "auto"
+    """In a simulation: one silo after the other, or all at once; auto takes the faster one."""
     personal: tuple[str, ...] | None = Field(default=None, examples=[["output."]])
     """Prefixes of parameters that never leave a silo."""
     device: str = "cpu"
     """The device: cpu, cuda or cuda:1."""
     settings: dict[str, dict[str, Value]] = Field(default={}, examples=[{"fedprox": {"mu": 0.1}}])
     """Settings of methods."""
+    guard: bool | None = Field(default=None, examples=[False])
+    """Protects coalitions from one bad member; by default only where silos are deployed."""
+    norm_bound: float = Field(default=3.0, ge=1)
+    """With guard: longest update, as a multiple of the coalition's median."""
+    audit: float = Field(default=0.2, ge=0, le=1)
+    """With guard: additional rounds in which members are audited, as a fraction of all."""
+    rule: Literal["mean", "trimmed", "median"] = "mean"
+    """With guard: how models become one where the server sees them."""
 
     @field_validator("model")
     @classmethod
     def _known_model(cls, name: str) -> str:
-        return name if name == AUTO else model_named(name).name
+        return name if name == AUTO or is_own(name) else model_named(name).name
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "TrainingSection":
+        if self.model_settings and is_own(self.model):
+            raise ValueError("model_settings are for a model that is chosen by name")
+        if self.model_settings and self.model != AUTO:
+            model_named(self.model).set_to(self.model_settings)
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("give only one of steps and epochs")
+        return self
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """The settings of local training that are set here."""
+        names = {"optimiser", "schedule", "momentum", "weight_decay", "batch_size", "class_weights"}
+        given = self.model_dump(include=names, exclude_none=True)
+        if isinstance(self.learning_rate, float):
+            given["learning_rate"] = self.learning_rate
+        if self.round_steps is not None:
+            given["steps"] = self.round_steps
+        return given
 
 
 class OutputSection(TypedSettings):
@@ -147,6 +219,9 @@ class OutputSection(TypedSettings):
 
     folder: PathText = "runs"
     """The folder of all runs."""
+    thresholds: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.5,)
+    """In a binary task: probabilities from which on a case counts as positive. The report shows
+    sensitivity and specificity at each."""
 
 
 class DeploySection(TypedSettings):
@@ -160,6 +235,13 @@ class DeploySection(TypedSettings):
     """The organisations, where their data is not here."""
     schema_file: OptionalPath = Field(default=None, examples=["schema.toml"])
     """The schema.toml that all files follow; goes into every kit."""
+    privacy: Literal["strict", "standard", "none"] = "standard"
+    """The protection that `deploy init` writes into each silo.toml, with what each level allows;
+    every silo decides for itself."""
+    secure_sums: Literal["auto", "off"] = "auto"
+    """Whether the models of coalitions of three members or more are hidden from the coordinator by
+    masked sums: auto, wherever the method needs only sums; off, nowhere. Silos that do not consent
+    to show single updates refuse to train without masks."""
     days: int = Field(default=365, ge=1, le=3650)
     """How long certificates are valid."""
     deadline: float = Field(default=600.0, gt=0)
@@ -206,6 +288,10 @@ def read_settings(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> 
         where = _place(problem.keys, changed, path, text)
         raise SettingsError(f"{where}: {problem.sentence}") from None
     found = with_paths(settings, lambda own: str((path.parent / own).resolve()))
+    if is_own(found.training.model):  # its file is beside this one
+        own = str((path.parent / found.training.model).resolve())
+        training = found.training.model_copy(update={"model": own})
+        found = found.model_copy(update={"training": training})
     if Path(found.data.source).is_dir():
         return found
     data = found.data.model_copy(update={"source": settings.data.source})  # a data set's name

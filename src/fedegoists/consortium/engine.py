@@ -59,6 +59,9 @@ class SiloAccess:
         Whether all participants must answer. Otherwise absent ones are left out.
     memory : Path, optional
         File that keeps the silos' descriptions, to resume a run while a silo is away.
+    patience : float
+        Seconds to wait for what was lost and may come back: the server, a job and, if all
+        participants are required, their silos.
     progress : Progress
         Receives messages about the connection.
     """
@@ -68,6 +71,7 @@ class SiloAccess:
     participants: tuple[str, ...] | None = None
     required: bool = False
     memory: Path | None = None
+    patience: float = 600.0
     progress: Progress = SILENT
 
 

@@ -55,7 +55,11 @@ def evidence(estimate: BenefitEstimate, *, by_threshold: bool) -> list[Evidence]
 
 
 def relaxed_rule(
-    estimate: BenefitEstimate, competition: CompetitionGraph, *, by_threshold: bool
+    estimate: BenefitEstimate,
+    competition: CompetitionGraph,
+    *,
+    by_threshold: bool,
+    fewest_members: int = 1,
 ) -> RelaxedRule | None:
     """Return the lower confidence, or threshold, at which a coalition would form.
 
@@ -76,7 +80,8 @@ def relaxed_rule(
         middle = (low + high) // 2
         level = levels[middle]
         graph = estimate.graph(level) if by_threshold else estimate.graph(confidence=level)
-        groups = tuple(g for g in form(graph, competition, "stable").coalitions if len(g) > 1)
+        formed = form(graph, competition, "stable", fewest_members=fewest_members)
+        groups = tuple(group for group in formed.coalitions if len(group) > 1)
         if groups:
             best = RelaxedRule(level, int(np.count_nonzero(graph.weights)), groups)
             high = middle

@@ -1,12 +1,8 @@
 """Export of a participant's model: its weights, its card, and an example that runs."""
 
-import contextlib
-import io
 import json
-import logging
 import os
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -14,18 +10,22 @@ from torch import Tensor, nn
 
 from fedegoists.consortium.file_names import file_names
 from fedegoists.consortium.loader_script import loading_example
-from fedegoists.errors import FileError, MissingDependencyError, SettingsError
-from fedegoists.files import write_all
-from fedegoists.learning.model_files import CARD_KEY, MODELS_FOLDER, ModelCard
+from fedegoists.consortium.model_cards import (
+    CARD_FILE,
+    CARDS_FOLDER,
+    NOT_RECORDED,
+    CardFacts,
+    card_text,
+    with_files,
+)
+from fedegoists.consortium.onnx_files import onnx_bytes
+from fedegoists.errors import FileError, SettingsError
+from fedegoists.files import read_text, write_all
+from fedegoists.learning.model_files import CARD_KEY, ModelCard
 from fedegoists.learning.model_registry import MODELS
 from fedegoists.learning.models import build_model
-
-OUTPUTS = {
-    "binary": "probability",
-    "classification": "probabilities",
-    "regression": "value",
-}
-"""The name of an exported model's output, by the kind of task."""
+from fedegoists.learning.own_models import is_own
+from fedegoists.learning.sealed_models import MODELS_FOLDER, check_run_model
 
 
 class PreparedModel(nn.Module):
@@ -44,6 +44,7 @@ class PreparedModel(nn.Module):
         self.model = model
         self.task = card.task
         self.names = [one.name for one in card.inputs]
+        self.target = card.target
         self.clips = [one.clip for one in card.inputs]
         for one in card.inputs:
             parts = {"center": one.center, "factor": one.factor, "missing": one.missing}
@@ -56,7 +57,11 @@ class PreparedModel(nn.Module):
         outputs: Tensor = self.model(*map(self._prepared, raw, self.names, self.clips))
         if self.task == "binary":
             return outputs.sigmoid()
-        return outputs.softmax(-1) if self.task == "classification" else outputs
+        if self.task == "classification":
+            return outputs.softmax(-1)
+        if self.target is not None:
+            return self.target.center + self.target.spread * outputs
+        return outputs
 
     def _prepared(self, values: Tensor, name: str, clip: float | None) -> Tensor:
         center, factor, missing = (
@@ -88,7 +93,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
                 f"{path}: only the silo knows how its inputs are prepared and has all layers; "
                 "there, use `fedegoists deploy model KIT`"
             )
-        if card.model not in MODELS:
+        if not is_own(card.model) and card.model.partition("(")[0] not in MODELS:
             raise FileError(
                 f"{path}: its network {card.model!r} is not in this version; install the version "
                 "that trained it"
@@ -133,11 +138,35 @@ def export(
     """
     run = Path(run)
     file, source = _found(run, participant)
-    return export_file(source, file, run / "export" / file if out is None else Path(out), onnx=onnx)
+    folder = run / "export" / file if out is None else Path(out)
+    about = run / CARDS_FOLDER / f"{file}.md"
+
+    def text(card: ModelCard) -> str:
+        return read_text(about) if about.is_file() else card_text(card, _unknown(run.name))
+
+    return export_file(source, file, folder, text, onnx=onnx)
 
 
-def export_file(source: Path, file: str, folder: Path, *, onnx: bool = False) -> list[Path]:
-    """Write one model's file for use elsewhere, under the name `file`; return the files."""
+def _unknown(run: str) -> CardFacts:
+    """Return the facts about a model of an earlier version, which recorded none."""
+    return CardFacts(run, NOT_RECORDED, None, NOT_RECORDED, None, NOT_RECORDED)
+
+
+def export_file(
+    source: Path,
+    file: str,
+    folder: Path,
+    text: Callable[[ModelCard], str],
+    *,
+    onnx: bool = False,
+) -> list[Path]:
+    """Write one model's file for use elsewhere, under the name `file`; return the files.
+
+    Parameters
+    ----------
+    text : function from a ModelCard to str
+        Returns the model card for people.
+    """
     model, card = read_model(source)
     shapes = _shapes(card)
     contents = [
@@ -146,8 +175,10 @@ def export_file(source: Path, file: str, folder: Path, *, onnx: bool = False) ->
         (folder / "example.py", loading_example(file, card, shapes).encode()),
     ]
     if onnx:
-        content = _onnx(PreparedModel(model, card).eval(), card, shapes)
+        content = onnx_bytes(PreparedModel(model, card).eval(), card, shapes)
         contents.append((folder / f"{file}.onnx", content))
+    hashed = {path.name: content for path, content in contents}
+    contents.append((folder / CARD_FILE, with_files(text(card), hashed).encode()))
     write_all(contents, private=True)
     return [path for path, _ in contents]
 
@@ -165,52 +196,12 @@ def _found(run: Path, participant: str) -> tuple[str, Path]:
     source = run / MODELS_FOLDER / f"{file}.safetensors"
     if not source.is_file():
         raise FileError(f"{source}: no such file; the run is not finished, or left no model for it")
+    check_run_model(run, source.name)
     return file, source
-
-
-def _onnx(model: PreparedModel, card: ModelCard, shapes: dict[str, tuple[int, ...]]) -> bytes:
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"ONNX needs {error.name}: pip install 'fedegoists[onnx]'"
-        ) from None
-    # Two samples: from one the exporter would conclude that the batch is always one.
-    example = tuple(torch.zeros(2, *shape) for shape in shapes.values())
-    batch = torch.export.Dim("batch")
-    with _quiet_exporter():
-        program = torch.onnx.export(
-            model,
-            example,
-            input_names=list(shapes),
-            output_names=[OUTPUTS[card.task]],
-            dynamic_shapes=(tuple({0: batch} for _ in shapes),),
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    proto = program.model_proto
-    proto.metadata_props.add(key=CARD_KEY, value=card.json_text())
-    content: bytes = proto.SerializeToString()
-    return content
-
-
-@contextlib.contextmanager
-def _quiet_exporter() -> Iterator[None]:
-    """Context manager that hides the exporter's remarks about itself."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 def _shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Return the shape of one sample in each input, by its name."""
-    leading = {"hourly": (card.options.get("hours", 1),), "pixels": (32, 32)}
+    hours = int(card.options.get("hours", 1))
+    leading: dict[str, tuple[int, ...]] = {"hourly": (hours,), "pixels": (32, 32)}
     return {one.name: (*leading.get(one.name, ()), len(one.columns)) for one in card.inputs}

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from fedegoists.federation import Federation
@@ -41,19 +41,32 @@ class Gain:
 
 
 def gains_over_local(
-    outcomes: Mapping[str, Outcome], federation: Federation, confidence: float = 0.95
+    outcomes: Mapping[str, Outcome],
+    federation: Federation,
+    confidence: float = 0.95,
+    *,
+    alone: Collection[str] = (),
 ) -> list[Gain]:
-    """Return the gains of every participant with every method but Local itself."""
+    """Return the gains of participants with every method but Local itself.
+
+    Parameters
+    ----------
+    alone : collection of str
+        Participants without a coalition. They train alone with every method; that one method trains
+        longer than another is no gain of theirs.
+    """
     if "local" not in outcomes:
         return []
     sign = 1.0 if federation.task.higher_is_better else -1.0
-    alone = by_participant(chosen_test_values(outcomes["local"], federation))
+    local = by_participant(chosen_test_values(outcomes["local"], federation))
     gains = []
     for method, outcome in outcomes.items():
         if method == "local":
             continue
         for participant, values in by_participant(chosen_test_values(outcome, federation)).items():
-            own = alone.get(participant, {})
+            if participant in alone:
+                continue
+            own = local.get(participant, {})
             pairs = [
                 (value, own[seed])
                 for seed, value in values.items()

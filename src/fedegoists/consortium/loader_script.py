@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from fedegoists.learning.model_files import ModelCard
 from fedegoists.learning.models import SLOPE
+from fedegoists.learning.named_networks import OFFSET_SCALE
 
 # It needs PyTorch and safetensors only.
 PLAIN = """\
@@ -18,10 +19,17 @@ weights = load_file({safetensors!r})
 # Put rows of your own here; float("nan") is what was not measured.
 rows = torch.tensor([{row}])
 inputs = (torch.where(rows.isnan(), missing, rows) - center) * factor
-hidden = F.leaky_relu(F.linear(inputs, weights["hidden.weight"], weights["hidden.bias"]), {slope})
-outputs = F.linear(hidden, weights["output.weight"], weights["output.bias"])
-print(outputs{link})
+{outputs}
+print({link})
 """
+
+MLP_OUTPUTS = f"""\
+hidden = F.leaky_relu(F.linear(inputs, weights["hidden.weight"], weights["hidden.bias"]), {SLOPE})
+outputs = F.linear(hidden, weights["output.weight"], weights["output.bias"])"""
+LINEAR_OUTPUTS = f"""\
+outputs = F.linear(inputs, weights["weight"]) + {OFFSET_SCALE} * weights["offset"]"""
+PLAIN_OUTPUTS = {"mlp": MLP_OUTPUTS, "logistic": LINEAR_OUTPUTS, "linear": LINEAR_OUTPUTS}
+"""How the networks are computed that need no code of this package, by name."""
 
 OTHER = """\
 import torch
@@ -33,7 +41,12 @@ with torch.no_grad():
     print(model(*inputs))
 """
 
-LINKS = {"binary": ".sigmoid()", "classification": ".softmax(-1)", "regression": ""}
+LINKS = {
+    "binary": "outputs.sigmoid()",
+    "classification": "outputs.softmax(-1)",
+    "regression": "outputs",
+    "survival": "outputs",
+}
 
 
 def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, ...]]) -> str:
@@ -55,7 +68,8 @@ def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, 
         _meaning(card),
     ]
     comment = "".join(f"{wrapped}\n" for text in lines for wrapped in _comment(text))
-    if card.model == "mlp":
+    outputs = PLAIN_OUTPUTS.get(card.model.partition("(")[0])
+    if outputs is not None:
         one = card.inputs[0]
         usual = [
             center if missing is None else missing
@@ -65,8 +79,8 @@ def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, 
             json=f"{file}.json",
             safetensors=f"{file}.safetensors",
             row=[float(f"{value or 0.0:.6g}") for value in usual],
-            slope=SLOPE,
-            link=LINKS[card.task],
+            outputs=outputs,
+            link=_link(card),
         )
         return f"{comment}# Needs: pip install torch safetensors\n{code}"
     tensors = ", ".join(f"torch.zeros(1, {', '.join(map(str, s))})" for s in shapes.values())
@@ -74,7 +88,14 @@ def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, 
     return f"{comment}# Needs: pip install 'fedegoists[train]'\n{code}"
 
 
+def _link(card: ModelCard) -> str:
+    link = LINKS[card.task]
+    return link if card.target is None else f"{card.target.center} + {card.target.spread} * {link}"
+
+
 def _meaning(card: ModelCard) -> str:
+    if card.task == "survival":
+        return "It prints the logarithm of the relative risk."
     if card.task == "regression":
         return "It prints the predicted value."
     if card.task == "binary":

@@ -15,10 +15,12 @@ from fedegoists.federation import (
     Memory,
     Participant,
     Personal,
+    SimulatedFederation,
 )
-from fedegoists.files import write_all
+from fedegoists.federation.requests import EVERYTHING
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.model_files import ModelCard, model_bytes
+from fedegoists.learning.sealed_models import run_models
 from fedegoists.methods import Outcome
 from fedegoists.training.repetitions import Repetitions
 
@@ -61,6 +63,15 @@ def preferred(
     return {participant: (method, k) for participant, (_, method, k) in best.items()}
 
 
+def personal_part(
+    outcome: Outcome, method: str, prefixes: tuple[str, ...], name: Participant
+) -> Personal | None:
+    """Return where the personal parameters of a participant's chosen model are, if it has any."""
+    if name in outcome.at_home:
+        prefixes = EVERYTHING
+    return Personal(prefixes=prefixes, slot=f"{method}/best") if prefixes else None
+
+
 def chosen_models(
     data: DataFacts,
     outcomes: Mapping[str, Outcome],
@@ -79,10 +90,10 @@ def chosen_models(
     federation = repetitions.federation
     models = []
     for participant, (method, k) in preferred(outcomes, federation).items():
-        name, outcome, prefixes = federation.participants[k], outcomes[method], personal[method]
+        name, outcome = federation.participants[k], outcomes[method]
         vector = outcome.best[k]
         kept: tuple[str, ...] = ()
-        own = Personal(prefixes=prefixes, slot=f"{method}/best") if prefixes else None
+        own = personal_part(outcome, method, personal[method], name)
         # The delivery leaves out the silo's own layers, wherever these are: it has them.
         delivery = Deliver(
             parameters=vector, method=method, round=outcome.best_round[k], personal=own
@@ -90,7 +101,7 @@ def chosen_models(
         if own is not None:
             whole = federation.personal_model(name, vector, own)
             # Parameters that only the silo knows are left out of the file, not made up.
-            vector, kept = (vector, prefixes) if whole is None else (whole, ())
+            vector, kept = (vector, own.prefixes) if whole is None else (whole, ())
         card = ModelCard.of(
             data,
             participant,
@@ -101,28 +112,30 @@ def chosen_models(
             options=repetitions.options,
             kept=kept,
         )
+        # Frozen parameters and batch statistics complete a model, where its silo is in reach.
+        state = (
+            federation.whole_state(name, vector)
+            if isinstance(federation, SimulatedFederation)
+            else federation.schema.unflatten(vector)
+        )
         tensors = {
             key: value.clone()
-            for key, value in federation.schema.unflatten(vector).items()
+            for key, value in state.items()
             if not (kept and key.startswith(kept))
         }
         models.append(ChosenModel(tensors, card, name, delivery))
     return models
 
 
-def write_models(folder: Path, models: Sequence[ChosenModel], participants: Sequence[str]) -> None:
-    """Write the models' files, as far as the models are known here."""
+def write_models(run: Path, models: Sequence[ChosenModel], participants: Sequence[str]) -> None:
+    """Write the models' files in a run's folder, as far as the models are known here."""
     files = file_names(participants)
     # A card has means and deviations of its participant's data.
-    write_all(
-        [
-            (
-                folder / f"{files[model.card.participant]}.safetensors",
-                model_bytes(model.tensors, model.card),
-            )
+    run_models(run).write_all(
+        {
+            f"{files[model.card.participant]}.safetensors": model_bytes(model.tensors, model.card)
             for model in models
-        ],
-        private=True,
+        }
     )
 
 

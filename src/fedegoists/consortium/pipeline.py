@@ -6,39 +6,67 @@ earlier one in its later stages only, repeats nothing.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
 from fedegoists.coalitions import Formation, form
-from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit
+from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit, alone_in
 from fedegoists.consortium.consortium_settings import (
     ConsortiumSettings,
     checked_name,
     read_settings,
 )
 from fedegoists.consortium.engine import Engine
-from fedegoists.consortium.gains import gains_csv, gains_over_local
-from fedegoists.consortium.participant_models import chosen_models, delivered, write_models
+from fedegoists.consortium.evaluations import Evaluations, evaluated
+from fedegoists.consortium.exposure import (
+    Exposure,
+    MaskedSums,
+    check_estimator_consent,
+    check_methods,
+    exposures,
+    masked_sums,
+)
+from fedegoists.consortium.gains import gains_over_local
+from fedegoists.consortium.model_choice import (
+    chosen_model,
+    remarks_on,
+    training_changes,
+    training_steps,
+)
+from fedegoists.consortium.participant_models import (
+    ChosenModel,
+    chosen_models,
+    delivered,
+    write_models,
+)
 from fedegoists.consortium.progress import SILENT, Progress
+from fedegoists.consortium.result_files import training_remarks, write_results
 from fedegoists.consortium.run_folder import RunFolder
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
+from fedegoists.consortium.warm_start import StartedMember, WarmStart
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Participant
+from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.pool import checked_device
+from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data_description import published_competition
-from fedegoists.learning.model_files import MODELS_FOLDER
-from fedegoists.learning.model_registry import model_for
+from fedegoists.learning.model_registry import model_options
+from fedegoists.learning.own_models import OwnModelEntry
+from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
+from fedegoists.methods.failed_rounds import FailedRunError
+from fedegoists.methods.method_run import Observer
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
+from fedegoists.training.rate_search import with_searched_rate
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
-from fedegoists.training.summary import metrics_csv
 
 STAGES = ("data", "benefit", "formation", "training", "report")
 
@@ -81,9 +109,10 @@ class Consortium:
             raise SettingsError(f"training.device: {error}") from None
         self.wanted = Wanted(training.methods, training.settings, training.personal)
         try:
-            self.model = model_for(self.data, training.model)
+            self.model, self.model_reason = chosen_model(training, self.data)
         except SettingsError as error:
             raise SettingsError(f"training.model: {error}") from None
+        self.start = self._start()
         self.competition = self._competition() if competition is None else competition
         self.decision = decision
         self.store = StageStore(Path(settings.output.folder))
@@ -92,6 +121,20 @@ class Consortium:
     def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
         """Read a consortium.toml; changes like ``training.seeds=5`` override it."""
         return cls(read_settings(path, changes))
+
+    def _start(self) -> WarmStart | None:
+        """Return the earlier run's models to start from, after a check that they fit."""
+        folder = self.settings.training.start
+        if folder is None:
+            return None
+        if not self.engine.local:
+            raise SettingsError(
+                "--from: models of silos at their organisations are there, not in a run's folder; "
+                "this works in simulations only"
+            )
+        start = WarmStart.read(Path(folder))
+        start.check(self.data, self.model.name, model_options(self.data, self.model.name))
+        return start
 
     def _competition(self) -> CompetitionGraph:
         section, names = self.settings.competition, self.data.participants
@@ -105,7 +148,9 @@ class Consortium:
 
     def _data_key(self) -> list[object]:
         """Return the inputs of every stage; the same numbers may be another task."""
-        return [self.data.digest, self.data.task, self.model.options(self.data)]
+        code = self.model.digest if isinstance(self.model, OwnModelEntry) else ""
+        options = model_options(self.data, self.model.name)
+        return [self.data.digest, self.data.task, options, *([code] if code else [])]
 
     def learn_benefit(self, progress: Progress = SILENT) -> LearnedBenefit:
         """Learn or read the benefit graph, or take every participant to benefit every other."""
@@ -123,6 +168,8 @@ class Consortium:
         settings = learn_settings(
             self.data,
             automatic if section.estimator == "auto" else section.estimator,
+            model=self.model.name,
+            training=training_changes(self.settings.training, self.data, self.model.name),
             **{name: value for name, value in given.items() if value is not None},
         )
         # Competition matters only to the estimator that shows models to other silos.
@@ -134,8 +181,13 @@ class Consortium:
             "benefit", key, lambda text: BenefitEstimate.from_json(names, text)
         )
         if estimate is None:
-            secret = "" if self.engine.local else self.store.secret()
+            secret = ""
+            if not self.engine.local:
+                secret = self.store.secret()
+                federation = self.engine.federation(self.model.name)
+                check_estimator_consent(settings.estimator, federation)
             estimate = self._learned(settings, apart, secret, progress)
+            _check_known(estimate)  # before it is kept: another run should ask the silos again
             self.store.write("benefit", key, estimate.to_json())
         by_confidence = section.threshold is None
         graph = estimate.graph(
@@ -171,10 +223,14 @@ class Consortium:
             section.method,
             seed=section.seed,
             time_limit=section.time_limit,
+            fewest_members=section.fewest_members,
         )
 
     def train(
-        self, formation: Formation, progress: Progress = SILENT
+        self,
+        formation: Formation,
+        progress: Progress = SILENT,
+        observers: tuple[Observer, ...] = (),
     ) -> tuple[Repetitions, dict[str, Outcome], Decisions]:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
@@ -183,9 +239,15 @@ class Consortium:
             self.engine.federation(self.model.name, training.seeds),
             self.data,
             seeds,
-            steps=training.steps,
+            steps=training_steps(training, self.data, self.model.name),
             model=self.model.name,
+            changes=training_changes(self.settings.training, self.data, self.model.name),
         )
+        begun = self.begun(formation, repetitions)
+        warm = _warm(repetitions, begun) if begun else None
+        repetitions = replace(repetitions, warm=warm)
+        if training.learning_rate == "auto":
+            repetitions = with_searched_rate(repetitions, progress.message)
         groups = [
             group for seed in seeds for group in Participant.groups(formation.coalitions, seed)
         ]
@@ -195,6 +257,7 @@ class Consortium:
             for source, target, weight in formation.benefit.edges()
         )
         decisions = Decisions(groups, groups, edges)
+        robust = self._robust()
 
         def checkpoint(name: str) -> Path:
             base = name.removesuffix("+ft")
@@ -206,9 +269,14 @@ class Consortium:
                     "tune": repetitions.defaults.tune.model_dump(),
                 },
                 repr(method_of(base, self.wanted, repetitions, decisions)),
+                # What stays in the silos is not in a file that was written without that.
+                [repetitions.federation.masks(group) for group in (*groups, groups[0][:1])],
                 None if base == "local" else groups,
                 training.seeds,
                 repetitions.federation.device.type,
+                None if robust is None else robust.model_dump(),
+                *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
+                *([] if training.early_stopping is None else [training.early_stopping]),
             ]
             key = self.store.key("training", inputs)
             return self.store.path("training", key, f"{name}.safetensors")
@@ -224,8 +292,31 @@ class Consortium:
             remark = f"round {done} of {total}  {_validation(outcome)}"
             progress("training", name, rounds[name] + done, before, remark)
 
-        outcomes = train_methods(self.wanted, repetitions, decisions, checkpoint, (observe,))
+        outcomes = train_methods(
+            self.wanted,
+            repetitions,
+            decisions,
+            checkpoint,
+            (observe, *observers),
+            robust,
+            training.early_stopping,
+        )
         return repetitions, outcomes, decisions
+
+    def begun(self, formation: Formation, repetitions: Repetitions) -> dict[str, StartedMember]:
+        """Return how participants start from an earlier run; none do without one."""
+        if self.start is None:
+            return {}
+        pairs = frozenset(frozenset(pair) for pair in self.competition.pairs)
+        return self.start.begin(formation.coalitions, pairs, repetitions.federation.schema)
+
+    def _robust(self) -> RobustSettings | None:
+        """Return what protects coalitions from one bad member: in a simulation there is none."""
+        training = self.settings.training
+        guard = not self.engine.local if training.guard is None else training.guard
+        if not guard:
+            return None
+        return RobustSettings(factor=training.norm_bound, audit=training.audit, rule=training.rule)
 
     def run(
         self,
@@ -233,6 +324,7 @@ class Consortium:
         *,
         resume: bool = False,
         progress: Progress = SILENT,
+        observers: tuple[Observer, ...] = (),
     ) -> ConsortiumRun:
         """Go through all stages and write the run's folder.
 
@@ -242,18 +334,27 @@ class Consortium:
             The run's name; the consortium's by default.
         resume : bool
             Continue a run that was interrupted.
+        observers : tuple of Observer
+            Called after every round, such as those of `fedegoists.training.run_logs`.
         """
-        from fedegoists.consortium.report import write_report
-
         name = self.settings.name if name is None else checked_name(name)
         # The resolved settings carry the run's name, so that running them repeats this run.
         settings = self.settings.model_copy(update={"name": name})
         folder = RunFolder(self.store.folder / name, progress)
+        start = self.settings.training.start
+        if start is not None and Path(start).resolve() == folder.path.resolve():
+            raise SettingsError(
+                f"--from {start}: this run has the same folder and would replace those models; "
+                "use another --name"
+            )
         folder.begin(config_toml(settings), STAGES[0], resume=resume)
         with folder.stage("data"):
             folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
+            folder.log(f"model {self.model_reason}")
             for absent in self.engine.absent:
                 folder.log(f"{absent}: did not answer and is left out")
+            if not self.engine.local:
+                check_methods(self.wanted, self.engine.federation(self.model.name))
         with folder.stage("benefit"):
             benefit = self.learn_benefit(progress)
         with folder.stage("formation"):
@@ -265,58 +366,112 @@ class Consortium:
             folder.write(learned)
             formation.certificate.save(folder.path / "certificate.json")
         with folder.stage("training"):
-            repetitions, outcomes, decisions = self.train(formation, progress)
-            for method in self.wanted.methods:
-                for failure in sorted({str(one) for _, one in outcomes[method].failures}):
-                    folder.log(f"{method}: left out {failure}")
+            seen: tuple[Exposure, ...] = ()
+            masked: tuple[MaskedSums, ...] = ()
+            if not self.engine.local:
+                federation = self.engine.federation(self.model.name)
+                seen = exposures(self.wanted, federation, formation.coalitions)
+                masked = masked_sums(self.wanted, federation, formation.coalitions)
+            for one in seen:
+                folder.log(str(one))
+            repetitions, outcomes, decisions = self.train(formation, progress, observers)
+            begun = self.begun(formation, repetitions)
+            started = {participant: one.words for participant, one in begun.items()}
+            for participant, words in started.items():
+                folder.log(f"{participant}: starts {words}")
+            folder.log_all(training_remarks(outcomes, self.wanted.methods))
+            folder.log_all(remarks_on(repetitions, self.wanted.bases))
         with folder.stage("report"):
             wanted = {method: outcomes[method] for method in self.wanted.methods}
-            undelivered = self._hand_over(folder, wanted, repetitions, decisions)
+            personal = self._personal(repetitions, decisions)
+            models = chosen_models(self.data, wanted, personal, repetitions)
+            undelivered = self._hand_over(folder, models, repetitions)
+            alone = alone_in(formation)
             result = ConsortiumRun(
                 folder.path,
                 settings,
                 self.data,
                 benefit,
                 formation,
-                gains_over_local(wanted, repetitions.federation),
+                gains_over_local(wanted, repetitions.federation, alone=alone),
                 outcomes,
                 repetitions,
                 folder.seconds,
                 absent=self.engine.absent,
                 undelivered=undelivered,
+                seen=seen,
+                evaluations=self._evaluated(wanted, personal, repetitions, alone),
+                begun=started,
+                masked=masked,
             )
-            # Costs tell who trains alone, and results are confidential to each participant.
-            folder.write(
-                {
-                    "metrics.csv": metrics_csv(wanted, outcomes),
-                    "summary.csv": result.summary.csv(),
-                    "gains.csv": gains_csv(result.gains),
-                }
-            )
-            write_report(result)
+            write_results(folder, result, models, begun)
         folder.finish()
         return result
+
+    def _personal(
+        self, repetitions: Repetitions, decisions: Decisions
+    ) -> dict[str, tuple[str, ...]]:
+        """Return prefixes of the parameters that each method keeps in the silos."""
+        return {
+            method: method_of(
+                method.removesuffix("+ft"), self.wanted, repetitions, decisions
+            ).personal
+            for method in self.wanted.methods
+        }
+
+    def _evaluated(
+        self,
+        wanted: dict[str, Outcome],
+        personal: dict[str, tuple[str, ...]],
+        repetitions: Repetitions,
+        alone: tuple[str, ...],
+    ) -> Evaluations:
+        """Return the evaluations over single test samples, where these are in this process."""
+        federation, thresholds = repetitions.federation, self.settings.output.thresholds
+        if not isinstance(federation, SimulatedFederation):
+            return Evaluations()
+        return evaluated(federation, wanted, personal, alone=alone, thresholds=thresholds)
 
     def _hand_over(
         self,
         folder: RunFolder,
-        wanted: dict[str, Outcome],
+        models: Sequence[ChosenModel],
         repetitions: Repetitions,
-        decisions: Decisions,
     ) -> tuple[str, ...]:
         """Write the participants' models and deliver them; return who did not get its model."""
-        personal = {
-            method: method_of(
-                method.removesuffix("+ft"), self.wanted, repetitions, decisions
-            ).personal
-            for method in wanted
-        }
-        models = chosen_models(self.data, wanted, personal, repetitions)
-        write_models(folder.path / MODELS_FOLDER, models, self.data.participants)
+        write_models(folder.path, models, self.data.participants)
         undelivered = delivered(models, repetitions.federation)
         for participant, failure in undelivered.items():
             folder.log(f"{participant}: its model was not delivered ({failure.detail})")
         return tuple(undelivered)
+
+
+def _warm(repetitions: Repetitions, begun: Mapping[str, StartedMember]) -> Tensor:
+    """Return the initial models with those of an earlier run in their places."""
+    rows = repetitions.initial.clone()
+    for k, one in enumerate(repetitions.federation.participants):
+        parameters = begun[one.name].parameters
+        if parameters is not None:
+            rows[k] = parameters.to(rows)
+    return rows
+
+
+def _check_known(estimate: BenefitEstimate) -> None:
+    """Refuse an estimate in which nothing is known of any pair of participants.
+
+    Raises
+    ------
+    FailedRunError
+        A decision from it would look like an answer, and prove that nobody should collaborate.
+    """
+    names = estimate.participants
+    if len(names) > 1 and len(names) - len(estimate.absent) < 2:
+        raise FailedRunError(
+            "benefit: the estimates failed, so there is nothing to decide by "
+            f"({'; '.join(estimate.failures) or 'no silo answered'}). If losses are not finite, "
+            "look at the data (`fedegoists data show`) and lower the learning rate; if silos did "
+            "not answer, see their logs"
+        )
 
 
 def _validation(outcome: Outcome) -> str:

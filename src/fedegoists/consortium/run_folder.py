@@ -1,8 +1,9 @@
 """A run's folder: its log, its state, and its results."""
 
 import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +18,10 @@ RESULTS = (
     "metrics.csv",
     "summary.csv",
     "gains.csv",
+    "intervals.csv",
     "models/*.safetensors",
+    "cards/*.md",
+    "origins.json",
     "report.html",
     "members/*.html",
 )
@@ -71,16 +75,22 @@ class RunFolder:
 
     def _mark(self, state: str, stage: str) -> None:
         content = json.dumps({"state": state, "stage": stage, "seconds": self.seconds}) + "\n"
-        write_bytes(self._marker, content.encode())
+        write_bytes(self._marker, content.encode(), private=True)
 
     def log(self, text: str) -> None:
         """Add a line with the time to the log."""
         path = self.path / "log.txt"
         try:
-            with path.open("a", encoding="utf-8") as file:
+            # It names silos and competitors.
+            with open(path, "a", encoding="utf-8", opener=_private) as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         except OSError as error:
             raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+
+    def log_all(self, texts: Iterable[str]) -> None:
+        """Add several lines to the log."""
+        for text in texts:
+            self.log(text)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -109,3 +119,7 @@ class RunFolder:
     def finish(self) -> None:
         """Mark the run as finished."""
         self._mark("finished", "")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

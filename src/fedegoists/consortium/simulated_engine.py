@@ -8,8 +8,7 @@ from fedegoists.consortium.engine import SiloAccess, Work
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation, StatefulFederation
 from fedegoists.learning.data_description import DataDescription
-from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.models import build_model
+from fedegoists.learning.own_models import model_parts
 from fedegoists.training.repetitions import data_digest, load_trainable
 
 Result = TypeVar("Result")
@@ -52,14 +51,22 @@ class SimulatedEngine:
             self.samples = self.samples.restricted_to(participants)
         self.data = DataDescription.of(self.samples, data_digest(self.samples))
         self._device = settings.training.device
+        self._execution = settings.training.execution
 
     def federation(self, model: str, repetitions: int | None = None) -> StatefulFederation:
         """Return the silos with a network."""
         data = (
             self.samples if repetitions is None else dict.fromkeys(range(repetitions), self.samples)
         )
-        network = build_model(model, 0, **model_options(self.data, model))
-        return SimulatedFederation(data, network, device=self._device)
+        parts = model_parts(self.data, model)
+        return SimulatedFederation(
+            data,
+            parts.module,
+            task=parts.task,
+            augment=parts.augment,
+            device=self._device,
+            execution=self._execution,
+        )
 
 
 def over_silos(
@@ -70,4 +77,7 @@ def over_silos(
     resume: bool = False,
 ) -> Result:
     """Load the data and do some work over it, see `EngineKind.over_silos`."""
-    return work(SimulatedEngine(settings, access.participants), resume)
+    engine = SimulatedEngine(settings, access.participants)
+    for warning in engine.samples.warnings:
+        access.progress.message(f"look at the data: {warning}")
+    return work(engine, resume)

@@ -2,16 +2,21 @@
 
 import hashlib
 import json
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from fedegoists.errors import FileError
 from fedegoists.files import read_text, write_bytes
+from fedegoists.sealed_files import read_sealed_text, write_sealed_text
 from fedegoists.version import __version__
 
 Result = TypeVar("Result")
+
+_LOG = logging.getLogger("fedegoists.checkpoints")
 
 
 @dataclass(frozen=True)
@@ -39,18 +44,24 @@ class StageStore:
         return self.folder / ".stages" / stage / key / name
 
     def read(self, stage: str, key: str, parse: Callable[[str], Result]) -> Result | None:
-        """Return the parsed result of a finished stage; None if it is missing or damaged."""
+        """Return the parsed result of a finished stage; None if it is missing.
+
+        A damaged result, or one of another stage, is moved aside and counts as missing. That is
+        logged: the stage is repeated, and asks the silos again.
+        """
         path = self.path(stage, key, "result.json")
         if not path.exists():
             return None
         try:
-            return parse(read_text(path))
-        except (ValueError, KeyError, TypeError):
+            return parse(read_sealed_text(path))
+        except (FileError, ValueError, KeyError, TypeError) as error:
+            _LOG.warning("%s: damaged, and moved aside; the stage is repeated (%s)", path, error)
+            path.replace(path.with_suffix(".damaged"))
             return None
 
     def write(self, stage: str, key: str, result: str) -> None:
         """Keep the result of a stage."""
-        write_bytes(self.path(stage, key, "result.json"), result.encode(), private=True)
+        write_sealed_text(self.path(stage, key, "result.json"), result)
 
     def secret(self) -> str:
         """Return a random secret of the folder's owner: drawn once, then always the same."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fedegoists.benefit import BenefitEstimate, LearnSettings, learn_repetitions
 from fedegoists.benefit.estimate import DEFAULT_CONFIDENCE, quantile
@@ -138,7 +139,7 @@ def learn_benefits(
     }
     first = next(iter(repetitions.values()))
     settings = {
-        name: learn_settings(first, name, **plan.settings)
+        name: learn_settings(first, name, **dict[str, Any](plan.settings))
         for name in plan.estimators or (learn_settings(first).estimator,)
     }
     _check(plan, next(iter(settings.values())))

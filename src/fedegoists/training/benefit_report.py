@@ -127,11 +127,11 @@ def _privacy(
     yield ""
     yield f"Each sample's gradient shortened to {settings.clip:g}, noise {settings.noise:g}."
     yield ""
-    yield "| participant | ε | δ | answers a training / validation sample is in |"
+    yield "| participant | ε | δ | ε of a training / validation sample |"
     yield "|---|---|---|---|"
     for name, (training, *_) in sizes.items():
         spent = privacy_spent(settings, training)
-        answers = f"{spent.training} / {spent.validation}"
+        answers = f"{spent.training:.3g} / {spent.validation:.3g}"
         yield f"| {plain_cell(name)} | {spent.epsilon:.3g} | {spent.delta:g} | {answers} |"
     yield ""
     if seeds > 1:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
@@ -97,6 +98,13 @@ class ComparisonResult:
 
     outcomes: dict[str, Outcome]
     summary: Summary
+
+    def to_frame(self) -> Any:
+        """Return the summary as a pandas data frame."""
+        return self.summary.to_frame()
+
+    def _repr_html_(self) -> str:
+        return self.summary._repr_html_()
 
 
 def compare(

@@ -1,17 +1,25 @@
 """Training settings that suit each kind of data; the same for every method."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedegoists.benefit import LearnSettings
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
-from fedegoists.learning.model_registry import AUTO, DataShape, InputKind, model_for
+from fedegoists.learning.model_registry import AUTO, DataShape, InputKind, Recipe, model_for
+from fedegoists.learning.own_models import is_own
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """A network's name, and how and how long silos train and fine-tune it."""
+    """A network's name, and how and how long silos train and fine-tune it.
+
+    Attributes
+    ----------
+    plain_rate : float
+        The learning rate of gradient descent, for methods that count on it where others use Adam.
+    """
 
     model: str
     train: TrainSettings
@@ -19,6 +27,14 @@ class Defaults:
     tune: TrainSettings
     tune_rounds: int
     evaluate_every: int
+    plain_rate: float = 0.01
+
+    @property
+    def plain(self) -> TrainSettings:
+        """The settings for methods that count on plain gradient descent."""
+        if self.train.optimiser == "sgd":
+            return self.train
+        return self.train.changed(optimiser="sgd", learning_rate=self.plain_rate, momentum=0.9)
 
 
 @dataclass(frozen=True)
@@ -35,14 +51,39 @@ class Schedule:
 # The momentum is reset in every round of an averaging method, so rounds must not be short.
 _TABLE = TrainSettings(steps=20, learning_rate=0.01)
 _IMAGES = TrainSettings(steps=50, learning_rate=0.02, weight_decay=5e-4, augment=True)
-SCHEDULES: dict[InputKind, Schedule] = {
+# All samples in a step, as few as there are: a linear model needs no luck to be trained.
+_LINEAR = TrainSettings(steps=20, batch_size=256, learning_rate=0.05, weight_decay=0.1)
+SCHEDULES: dict[Recipe, Schedule] = {
     "table": Schedule(2000, 200, _TABLE, 300, 64),
+    "linear": Schedule(2000, 200, _LINEAR, 300, 256),
     "hourly": Schedule(400, 100, _TABLE.changed(weight_decay=1e-4), 60, 32),
     "images": Schedule(4000, 400, _IMAGES, 500, 64),
 }
 
 
-def defaults_for(data: DataShape, steps: int | None = None, model: str = AUTO) -> Defaults:
+def schedule_for(data: DataShape, model: str = AUTO) -> Schedule:
+    """Return the steps and settings that suit some data and a network."""
+    entry = model_for(data, model)
+    return SCHEDULES[kind_of(data) if is_own(model) else entry.recipe or entry.inputs]
+
+
+def kind_of(data: DataShape) -> InputKind:
+    """Return the kind of inputs that some data has, by the shape of a sample."""
+    if len(data.shapes[0]) == 3:
+        return "images"
+    return "table" if [len(shape) for shape in data.shapes] == [1] else "hourly"
+
+
+ADAPTED_RATE = 1e-3
+"""The usual learning rate of Adam and AdamW."""
+
+
+def defaults_for(
+    data: DataShape,
+    steps: int | None = None,
+    model: str = AUTO,
+    changes: Mapping[str, Any] | None = None,
+) -> Defaults:
     """Return the training settings for a data set.
 
     Parameters
@@ -51,42 +92,75 @@ def defaults_for(data: DataShape, steps: int | None = None, model: str = AUTO) -
         Training steps before fine-tuning, rounded up to whole rounds.
     model : str
         A name of `fedegoists.learning.model_registry.MODELS`, or ``auto``.
+    changes : mapping, optional
+        Settings of local training other than the defaults, see `TrainSettings`; its ``steps`` are
+        those of a round. With ``schedule``: ``cosine`` or ``constant``.
     """
     entry = model_for(data, model)
-    schedule = SCHEDULES[entry.inputs]
+    schedule = schedule_for(data, model)
     if steps is not None and steps < 1:
         raise SettingsError(f"{steps} training steps; expected at least 1")
-    one, total = schedule.round, schedule.steps if steps is None else steps
+    given = dict(changes or {})
+    falling = given.pop("schedule", "cosine") == "cosine"
+    one, total = changed_round(schedule.round, given), schedule.steps if steps is None else steps
+    if is_own(model):  # flips and shifts may be wrong for a user's own images
+        one = one.changed(augment=bool(given.get("augment", False)))
     each = min(one.steps, total)
     rounds = -(-total // each)
+    tuning = min(one.steps, schedule.tuning_steps)
     return Defaults(
         model=entry.name,
-        train=one.changed(steps=each, total_steps=rounds * each),
+        train=one.changed(steps=each, total_steps=rounds * each if falling else None),
         rounds=rounds,
-        tune=one.changed(learning_rate=one.learning_rate / 2, total_steps=schedule.tuning_steps),
-        tune_rounds=schedule.tuning_steps // one.steps,
+        tune=one.changed(
+            steps=tuning,
+            learning_rate=one.learning_rate / 2,
+            total_steps=schedule.tuning_steps if falling else None,
+        ),
+        tune_rounds=schedule.tuning_steps // tuning,
         evaluate_every=max(1, rounds // 20),
+        plain_rate=schedule.round.learning_rate,
     )
 
 
-def learn_settings(data: DataShape, estimator: str | None = None, **changes: Any) -> LearnSettings:
+def changed_round(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainSettings:
+    """Return the settings of a round with changes; another optimiser brings its usual rate."""
+    rate = {} if changes.get("optimiser", "sgd") == "sgd" else {"learning_rate": ADAPTED_RATE}
+    return settings.changed(**{**rate, **changes})
+
+
+def learn_settings(
+    data: DataShape,
+    estimator: str | None = None,
+    *,
+    model: str = AUTO,
+    training: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> LearnSettings:
     """Return the settings for learning the benefit graph of a data set.
 
     The default estimator is the one that agreed best with the measured benefits on this kind of
     data: ``hypernetwork`` for images, ``transfer`` for others; see ``reproduction/results``.
+
+    Parameters
+    ----------
+    model : str
+        The network that is trained.
+    training : mapping, optional
+        Settings of local training other than the defaults, as for `defaults_for`.
     """
-    kind = model_for(data).inputs
-    schedule = SCHEDULES[kind]
+    schedule = schedule_for(data, model)
+    given_training = {k: v for k, v in (training or {}).items() if k not in ("schedule", "steps")}
     local = schedule.round.changed(
         steps=schedule.benefit_steps,
         total_steps=schedule.benefit_steps,
         batch_size=schedule.benefit_batch,
-        learning_rate=0.02,
+        learning_rate=max(0.02, schedule.round.learning_rate),
         augment=False,
     )
     given: dict[str, Any] = {"estimator": "transfer"}
-    if kind == "images":
+    if kind_of(data) == "images":
         given = {"estimator": "hypernetwork", "layers": 2}
     if estimator:
         given["estimator"] = estimator
-    return LearnSettings(local=local, **given | changes)
+    return LearnSettings(local=changed_round(local, given_training), **given | changes)

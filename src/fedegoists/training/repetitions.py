@@ -13,14 +13,17 @@ from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Repetition, SimulatedFederation, StatefulFederation
+from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
-from fedegoists.learning.model_registry import AUTO, OUTPUT_LAYER, model_for, model_options
+from fedegoists.learning.model_registry import AUTO, model_named, model_options
 from fedegoists.learning.models import build_model
+from fedegoists.learning.own_models import model_parts
 from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED, base_of, check_method
-from fedegoists.methods.method_run import Callbacks, Observer, Outcome, RunSettings, fine_tune, run
+from fedegoists.methods.method_run import Callbacks, Observer, RunSettings, fine_tune, run
+from fedegoists.methods.outcome import Outcome
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import Defaults, defaults_for
 from fedegoists.training.summary import EVERYBODY
@@ -82,12 +85,20 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Repetitions:
-    """Several repetitions as one federation, with the initial model of each."""
+    """Several repetitions as one federation, with the initial model of each.
+
+    Attributes
+    ----------
+    warm : Tensor, optional
+        Where methods that train together start instead: from models of an earlier run. They may
+        hold something of others' data, so training alone does not start from them.
+    """
 
     federation: StatefulFederation
     initial: Tensor
     defaults: Defaults
     options: Mapping[str, Any]
+    warm: Tensor | None = None
 
     @classmethod
     def simulated(
@@ -100,10 +111,9 @@ class Repetitions:
     ) -> "Repetitions":
         """Return one repetition for each seed; its participants start with the same model."""
         first = next(iter(data.values()))
+        parts = model_parts(first, model)
         federation = SimulatedFederation(
-            data,
-            build_model(model_for(first, model).name, 0, **model_options(first, model)),
-            device=device,
+            data, parts.module, task=parts.task, augment=parts.augment, device=device
         )
         return cls.over(federation, first, list(data), steps=steps, model=model)
 
@@ -116,9 +126,17 @@ class Repetitions:
         *,
         steps: int | None,
         model: str = AUTO,
+        changes: Mapping[str, Any] | None = None,
     ) -> "Repetitions":
-        """Return the repetitions of any federation, one for each seed."""
-        defaults, options = defaults_for(data, steps, model), model_options(data, model)
+        """Return the repetitions of any federation, one for each seed.
+
+        Parameters
+        ----------
+        changes : mapping, optional
+            Settings of local training other than the defaults, see `defaults_for`.
+        """
+        defaults = defaults_for(data, steps, model, changes)
+        options = model_options(data, model)
         models: dict[Repetition | None, Tensor] = {
             seed: federation.schema.flatten(
                 dict(build_model(defaults.model, seed, **options).named_parameters())
@@ -138,11 +156,14 @@ def method_of(name: str, wanted: Wanted, repetitions: Repetitions, decisions: De
     personal = wanted.personal
     if personal is None:
         classifies = repetitions.federation.task.name == "classification"
-        personal = (OUTPUT_LAYER,) if entry.personal_output and classifies else ()
+        layer = model_named(repetitions.defaults.model).output_layer
+        personal = (layer,) if entry.personal_output and classifies and layer else ()
     repetitions.federation.schema.mask(personal)  # reports a name that does not exist
     if entry.coalitions == "alone":
         personal = ()  # nothing could leave a silo
-    return entry.load()(repetitions.defaults.train, personal, **own)
+    defaults = repetitions.defaults
+    train = defaults.plain if entry.plain_steps else defaults.train
+    return entry.load()(train, personal, **own)
 
 
 def train_methods(
@@ -151,6 +172,8 @@ def train_methods(
     decisions: Decisions,
     checkpoint: Callable[[str], Path],
     observers: tuple[Observer, ...] = (),
+    robust: RobustSettings | None = None,
+    patience: int | None = None,
 ) -> dict[str, Outcome]:
     """Train with all methods, those that are only fine-tuned included.
 
@@ -158,6 +181,10 @@ def train_methods(
     ----------
     checkpoint : function from a method's name to a path
         What is there of an earlier run is continued.
+    robust : RobustSettings, optional
+        What protects coalitions from one bad member; nothing if left out.
+    patience : int, optional
+        Evaluations without an improvement for anybody, after which a method stops.
     """
     federation, defaults = repetitions.federation, repetitions.defaults
     groups: dict[str, Coalitions] = {
@@ -165,13 +192,21 @@ def train_methods(
         "final": decisions.final,
         "alone": [(name,) for name in federation.participants],
     }
-    settings = RunSettings(rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every)
+    settings = RunSettings(
+        rounds=defaults.rounds,
+        seed=0,
+        evaluate_every=defaults.evaluate_every,
+        robust=robust,
+        patience=patience,
+    )
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
         method = method_of(name, wanted, repetitions, decisions)
         coalitions = groups[METHOD_ENTRIES[name].coalitions]
         callbacks = Callbacks(checkpoint(name), observers=observers)
-        outcome = run(method, federation, coalitions, repetitions.initial, settings, callbacks)
+        alone = METHOD_ENTRIES[name].coalitions == "alone"
+        start = repetitions.initial if alone or repetitions.warm is None else repetitions.warm
+        outcome = run(method, federation, coalitions, start, settings, callbacks)
         outcomes[name] = outcome
         tuned = f"{name}{TUNED}"
         if tuned in wanted.methods:
@@ -215,4 +250,6 @@ def data_digest(*repetitions: SiloedData) -> str:
                 np.concatenate([silo.train, [-1], silo.validation, [-1], silo.test]).data
             )
             content.update(silo.name.encode())
+        # The same scaled numbers can stand for others.
+        content.update(repr(repetition.target_scales).encode() if repetition.target_scales else b"")
     return content.hexdigest()

@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from fedegoists.federation import Federation, Participant, Repetition
 from fedegoists.files import csv_bytes, read_text
 from fedegoists.methods import Outcome
+from fedegoists.notebooks import data_frame, html_table
 
 EVERYBODY = "all"
 """The participant's name in rows that average over all participants."""
 COSTS = ("sample_passes", "bytes_sent", "bytes_received")
 """The costs of a participant, counted over a whole run."""
+SUMMARY_COLUMNS = ("method", "participant", "metric", "mean", "std", "n")
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,18 @@ class Summary:
 
     def csv(self) -> bytes:
         """Return a ``summary.csv``, with six significant digits."""
-        columns = ("method", "participant", "metric", "mean", "std", "n")
         rows = [
             (*astuple(row)[:3], f"{row.mean:.6g}", f"{row.std:.6g}", row.n) for row in self.rows
         ]
-        return csv_bytes(columns, rows)
+        return csv_bytes(SUMMARY_COLUMNS, rows)
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame: method, participant, metric, mean, std, n."""
+        return data_frame(SUMMARY_COLUMNS, map(astuple, self.rows))
+
+    def _repr_html_(self) -> str:
+        rows = [astuple(row) for row in self.rows if row.metric == self.metric]
+        return html_table(f"Test {self.metric} over repetitions", SUMMARY_COLUMNS, rows)
 
     @property
     def metric(self) -> str:

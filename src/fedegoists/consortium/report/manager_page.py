@@ -15,7 +15,7 @@ from fedegoists.consortium.report.no_coalition import no_coalition
 from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, Results, failures_of
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
-from fedegoists.learning.model_registry import MODELS
+from fedegoists.learning.model_registry import model_named, model_reason
 from fedegoists.training.summary import EVERYBODY
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ CLAIMS = {
     "no free riders": "Every member of a coalition benefits another member and is benefited by "
     "one.",
     "no conflicts": "Nothing of one competitor reaches another, directly or through others.",
+    "enough members": "Every coalition is one participant alone or has the demanded members.",
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
     "welfare": "The total benefit inside the coalitions.",
     "upper bound": "No valid coalitions have a higher welfare than this.",
@@ -64,6 +65,7 @@ def manager_view(
         "together": together,
         "alone": alone,
         "quality": quality(formation),
+        "incomplete": run.incomplete,
         "tallies": _tallies(results),
         "confidence": CONFIDENCE,
         "picture": inline_picture(formation, f"{together} {alone} The table below says the same."),
@@ -79,7 +81,8 @@ def manager_view(
         "explanations": _explanations(formation),
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
-        "network": MODELS[run.repetitions.defaults.model],
+        "network": model_named(run.repetitions.defaults.model),
+        "network_reason": model_reason(run.data),
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {
@@ -87,9 +90,20 @@ def manager_view(
             for name, file in files.items()
             if name in results.chosen
         },
+        "at_home": {
+            one.name
+            for method, outcome in run.outcomes.items()
+            for one in outcome.at_home
+            if results.chosen.get(one.name) == method
+        },
         "failures": [
             *(("data", absent, "did not answer and was left out") for absent in run.absent),
             *failures_of(run),
+            *(
+                (method, one.participant or "all members", f"{one.kind}: {one.detail}")
+                for method, outcome in run.outcomes.items()
+                for one in outcome.findings
+            ),
             *(("report", name, "its model was not delivered") for name in run.undelivered),
         ],
         "settings": settings_text(run.settings, run.folder),
@@ -131,8 +145,8 @@ def headline(formation: Formation) -> tuple[str, str]:
         elif formation.optimal:
             why = (
                 f"There {'is' if edges == 1 else 'are'} {counted(edges, 'benefit')} between "
-                "participants, but no coalition in which every member gives and receives and none "
-                "helps a competitor."
+                f"participants, but no coalition {_of_members(formation)}in which every member "
+                "gives and receives and none helps a competitor."
             )
         return "No coalition was formed.", why
     share = f"All {count}" if not alone else f"{count - len(alone)} of {count}"
@@ -142,6 +156,11 @@ def headline(formation: Formation) -> tuple[str, str]:
     if len(alone) > MOST_NAMED:
         return first, f"{len(alone)} train alone."
     return first, f"{listed(alone)} {'trains' if len(alone) == 1 else 'train'} alone."
+
+
+def _of_members(formation: Formation) -> str:
+    least = formation.fewest_members
+    return f"of at least {least} members " if least > 2 else ""
 
 
 def quality(formation: Formation) -> str:

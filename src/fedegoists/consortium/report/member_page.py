@@ -6,6 +6,7 @@ graph other than through the members of the coalition.
 
 from typing import TYPE_CHECKING
 
+from fedegoists.consortium.report.calibration_chart import calibration_chart
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.results_section import CONFIDENCE, Results, failures_of
 from fedegoists.consortium.report.wording import listed, weight
@@ -31,6 +32,8 @@ def member_view(
     others = [name for name in formation.coalition_of(participant) if name != participant]
     # Else the number of decimals would tell of the others' errors.
     results = results.about(participant)
+    judged = results.evaluations.models.get(participant)
+    binary = None if judged is None else judged.binary
     return {
         "name": run.folder.name,
         "participant": participant,
@@ -44,12 +47,15 @@ def member_view(
             )
             for other in others
         ],
+        "incomplete": [what for name, what in run.incomplete if name == participant],
         "together": listed(others),
         "utility": weight(formation.utilities[participant]),
         "gains": list(results.gains),
         "chart": gains_chart(results.gains),
         "sizes": run.data.sizes[participant],
         "model": f"{file}.safetensors",
+        "judged": judged,
+        "calibration": None if binary is None else calibration_chart(binary),
         "method": results.chosen.get(participant),
         "failures": [(part, what) for part, who, what in failures_of(run) if who == participant],
         "version": __version__,

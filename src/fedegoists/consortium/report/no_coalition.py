@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from fedegoists.consortium.evidence import LOWEST_CONFIDENCE, evidence, relaxed_rule
 from fedegoists.consortium.report.heatmap import MOST_DRAWN
 from fedegoists.consortium.report.wording import counted, listed, weight
+from fedegoists.federation import SimulatedFederation
 
 if TYPE_CHECKING:
     from fedegoists.benefit import BenefitEstimate
@@ -27,7 +28,7 @@ class NoCoalition:
     rows : tuple of (source, target, weight, confidence, counts)
         The benefits with the strongest evidence; no confidence where a threshold is the rule.
     command : str
-        What to add to the command to accept less evidence; empty if that would not help.
+        The file and options of a run that accepts less evidence; empty if that would not help.
     """
 
     lead: str
@@ -60,13 +61,24 @@ def no_coalition(run: "ConsortiumRun") -> NoCoalition | None:
             "These are not enough: in a coalition every member must benefit another one and be "
             "benefited by another one, and nothing may reach a competitor."
         )
+    if formation.fewest_members > 2:
+        sentences.append(
+            f"A coalition must have at least {formation.fewest_members} members here "
+            "(formation.fewest_members)."
+        )
     alternative, command = _less_strict(run, estimate, by_threshold)
     sentences.append(alternative)
-    sentences.append(
-        "This is an answer, not a failure: the data does not show that collaboration helps. More "
-        "validation data makes benefits more certain; more repeats of the estimator "
-        f"(benefit.repeats, now {estimate.repeats}) do, a little."
-    )
+    if estimate.absent:
+        sentences.append(
+            f"This is no answer: the estimates for {listed(estimate.absent)} failed. Repair that, "
+            "and run again."
+        )
+    else:
+        sentences.append(
+            "This is an answer, not a failure: the data does not show that collaboration helps. "
+            "More validation data makes benefits more certain; more repeats of the estimator "
+            f"(benefit.repeats, now {estimate.repeats}) do, a little."
+        )
     order = {name: k for k, name in enumerate(formation.participants)}
     strength = "large" if by_threshold else "certain"
     return NoCoalition(
@@ -90,14 +102,22 @@ def _less_strict(
     run: "ConsortiumRun", estimate: "BenefitEstimate", by_threshold: bool
 ) -> tuple[str, str]:
     """Return what a less strict rule would give, and the option of a command that sets it."""
-    less = relaxed_rule(estimate, run.formation.competition, by_threshold=by_threshold)
+    less = relaxed_rule(
+        estimate,
+        run.formation.competition,
+        by_threshold=by_threshold,
+        fewest_members=run.formation.fewest_members,
+    )
     key = "threshold" if by_threshold else "confidence"
     if less is not None:
         groups = listed([f"{{{', '.join(group)}}}" for group in less.coalitions])
+        deployed = not isinstance(run.repetitions.federation, SimulatedFederation)
+        # A deployed run reads the file beside the coordinator's kit, as before.
+        file = "consortium.toml --engine flare" if deployed else "config.toml"
         return (
             f"With a {key} of {less.level:g}, {counted(less.edges, 'benefit')} would count, and "
             f"{groups} would train together, on that much weaker evidence.",
-            f"--set benefit.{key}={less.level:g}",
+            f"{file} --set benefit.{key}={less.level:g}",
         )
     lowest = estimate.graph(0.0) if by_threshold else estimate.graph(confidence=LOWEST_CONFIDENCE)
     most = int((lowest.weights > 0).sum())

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import preferred
-from fedegoists.consortium.report.wording import counted, decimals_for, fixed, signed
+from fedegoists.consortium.report.wording import UNKNOWN, counted, decimals_for, fixed, signed
+from fedegoists.learning.sample_scores import few_samples
 from fedegoists.training.summary import COSTS, Summary
 
 if TYPE_CHECKING:
@@ -16,10 +18,22 @@ if TYPE_CHECKING:
 
 CONFIDENCE = "95 %"
 
-NAMES = {"auc": "AUC", "accuracy": "accuracy", "mse": "mean squared error"}
+NAMES = {
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "mse": "mean squared error",
+    "c-index": "concordance",
+}
 """Metrics in words."""
 
-SIGNS = {"better": "▲", "no clear difference": "◆", "worse": "▼", "uncertain": "○"}
+FEW = "too few test samples"
+SIGNS = {
+    "better": "▲",
+    "no clear difference": "◆",
+    "worse": "▼",
+    "uncertain": "○",
+    FEW: "†",
+}
 VERDICTS = tuple(SIGNS)
 
 
@@ -36,10 +50,10 @@ class GainRow:
     sign: str
 
     @classmethod
-    def of(cls, gain: Gain, decimals: int) -> "GainRow":
-        """Return a gain with some decimals."""
+    def of(cls, gain: Gain, decimals: int, *, few: bool = False) -> "GainRow":
+        """Return a gain with some decimals; with few test samples there is no verdict."""
         low, high = signed(gain.low, decimals), signed(gain.high, decimals)
-        said = verdict(gain)
+        said = FEW if few else verdict(gain)
         return cls(
             gain,
             fixed(gain.value, decimals),
@@ -93,6 +107,12 @@ class Results:
         Of all participants with every method but Local.
     chosen : mapping of str to str
         The method of each participant's model, if it has one.
+    alone : tuple of str
+        Participants without a coalition, which have no gains.
+    few : mapping of str to str
+        Why the test samples of some participants are too few for a result.
+    evaluations : Evaluations
+        Intervals over test samples; empty where they are not known.
     """
 
     methods: tuple[str, ...]
@@ -102,6 +122,9 @@ class Results:
     summary: Summary
     gains: tuple[GainRow, ...]
     chosen: Mapping[str, str]
+    alone: tuple[str, ...]
+    few: Mapping[str, str]
+    evaluations: Evaluations
 
     @classmethod
     def of(cls, run: "ConsortiumRun") -> "Results":
@@ -111,14 +134,23 @@ class Results:
         gains = sorted(run.gains, key=lambda g: (methods.index(g.method), order[g.participant]))
         decimals = _decimals(run.summary)
         best = preferred(run.wanted, run.repetitions.federation)
+        few = few_test_samples(run)
         return cls(
             methods,
             NAMES.get(task.metric, task.metric),
             task.higher_is_better,
             run.settings.training.seeds,
             run.summary,
-            tuple(GainRow.of(gain, decimals) for gain in gains),
+            tuple(
+                GainRow.of(
+                    _over_samples(gain, run.evaluations), decimals, few=gain.participant in few
+                )
+                for gain in gains
+            ),
             {name: method for name, (method, _) in best.items()},
+            run.alone,
+            few,
+            run.evaluations,
         )
 
     def about(self, participant: str) -> "Results":
@@ -129,8 +161,11 @@ class Results:
         return replace(
             self,
             summary=summary,
-            gains=tuple(GainRow.of(gain, decimals) for gain in own),
+            gains=tuple(GainRow.of(gain, decimals, few=participant in self.few) for gain in own),
             chosen={name: how for name, how in self.chosen.items() if name == participant},
+            alone=tuple(name for name in self.alone if name == participant),
+            few={name: why for name, why in self.few.items() if name == participant},
+            evaluations=self.evaluations.about(participant),
         )
 
     @property
@@ -139,15 +174,42 @@ class Results:
         return "higher is better" if self.higher_is_better else "lower is better"
 
     def metric_of(self, method: str, participant: str) -> str:
-        """Return the mean of the metric with its standard deviation."""
+        """Return the mean of the metric with its standard deviation, marked where it is from few.
+
+        † marks a participant with too few test samples.
+        """
         row, decimals = self.summary.row(method, participant), _decimals(self.summary)
         mean = fixed(row.mean, decimals)
-        return f"{mean} ± {fixed(row.std, decimals)}" if row.n > 1 else mean
+        mark = " †" if participant in self.few and math.isfinite(row.mean) else ""
+        return f"{mean} ± {fixed(row.std, decimals)}{mark}" if row.n > 1 else f"{mean}{mark}"
+
+    def interval_of(self, method: str, participant: str) -> str:
+        """Return the interval of the metric over test samples; a dash where it is not known."""
+        one = self.evaluations.methods.get((method, participant))
+        if one is None or not math.isfinite(one.value.low):
+            return UNKNOWN
+        decimals = _decimals(self.summary)
+        return f"{fixed(one.value.low, decimals)} to {fixed(one.value.high, decimals)}"
 
     def cost_of(self, method: str, participant: str) -> tuple[str, str, str]:
         """Return sample passes, and megabytes sent and received."""
         passes, sent, received = (self.summary.row(method, participant, k).mean for k in COSTS)
         return f"{passes:,.0f}", _megabytes(sent / 1e6), _megabytes(received / 1e6)
+
+
+def _over_samples(gain: Gain, evaluations: Evaluations) -> Gain:
+    """Return a gain with its interval over test samples and repetitions, if it is known."""
+    one = evaluations.methods.get((gain.method, gain.participant))
+    if one is None or one.gain is None:
+        return gain
+    return replace(gain, low=one.gain.low, high=one.gain.high)
+
+
+def few_test_samples(run: "ConsortiumRun") -> dict[str, str]:
+    """Return why the test samples of some participants are too few; labels may not be known."""
+    found = {name: few_samples(size.test) for name, size in run.data.sizes.items()}
+    found |= {name: one.few for name, one in run.evaluations.models.items()}
+    return {name: why for name, why in found.items() if why}
 
 
 def failures_of(run: "ConsortiumRun") -> list[tuple[str, str, str]]:

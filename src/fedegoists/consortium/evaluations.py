@@ -1,0 +1,215 @@
+"""Intervals over test samples, and the quality of each participant's model.
+
+They need the outputs for single samples, which never leave a silo: they are known where all silos
+are in this process, and at home (`fedegoists deploy model`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fedegoists.consortium.participant_models import personal_part, preferred
+from fedegoists.federation import Repetition, SimulatedFederation
+from fedegoists.files import csv_bytes
+from fedegoists.learning.data import Split, TaskName
+from fedegoists.learning.sample_scores import (
+    BinaryScores,
+    Interval,
+    Numbers,
+    contributions,
+    few_samples,
+    gain_interval,
+    metric_interval,
+)
+from fedegoists.methods import Outcome
+
+Contributions = dict[Repetition | None, tuple[Numbers, ...]]
+"""Contributions of test samples to the metric, by repetition."""
+
+
+@dataclass(frozen=True)
+class JudgedMethod:
+    """A participant's metric with a method, over its test samples, as a mean over repetitions.
+
+    Attributes
+    ----------
+    value : Interval
+        The metric, with its interval over test samples.
+    gain : Interval, optional
+        The gain over training alone, with its interval over test samples and repetitions.
+    """
+
+    method: str
+    participant: str
+    value: Interval
+    gain: Interval | None = None
+
+
+@dataclass(frozen=True)
+class JudgedModel:
+    """The quality of a participant's model over its test samples.
+
+    Attributes
+    ----------
+    samples : int
+        Number of test samples.
+    few : str
+        Why they are too few for a result; empty if they are not.
+    value : Interval
+        The metric of the task.
+    binary : BinaryScores, optional
+        More of a binary task.
+    """
+
+    participant: str
+    method: str
+    metric: str
+    samples: int
+    few: str
+    value: Interval
+    binary: BinaryScores | None = None
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """All that is known over single test samples; empty where these are not seen.
+
+    Attributes
+    ----------
+    methods : mapping of (method, participant) to JudgedMethod
+        Every method's metric and gain.
+    models : mapping of participant to JudgedModel
+        The quality of the model that each participant prefers.
+    """
+
+    methods: Mapping[tuple[str, str], JudgedMethod] = field(default_factory=dict)
+    models: Mapping[str, JudgedModel] = field(default_factory=dict)
+
+    def about(self, participant: str) -> "Evaluations":
+        """Return what concerns one participant."""
+        return Evaluations(
+            {key: one for key, one in self.methods.items() if one.participant == participant},
+            {name: one for name, one in self.models.items() if name == participant},
+        )
+
+    def csv(self) -> bytes:
+        """Return an ``intervals.csv``."""
+        columns = ("method", "participant", "value", "low", "high", "gain", "gain_low", "gain_high")
+        rows = [
+            (one.method, one.participant, *_ends(one.value), *_ends(one.gain or Interval(math.nan)))
+            for one in self.methods.values()
+        ]
+        return csv_bytes(columns, rows)
+
+
+def _ends(one: Interval) -> tuple[str, str, str]:
+    low, value, high = (f"{number:.6g}" for number in (one.low, one.value, one.high))
+    return value, low, high
+
+
+def evaluated(
+    federation: SimulatedFederation,
+    outcomes: Mapping[str, Outcome],
+    personal: Mapping[str, tuple[str, ...]],
+    *,
+    alone: Sequence[str] = (),
+    thresholds: Sequence[float] = (0.5,),
+) -> Evaluations:
+    """Evaluate all chosen models on the test samples of silos in this process.
+
+    Parameters
+    ----------
+    outcomes : mapping of str to Outcome
+        The outcomes of the methods that were asked for.
+    personal : mapping of str to tuple of str
+        Prefixes of the parameters that each method kept in the silos.
+    alone : sequence of str
+        Participants that train alone, with every method: they have no gain.
+    thresholds : sequence of float
+        Probabilities at which a binary model is judged.
+    """
+    task = federation.task
+    outputs = _Outputs(federation, outcomes, personal)
+    found: dict[str, dict[str, Contributions]] = {}
+    for method, outcome in outcomes.items():
+        for k, one in enumerate(federation.participants):
+            if outcome.best_score[k][0] > -math.inf:
+                parts = contributions(task.name, *outputs.scores(method, k, "test"))
+                found.setdefault(method, {}).setdefault(one.name, {})[one.repetition] = parts
+    sign = 1.0 if task.higher_is_better else -1.0
+    methods = {}
+    for method, participants in found.items():
+        for name, own in participants.items():
+            base = found.get("local", {}).get(name, {})
+            both = [seed for seed in own if seed in base]
+            gain = None
+            if both and method != "local" and name not in alone:
+                gain = gain_interval(
+                    [own[seed] for seed in both], [base[seed] for seed in both], sign
+                )
+            value = metric_interval(task.name, list(own.values()))
+            methods[method, name] = JudgedMethod(method, name, value, gain)
+    models = {}
+    for name, (method, k) in preferred(outcomes, federation).items():
+        scores, targets = outputs.scores(method, k, "test")
+        validation = outputs.scores(method, k, "validation")
+        models[name] = judged_model(
+            name, method, task.metric, task.name, (scores, targets), validation, thresholds
+        )
+    return Evaluations(methods, models)
+
+
+def judged_model(
+    participant: str,
+    method: str,
+    metric: str,
+    task: TaskName,
+    test: tuple[Numbers, Numbers],
+    validation: tuple[Numbers, Numbers],
+    thresholds: Sequence[float],
+) -> JudgedModel:
+    """Judge one model by its scores and targets of test samples; see `sample_scores`."""
+    scores, targets = test
+    positives = int((targets > 0.5).sum()) if task == "binary" else None
+    return JudgedModel(
+        participant,
+        method,
+        metric,
+        len(targets),
+        few_samples(len(targets), positives),
+        metric_interval(task, [contributions(task, scores, targets)]),
+        BinaryScores.of(scores, targets, thresholds, validation) if task == "binary" else None,
+    )
+
+
+def sample_scores_of(task: TaskName, outputs: Tensor, targets: Tensor) -> tuple[Numbers, Numbers]:
+    """Return scores and targets for `contributions`, from a model's outputs."""
+    known = targets.double().cpu().numpy()
+    if task == "classification":
+        right = (outputs.argmax(-1) == targets).double().cpu().numpy()
+        return right, known
+    values = outputs.squeeze(-1).double()
+    return (values.sigmoid() if task == "binary" else values).cpu().numpy(), known
+
+
+class _Outputs:
+    """The outputs of all chosen models for single samples."""
+
+    def __init__(
+        self,
+        federation: SimulatedFederation,
+        outcomes: Mapping[str, Outcome],
+        personal: Mapping[str, tuple[str, ...]],
+    ) -> None:
+        self._federation, self._outcomes, self._personal = federation, outcomes, personal
+
+    def scores(self, method: str, k: int, split: Split) -> tuple[Numbers, Numbers]:
+        """Return scores and targets of a participant's samples with its chosen model."""
+        federation, outcome = self._federation, self._outcomes[method]
+        one, vector = federation.participants[k], outcome.best[k]
+        own = personal_part(outcome, method, self._personal[method], one)
+        if own is not None:
+            vector = federation.personal_model(one, vector, own)
+        return sample_scores_of(federation.task.name, *federation.outputs(one, vector, split))
