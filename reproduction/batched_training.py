@@ -1,6 +1,7 @@
 """Groups of cells that share data, method and budget, trained at once."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,13 +18,13 @@ from fedegoists.learning.models import build_model
 from fedegoists.methods.method_run import (
     Callbacks,
     Observer,
-    Outcome,
     RunSettings,
     StoppedError,
     fine_tune,
     keep_outcome,
     run,
 )
+from fedegoists.methods.outcome import Outcome
 from fedegoists.training.defaults import Defaults
 from fedegoists.training.repetitions import Repetitions, Wanted, load_trainable, method_of
 from fedegoists.training.summary import COSTS, chosen_test_values
@@ -240,10 +241,8 @@ def _outcomes(
 def forget(work: CellGroup, out: Path) -> None:
     """Remove the checkpoints of a group."""
     folder = out / "checkpoint" / work.digest
-    for path in folder.glob("*.safetensors"):
-        path.unlink()
     if folder.is_dir():
-        folder.rmdir()
+        shutil.rmtree(folder)
 
 
 def _repetitions(

@@ -17,7 +17,7 @@ from fedegoists.cli.benefit_commands import DeviceOption
 from fedegoists.cli.output import errors, line, screen
 from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import FileError, SettingsError
-from fedegoists.methods.method_run import Outcome
+from fedegoists.methods.outcome import Outcome
 from reproduction import RESULTS
 from reproduction.batched_training import CellGroup, GroupSettings
 from reproduction.benefit_graphs import pack_graphs

@@ -13,6 +13,7 @@ from reproduction.cell_packing import GROUPS, table_holding
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cell_from
 from reproduction.packed_lines import ENDING, read_packed
+from reproduction.privacy_study import STUDIES, page
 from reproduction.reproduced_tables import TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_writing import table_contents
@@ -45,6 +46,20 @@ def test_all_of_the_papers_tables_have_both_budgets(number):
     assert "budget" in head
     for name in ("published", "converged"):
         assert any(f",{name}," in line for line in lines)
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_pages_of_privacy_are_derived_from_their_rows(name):
+    with (RESULTS / "privacy" / f"{name}.csv").open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    rows = [
+        (line["data"], float(line["epsilon"]), line["method"], line["repetition"], "", line["test"])
+        for line in found
+    ]
+    written = (RESULTS / "privacy" / f"{name}.md").read_text(encoding="utf-8")
+    origin = written.splitlines()[-1]
+    assert f"python -m reproduction.privacy_study {name} " in origin
+    assert page(STUDIES[name], rows, origin) == written
 
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):
