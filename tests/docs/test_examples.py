@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -36,7 +37,11 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_an_own_model_is_trained_as_the_page_says():
-    (code,) = HowTo("how-to-own-model").blocks("python")
+    own, code = HowTo("how-to-own-model").blocks("python")
+    written: dict = {}
+    exec(compile(own, "model.py", "exec"), written)
+    parts = written["build"](SimpleNamespace(shapes=[(5,)]))
+    assert parts["model"](torch.zeros(3, 5)).shape == (3, 1)
     for given, quick in (
         ('"my-hospitals"', '"synthetic-weak"'),
         ('("North", "West")', '("v1", "v5")'),
@@ -49,6 +54,29 @@ def test_an_own_model_is_trained_as_the_page_says():
     exec(compile(code, "how-to-own-model.md", "exec"), names)
     assert names["outcome"].best.shape == (8, names["federation"].schema.size)
     assert names["outcome"].best.isfinite().all()
+
+
+def test_onnx_runtime_alone_predicts_as_the_page_says(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("pandas")
+    from fedegoists.consortium.export import export
+    from fedegoists.consortium.prediction import predict
+    from tests.consortium.reports import circle, make
+
+    names = ["North", "South"]
+    run = make(tmp_path, names, circle(names), seeds=1, methods=("local",))
+    export(run.folder, "North", tmp_path / "north-model", onnx=True)
+    rows = tmp_path / "new-patients.csv"
+    rows.write_text("b,patient_id,a\n0.5,7,-0.25\n")
+    monkeypatch.chdir(tmp_path)
+    (code,) = HowTo("how-to-use-a-model").blocks("python")
+    found: dict = {}
+    exec(compile(code, "how-to-use-a-model.md", "exec"), found)
+    expected = predict("north-model/North.safetensors", rows).values
+    assert found["probabilities"] == pytest.approx(expected, abs=1e-5)
+    rows.write_text("b,patient_id\n0.5,7\n")
+    with pytest.raises(SystemExit, match="columns are missing: \\['a'\\]"):
+        exec(compile(code, "how-to-use-a-model.md", "exec"), {})
 
 
 @pytest.mark.parametrize(
@@ -67,10 +95,13 @@ def test_messages_are_as_described():
     pytest.importorskip("safetensors")
     from fedegoists.federation.flare import messages, wire
 
-    section = HowTo("reference-files").text.split("## Messages")[1].split("\n## ")[0]
+    page = HowTo("reference-files").text
+    section, masked = (
+        page.split(f"\n## {name}")[1].split("\n## ")[0] for name in ("Messages", "Masked sums")
+    )
     assert f"| `protocol` | `{wire.PROTOCOL}`;" in section
     for operation in get_args(messages.Operation):
-        assert f"`{operation}`" in section
+        assert f"`{operation}`" in section + masked
     for kind in (messages.Call, messages.Answers):
         for field in kind.model_fields:
             assert f"`{field}`" in section

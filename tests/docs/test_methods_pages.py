@@ -19,9 +19,10 @@ def section(name, page=None):
 
 
 def check_section(text, entry):
-    """Check that a section has the paper and the settings of a method."""
+    """Check that a section has the paper, the settings, and what the server sees."""
     if entry.paper is not None:
         assert entry.paper.title in " ".join(text.split())
+    assert f"The server sees *{entry.server_sees}*. {entry.told}".strip() in text
     method = entry.load()
     for declared in method.declared():
         meaning = declared.metadata["meaning"]
