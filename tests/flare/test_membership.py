@@ -71,11 +71,17 @@ def test_a_newcomer_joins_with_four_commands(consortium, tmp_path):
     assert "Did South itself read this fingerprint" in signed.output
     installed = do("install", kit / "South.crt", kit)
     assert installed.exit_code == 0, installed.output
+    assert "deploy start silo" in installed.output
     identity = silo_identity(kit)
     read_trust(consortium / "coordinator").check(identity.certificate, "South")
     assert spoken(fingerprint(identity.certificate)) == told
     assert told in do("fingerprints", "--out", consortium).output
     assert not request.exists()
+    do("renew", kit)
+    do("sign", request, "--out", consortium, answer="y\n")
+    again = do("install", kit / "South.crt", kit)
+    assert "A running silo connects again" in again.output
+    assert "deploy start silo" not in again.output
 
 
 def test_fingerprints_that_differ_stop_everything(consortium, tmp_path):
