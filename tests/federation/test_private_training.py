@@ -12,13 +12,16 @@ from fedegoists.federation import (
     Evaluate,
     Gradient,
     LocalTerms,
+    SimulatedFederation,
     Train,
     TrainSettings,
 )
 from fedegoists.federation.batches import SecretSeed, poisson_plan, stream_seed
 from fedegoists.federation.gradient_privacy import cipher_normals, gaussian_noise, noisy_score
+from fedegoists.learning.models import build_model
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.federation.test_simulated_federation import assert_alike
+from tests.poisons import CLASSES, FEATURES, table
 from tests.silos import federation as classified
 from tests.silos import named
 
@@ -77,6 +80,44 @@ def test_a_private_step_by_hand():
     # Divided by the mean size of a batch, not by its own, which is a secret.
     gradient = each.sum(0) / 8 + gaussian_noise(torch.Size([5]), 0.7 * 1.5 / 8, seed, 0).numpy()
     np.testing.assert_allclose(reply.parameters, START.numpy() - 0.1 * gradient, atol=1e-5)
+
+
+def of_three_classes(execution):
+    module = build_model("mlp", 0, features=FEATURES, outputs=CLASSES, hidden=20)
+    return SimulatedFederation(table(), module, execution=execution)
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_weights_of_classes_are_clipped_with_the_gradients(execution):
+    silos = of_three_classes(execution)
+    start, (name, *_) = silos.schema.drawn(0), silos.participants
+
+    def answers(scale):
+        weights = (scale, 0.25 * scale, 0.0)
+        gradient = Gradient(parameters=start[None], clip=0.1, class_weights=weights, seed=1)
+        once = TrainSettings(
+            steps=1, batch_size=10**6, learning_rate=1.0, momentum=0.0, clip=0.1
+        ).changed(class_weights=weights)
+        trained = silos.call({name: Train(parameters=start, settings=once, seed=1)})[name]
+        return silos.call({name: gradient})[name].gradient[0], start - trained.parameters
+
+    for one in answers(1e6):
+        assert one.norm() <= 0.1 * 1.001  # the mean of gradients that are no longer than that
+    for small, smaller in zip(answers(1e-3), answers(5e-4), strict=True):
+        assert torch.allclose(small, 2 * smaller, rtol=1e-3, atol=1e-7)  # and not clipped at all
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_balanced_classes_are_not_private(execution):
+    silos = of_three_classes(execution)
+    start, (name, *_) = silos.schema.drawn(0), silos.participants
+    private = PRIVATE.changed(class_weights="balanced")
+    for request in (
+        Train(parameters=start, settings=private, seed=1),
+        Gradient(parameters=start[None], clip=0.1, noise=1.0, class_weights="balanced", seed=1),
+    ):
+        failure = silos.call({name: request})[name]
+        assert "give class_weights as numbers" in str(failure)
 
 
 def test_a_poisson_sample_draws_every_sample_independently():

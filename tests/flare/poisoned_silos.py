@@ -17,19 +17,24 @@ ROWS = 150
 RULE = np.array([2.0, -2.0, 1.0])
 
 
+def like_minded(k, rows=ROWS, *, flipped=False):
+    """The table of the silo with number k, which follows the rule of all, or has flipped labels."""
+    rng = np.random.default_rng([8, k])
+    x = rng.normal(size=(rows, 3))
+    yes = (x @ RULE + 0.5 * rng.logistic(size=rows) > 0) ^ flipped
+    lines = ["age,income,debt,default,note"]
+    lines += [
+        f"{a!r},{b!r},{c!r},{'yes' if label else 'no'},"
+        for (a, b, c), label in zip(x.tolist(), yes, strict=True)
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def write_like_minded(folder, *, flipped=(), rows=ROWS):
     """Write kits of silos that follow one rule, some of them with flipped labels."""
     kits = write_kits(folder)
     for k, name in enumerate(NAMES):
-        rng = np.random.default_rng([8, k])
-        x = rng.normal(size=(rows, 3))
-        yes = (x @ RULE + 0.5 * rng.logistic(size=rows) > 0) ^ (name in flipped)
-        lines = ["age,income,debt,default,note"]
-        lines += [
-            f"{a!r},{b!r},{c!r},{'yes' if label else 'no'},"
-            for (a, b, c), label in zip(x.tolist(), yes, strict=True)
-        ]
-        (folder / "data" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        (folder / "data" / f"{name}.csv").write_text(like_minded(k, rows, flipped=name in flipped))
         toml = kits[SITES[name]] / "silo.toml"
         toml.write_text(toml.read_text() + "[limits]\nsingle_updates = true\n")
         # So that every run of a test draws the same batches.
@@ -59,6 +64,18 @@ class BadService(SiloService):
             return super().answer(caller, message)
         finally:
             silo_masking.added_vectors = honest
+
+
+POISON_FILE = "poison"
+
+
+def chosen_service(kit):
+    """The service of a silo whose kit says how it is bad; see ``bad_silo``."""
+    made = POISONS.get((kit / POISON_FILE).read_text())
+    service = BadService(kit) if made else SiloService(kit)
+    if made:
+        service.behaviour = made()
+    return service
 
 
 class PoisonedWire(MaskedWire):

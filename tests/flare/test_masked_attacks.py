@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedegoists.federation import Train
+from fedegoists.federation import Personal, Train
 from fedegoists.federation.flare.messages import Answers, Call
 from fedegoists.federation.flare.wire import pack, unpack
 from fedegoists.federation.secure_sums.sum_requests import MaskedTrain, Unmasked
@@ -77,6 +77,20 @@ def test_a_member_with_another_start_is_left_out_and_receives_the_mean(wire):
     assert mixed.received == set(PARTICIPANTS)
     rows = mixed.means["parameters"]
     assert torch.equal(rows[0], rows[1])
+
+
+def test_models_that_stay_home_have_no_part_in_a_sum_that_is_shown(wire):
+    # Nobody compares what such models start from, and a model of zeros learns nothing but the bias
+    # of its output layer. So the sum would be the victim's model.
+    wire.tamper = changed(parameters=torch.zeros_like(START))
+    home = Personal(prefixes=("",), slot="fresh")
+    asked = {name: one.changed(personal=home) for name, one in requests().items()}
+    before = spent(wire, "South")
+    mixed = wire.federation().mix(asked, [mean_of()])
+    assert mixed.received == frozenset()
+    assert len(mixed.failures) == len(PARTICIPANTS)
+    assert all("a sum that is shown" in failure.detail for failure in mixed.failures)
+    assert spent(wire, "South") == before
 
 
 REST = PARTICIPANTS[1:]

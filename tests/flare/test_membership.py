@@ -1,5 +1,7 @@
 """Joining: keys stay where they are made, and what was changed on the way is noticed."""
 
+import datetime
+import os
 import re
 import zipfile
 
@@ -20,6 +22,7 @@ from fedegoists.deploy.membership import (
     sign,
 )
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.federation.flare import certificate_authority
 from fedegoists.federation.flare.certificate_authority import read_authority
 from fedegoists.federation.flare.invitations import read_invitation, write_invitation
 from fedegoists.federation.flare.kit_identity import (
@@ -71,11 +74,17 @@ def test_a_newcomer_joins_with_four_commands(consortium, tmp_path):
     assert "Did South itself read this fingerprint" in signed.output
     installed = do("install", kit / "South.crt", kit)
     assert installed.exit_code == 0, installed.output
+    assert "deploy start silo" in installed.output
     identity = silo_identity(kit)
     read_trust(consortium / "coordinator").check(identity.certificate, "South")
     assert spoken(fingerprint(identity.certificate)) == told
     assert told in do("fingerprints", "--out", consortium).output
     assert not request.exists()
+    do("renew", kit)
+    do("sign", request, "--out", consortium, answer="y\n")
+    again = do("install", kit / "South.crt", kit)
+    assert "A running silo connects again" in again.output
+    assert "deploy start silo" not in again.output
 
 
 def test_fingerprints_that_differ_stop_everything(consortium, tmp_path):
@@ -207,6 +216,19 @@ def test_revocation_ends_all_or_all_but_the_newest(consortium, tmp_path):
         revoke(consortium, "South")
     with pytest.raises(SettingsError, match="'West' is not in this consortium"):
         revoke(consortium, "West")
+
+
+def test_the_newest_certificate_is_known_also_after_files_were_copied(
+    consortium, tmp_path, monkeypatch
+):
+    kit, kept = tmp_path / "south", consortium / "coordinator" / "members" / "South"
+    first = member(consortium, kit).certificate
+    monkeypatch.setattr(certificate_authority, "EARLY", datetime.timedelta(seconds=-5))
+    sign(consortium, renew(kit).file)
+    os.utime(kept / f"{first.serial_number:x}.crt", (2**32, 2**32))
+    earlier, newest = issued(consortium / "coordinator", "South")
+    assert earlier.certificate == first
+    assert newest.certificate != first
 
 
 def test_nobody_uninvited_gets_a_certificate(consortium, tmp_path):

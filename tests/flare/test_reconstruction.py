@@ -117,11 +117,12 @@ def read_traps(gradient):
 TRAIN_ONCE = TrainSettings(steps=1, batch_size=10**6, learning_rate=1.0, momentum=0.0)
 
 
-def trapped(service, operation, repeats, directions=12):
+def trapped(service, operation, repeats, directions=12, class_weights=None):
     """Set traps with all rows in every answer; repeat them to average the noise out.
 
     A model that differs in its last digits is another request, with other noise.
     """
+    settings = TRAIN_ONCE.changed(class_weights=class_weights)
     guesses, rng = [], np.random.default_rng(0)
     for _ in range(directions):
         direction = rng.normal(size=3)
@@ -131,9 +132,11 @@ def trapped(service, operation, repeats, directions=12):
         for repeat in range(repeats):
             asked_about = model * (1 + 1e-6 * repeat)
             if operation == "train":
-                request = Train(parameters=asked_about, settings=TRAIN_ONCE, seed="attack")
+                request = Train(parameters=asked_about, settings=settings, seed="attack")
             else:
-                request = Gradient(parameters=asked_about[None], seed="attack")
+                request = Gradient(
+                    parameters=asked_about[None], seed="attack", class_weights=class_weights
+                )
             reply, refused = asked(service, request)
             if refused:
                 break
@@ -162,6 +165,15 @@ def test_traps_for_single_rows_catch_nothing_within_the_budget(tmp_path, operati
     for repeats in (1, 400):  # the budget for many traps, or for one of them many times
         service, data = deployed_silo(tmp_path / str(repeats))
         assert rebuilt(trapped(service, operation, repeats), rows_of(data)) == 0
+
+
+@pytest.mark.parametrize("operation", ["loss_and_gradient", "train"])
+def test_weights_of_classes_do_not_outweigh_the_noise(tmp_path, operation):
+    """They multiply what a row tells, and the coordinator chooses them."""
+    service, data = deployed_silo(tmp_path)
+    guesses = trapped(service, operation, repeats=1, class_weights=(1e6, 1e6))
+    assert len(guesses) > UNITS  # it was answered
+    assert rebuilt(guesses, rows_of(data)) == 0
 
 
 STEEP = 1e4

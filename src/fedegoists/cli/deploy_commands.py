@@ -118,9 +118,10 @@ def status_command(
     for participant, site in sites.items():
         heard = status.silos.get(site)
         told = "" if heard is None else f"{max(time.time() - heard, 0):.0f} s ago"
-        state = "away" if heard is None else "connected"
         certificates = issued(kit, site)
         until, warning = _validity(certificates[-1] if certificates else None)
+        # For some seconds FLARE lists a silo whose connections have been ended.
+        state = "away" if heard is None or until == "revoked" else "connected"
         if warning:
             warnings.append(f"{participant}: {warning}")
         table.add_row(Text(participant), Text(site), state, told, until)

@@ -126,10 +126,15 @@ def install_command(
     """At a silo: complete the kit with its certificate; a running silo reconnects with it."""
     with needs_extra("deployment", "train,flare"):
         from fedegoists.deploy.membership import install
+        from fedegoists.federation.flare.kit_identity import SILO_CERTIFICATE
 
+    renewed = (kit / SILO_CERTIFICATE).is_file()
     installed = install(certificate, kit)
     _whole(f"{kit} has a certificate until {installed.not_valid_after_utc:%Y-%m-%d}.")
-    _whole(f"Edit {kit}/silo.toml, then: fedegoists deploy start silo {kit}")
+    if renewed:
+        _whole("A running silo connects again with it, within a few seconds.")
+    else:
+        _whole(f"Edit {kit}/silo.toml, then: fedegoists deploy start silo {kit}")
 
 
 def renew_command(kit: Kit, out: Out = FOLDER) -> None:

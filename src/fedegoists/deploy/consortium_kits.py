@@ -1,6 +1,7 @@
 """Kits of a consortium: the coordinator's, and invitations with ``silo.toml`` and next steps."""
 
 import functools
+import textwrap
 from pathlib import Path
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
@@ -8,9 +9,12 @@ from fedegoists.consortium.toml_text import toml_value
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.kits import Deployment, make_kits
 from fedegoists.federation.flare.silo_settings import SILO_FILE
+from fedegoists.federation.flare.sum_sessions import FEWEST
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.own import SCHEMA_FILE
 from fedegoists.learning.own_models import is_own, own_entry
+from fedegoists.methods.consent import BY_SUMS
+from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED
 from fedegoists.version import __version__
 
 SILO_TOML = """\
@@ -32,9 +36,9 @@ operations = ["train", "loss_and_gradient", "evaluate", "describe", "keep"]
 # in every evaluated round of every method.
 # evaluations_per_day = 100000
 # Whether trained models and gradients of this silo alone may leave, protected as [privacy] says.
-# With false, only sums over members of a coalition leave; methods and estimators that need single
-# updates, such as fedegoists and transfer, are refused.
-single_updates = true
+# With true, a coordinator may ask for them at any time. With false, only sums over members of a
+# coalition leave, and a run that needs more is refused before it starts.
+{single_updates}
 fewest_members = 3        # smallest number of members in a sum
 largest_weight = 0.9      # largest fraction of one member in a sum
 fewest_samples = 5        # smallest number of samples behind an answer, or half of it
@@ -114,6 +118,32 @@ def make_deployment(settings: ConsortiumSettings, folder: Path) -> Deployment:
     )
 
 
+def _single_updates(settings: ConsortiumSettings) -> str:
+    """Return the setting that a consortium needs of its silos, and why."""
+    reasons = needs_single_updates(settings)
+    why = f"needs it: {'; '.join(reasons)}." if reasons else "needs no single updates."
+    comment = textwrap.wrap(
+        f"This consortium {why}", 100, initial_indent="# ", subsequent_indent="# "
+    )
+    return "\n".join([*comment, f"single_updates = {toml_value(bool(reasons))}"])
+
+
+def needs_single_updates(settings: ConsortiumSettings) -> list[str]:
+    """Return what in a consortium's settings shows the coordinator updates of single silos."""
+    reasons, benefit = [], settings.benefit
+    if benefit.file is None and benefit.estimator != "everybody":
+        reasons.append(f"benefits are estimated ([benefit] estimator = {benefit.estimator})")
+    for name in settings.training.methods:
+        sees = METHOD_ENTRIES[name.removesuffix(TUNED)].server_sees
+        if sees not in BY_SUMS:
+            reasons.append(f"the method {name} shows {sees}")
+    if settings.formation.fewest_members < FEWEST:
+        reasons.append("coalitions may have two members ([formation] fewest_members)")
+    if settings.deploy.secure_sums == "off":
+        reasons.append("sums are not masked ([deploy] secure_sums)")
+    return reasons
+
+
 def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, bytes]:
     """Return the files of a silo's kit that depend on the consortium."""
     data = settings.data
@@ -134,6 +164,7 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
         "participant": participant,
         "name": toml_value(participant),
         "privacy": toml_value(settings.deploy.privacy),
+        "single_updates": _single_updates(settings),
     }
     text = SILO_TOML.format(where=where, seed=data.seed, **own)
     steps = {"participant": participant, "deploy": settings.deploy, "version": __version__}

@@ -252,6 +252,8 @@ def issued(server: Path, site: str) -> list[IssuedCertificate]:
     trust = read_trust(server)
     files = sorted((server / MEMBERS / site).glob("*.crt"), key=lambda one: one.stat().st_mtime_ns)
     certificates = [x509.load_pem_x509_certificate(one.read_bytes()) for one in files]
+    # By what is signed: the times of files that come from a backup may be others.
+    certificates.sort(key=lambda one: one.not_valid_before_utc)
     return [IssuedCertificate(one, certificate_state(one, trust.revoked)) for one in certificates]
 
 

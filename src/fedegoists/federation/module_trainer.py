@@ -26,7 +26,14 @@ from fedegoists.federation.gradient_privacy import (
     noisy_score,
 )
 from fedegoists.federation.replies import Evaluated, Gradients, Split, Trained
-from fedegoists.federation.requests import Evaluate, Gradient, LocalTerms, Train, TrainSettings
+from fedegoists.federation.requests import (
+    ClassWeights,
+    Evaluate,
+    Gradient,
+    LocalTerms,
+    Train,
+    TrainSettings,
+)
 from fedegoists.federation.silo_operations import (
     TINY,
     Silo,
@@ -60,8 +67,15 @@ def statistics_plan(size: int) -> Tensor:
     return torch.from_numpy(batch_plan(size, STATISTICS_BATCH, STATISTICS_STEPS, seed=0))
 
 
-def check_private(network: Network, clip: float | None) -> None:
+def check_private(
+    network: Network, clip: float | None, by_class: ClassWeights | None = None
+) -> None:
     """Refuse to limit the gradients of single samples where samples depend on one another."""
+    if clip is not None and by_class == "balanced":
+        raise SettingsError(
+            "balanced class weights follow from the silo's label counts, so that a sample changes "
+            "the gradients of others; give class_weights as numbers, or use no privacy"
+        )
     if clip is not None and network.task.name == "survival":
         raise SettingsError(
             "the loss of a survival task compares samples with one another: what one of them tells "
@@ -94,7 +108,7 @@ class ModuleTrainer:
     def train(self, silo: Silo, request: Train, seed: int) -> Trained:
         """Train from the given parameters on the silo's training samples."""
         network, schema, settings = self.network, self.schema, request.settings
-        check_private(network, settings.clip)
+        check_private(network, settings.clip, settings.class_weights)
         terms = request.terms or LocalTerms()
         named = dict(network.model.named_parameters())
         tensors: list[Tensor] = [named[name] for name in schema.names]
@@ -118,18 +132,19 @@ class ModuleTrainer:
             if draws is not None:
                 inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
             own = None if weights is None else weights[step].to(plan.device)
-            own = weighted(own, by_class, targets)
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
                 inputs = network.augmented(inputs)
                 if network.seeds:
                     network.set_seed(dropout_seed(seed, step))
                 if settings.clip is None:
+                    own = weighted(own, by_class, targets)
                     loss, gradients = self._gradient(tensors, inputs, targets, own)
                 else:
-                    loss, vector = self._private(settings.clip, tensors, inputs, targets, own)
+                    given = (tensors, inputs, targets, own, of_classes(by_class, targets))
+                    loss, vector = self._private(settings.clip, *given)
                     if settings.noise:
-                        given = (settings, vector.shape, len(positions), seed, step)
-                        vector = vector + step_noise(*given).to(vector)
+                        drawn = step_noise(settings, vector.shape, len(positions), seed, step)
+                        vector = vector + drawn.to(vector)
                     gradients = tuple(schema.unflatten(vector).values())
             with torch.no_grad():
                 total += loss
@@ -162,12 +177,13 @@ class ModuleTrainer:
         inputs: Inputs,
         targets: Tensor,
         weights: Tensor | None,
+        importance: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Return a loss of zero, and the mean of samples' gradients of a limited length."""
         schema = self.schema
         vector = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
         gradient, loss = clipped_gradient(self.network.loss, schema, clip)(
-            vector, inputs, targets, weights
+            vector, inputs, targets, weights, importance
         )
         return loss, gradient
 
@@ -175,7 +191,7 @@ class ModuleTrainer:
         """Return losses and gradients of one or several models on a batch."""
         network, schema = self.network, self.schema
         positions, step, clip = silo.splits[request.split], request.step, request.clip
-        check_private(network, clip)
+        check_private(network, clip, request.class_weights)
         drawn_batch, weights, count = gradient_batch(len(positions), request, seed)
         batch = torch.from_numpy(drawn_batch)
         inputs, targets = silo.batch(positions[batch.to(positions.device)])
@@ -183,7 +199,7 @@ class ModuleTrainer:
             draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
             inputs = (augmented(inputs[0], draws), *inputs[1:])
         own = None if weights is None else torch.from_numpy(weights).to(positions.device)
-        own = weighted(own, class_weights(silo, request.class_weights), targets)
+        by_class = class_weights(silo, request.class_weights)
         number = torch.tensor(dropout_seed(seed, step)) if network.seeds else None
         pairs = []
         for row in request.rows:
@@ -196,9 +212,13 @@ class ModuleTrainer:
                 differentiate: Callable[..., tuple[Tensor, Tensor]]
                 if clip is None:
                     differentiate = partial(_differentiated, schema, loss)
+                    pairs.append(
+                        differentiate(row, seen, targets, weighted(own, by_class, targets))
+                    )
                 else:
                     differentiate = clipped_gradient(loss, schema, clip)
-                pairs.append(differentiate(row, seen, targets, own))
+                    importance = of_classes(by_class, targets)
+                    pairs.append(differentiate(row, seen, targets, own, importance))
         gradients = torch.stack([gradient for gradient, _ in pairs])
         if clip is not None and request.noise:
             drawn = gaussian_noise(gradients.shape, request.noise * clip / count, seed, step)
@@ -314,11 +334,16 @@ def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(one.to_dense() if one.layout == torch.sparse_coo else one for one in gradients)
 
 
+def of_classes(by_class: Tensor | None, targets: Tensor) -> Tensor | None:
+    """Return the weight of each sample's class; none if all count alike."""
+    return None if by_class is None else by_class[targets.long()]
+
+
 def weighted(weights: Tensor | None, by_class: Tensor | None, targets: Tensor) -> Tensor | None:
     """Return the weights of samples with those of their classes; none if all count alike."""
-    if by_class is None:
+    own = of_classes(by_class, targets)
+    if own is None:
         return weights
-    own = by_class[targets.long()]
     return own / targets.shape[-1] if weights is None else own * weights
 
 

@@ -117,7 +117,7 @@ class StackedSilos:
     def train(self, requests: Sequence[Train], seeds: Sequence[int]) -> list[Trained | Problem]:
         """Train every silo from its parameters."""
         settings = requests[0].settings
-        check_private(self._network, settings.clip)
+        check_private(self._network, settings.clip, settings.class_weights)
         self._network.set_mode("training")
         parameters = torch.stack([request.parameters for request in requests])
         device = parameters.device
@@ -269,7 +269,7 @@ class StackedSilos:
     ) -> list[Gradients | Problem]:
         """Return losses and gradients at each model of each silo."""
         request, network = requests[0], self._network
-        check_private(network, request.clip)
+        check_private(network, request.clip, request.class_weights)
         parameters = [one.rows for one in requests]
         counts = [rows.shape[0] for rows in parameters]
         step, clip = request.step, request.clip

@@ -72,8 +72,8 @@ class StackedNetwork:
         """
         pool, network = self._pool, self.network
         targets = pool.targets[plan]
-        if by_class is not None:
-            each = by_class.gather(1, targets.long())
+        each = None if by_class is None else by_class.gather(1, targets.long())
+        if each is not None and clip is None:
             weights = each / targets.shape[1] if weights is None else each * weights
         if self._cnn is not None and clip is None:
             images = self._cnn.images(pool.inputs[0], plan, draws)
@@ -84,6 +84,7 @@ class StackedNetwork:
             inputs: Inputs,
             targets: Tensor,
             weights: Tensor | None,
+            importance: Tensor | None,
             seed: Tensor | None,
             fixed: dict[str, Tensor] | None,
         ) -> tuple[Tensor, Tensor]:
@@ -93,7 +94,7 @@ class StackedNetwork:
 
             if clip is not None:
                 return clipped_gradient(loss, network.schema, clip)(
-                    vector, inputs, targets, weights
+                    vector, inputs, targets, weights, importance
                 )
             pair: tuple[Tensor, Tensor] = grad_and_value(
                 lambda own: loss(network.schema.unflatten(own), inputs, targets, weights)
@@ -103,7 +104,7 @@ class StackedNetwork:
         inputs, _ = pool.batch(plan)
         if draws is not None:
             inputs = augmented_stack(inputs, draws)
-        given = (parameters, inputs, targets, weights, seeds, fixed or None)
+        given = (parameters, inputs, targets, weights, each, seeds, fixed or None)
         # Gradients of single samples come from a `vmap` in any case.
         at_once = self._at_once if clip is None else _vmapped
         pair: tuple[Tensor, Tensor] = at_once(of_one, *given)

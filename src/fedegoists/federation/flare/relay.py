@@ -4,6 +4,7 @@ The run itself is another process on the coordinator's machine. It listens at a 
 own user can open; the relay connects there, and ends its job when the run goes away.
 """
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Client
@@ -15,6 +16,9 @@ from nvflare.collab.api.exceptions import CollabCallError
 
 from fedegoists.federation.flare.memory_release import MemoryRelease
 from fedegoists.federation.flare.relay_messages import Errand, ErrandResult, Present
+
+FLARES_CALLS = "nvflare.collab.runtime.cell_dispatcher"
+"""FLARE's log of calls: two long lines for every message, in three files. The run has its own."""
 
 
 class Relay:
@@ -34,6 +38,7 @@ class Relay:
     @collab.main  # type: ignore[untyped-decorator]
     def carry(self) -> None:
         """Carry messages until the run closes its socket."""
+        logging.getLogger(FLARES_CALLS).setLevel(logging.WARNING)
         sites = {client.name: client for client in collab.clients}
         writing = threading.Lock()
         context = collab.context

@@ -221,10 +221,22 @@ class SiloMasking:
                     own = training_digest(schema, request.train, request.bound)
                     if own != request.agreement.training:
                         raise SumError("the training is another one than agreed with all members")
+                    self._check_kept(request)
                     self._sums.check(request.agreement, request.sealed)
                 except SumError as error:
                     failures[name] = self._refusal(name, request, error)
         return failures
+
+    def _check_kept(self, request: MaskedTrain) -> None:
+        """Refuse to add a model that is kept at home to a sum that the server can read.
+
+        Members do not compare what such models start from. A server could have all others but one
+        start from models that cannot learn, and read the last one's model from the sum.
+        """
+        personal, site = request.train.personal, self._sums.site
+        shown = any(one.receiver is None and site in one.members for one in request.agreement.sums)
+        if personal is not None and personal.whole and shown:
+            raise SumError("a model that stays in its silo has no part in a sum that is shown")
 
     def trained(
         self,

@@ -72,7 +72,8 @@ def company_of(agreement: Agreement, site: str, present: Collection[str] | None 
         }
         if site in parts:
             total = math.fsum(parts.values())
-            shares = {name: f"{parts[name] / total:.6f}" for name in sorted(parts)}
+            # So many digits that nothing can be read from sums that count as one company.
+            shares = {name: f"{parts[name] / total:.12f}" for name in sorted(parts)}
             sums.append((one.receiver, shares))
     return hashlib.sha256(json.dumps(sums).encode()).hexdigest()[:32]
 

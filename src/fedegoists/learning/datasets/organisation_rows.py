@@ -83,15 +83,16 @@ def read_rows(
 def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[str], list[str]]:
     """Return notes and warnings about single features."""
     notes, warnings = [], []
+    inputs = schema.inputs
     for name in schema.features:
         if name not in table.columns:
             notes.append(f"it has no column {name!r}; all its values are marked as missing")
             continue
-        own = features[:, schema.inputs.index(schema.inputs_of(name)[0])]
+        own = features[:, inputs.index(schema.inputs_of(name)[0])]
         kind = schema.column(name).kind
         known = own[~np.isnan(own)]
         if kind == "category":
-            others = features[:, schema.inputs.index(f"{name}={OTHER}")] == 1
+            others = features[:, inputs.index(f"{name}={OTHER}")] == 1
             if others.any():
                 notes.append(
                     f"{int(others.sum()):,} values of {name!r} are not declared categories"

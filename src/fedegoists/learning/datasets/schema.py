@@ -146,7 +146,8 @@ class Schema(TypedSettings):
         for name in self.columns:
             if name not in self.features:
                 raise ValueError(f"[columns.{name}]: {name!r} is not one of the features")
-        repeated = [name for k, name in enumerate(self.inputs) if name in self.inputs[:k]]
+        inputs = self.inputs
+        repeated = [name for k, name in enumerate(inputs) if name in inputs[:k]]
         if repeated:
             raise ValueError(f"two inputs would be called {repeated[0]!r}; rename a column")
         if self.task in ("regression", "survival"):
