@@ -56,6 +56,8 @@ def clipped_gradient(
 
     The loss is one of named parameters: slices of a vector would each leave a gradient as long as
     the vector. The value is zero: the loss of a batch would reveal something of its samples, too.
+    Losses are multiplied by `factors` before their gradients are clipped, and the clipped gradients
+    by `weights`, which are those of a mean by default.
     """
 
     def of_one(values: dict[str, Tensor], inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
@@ -68,6 +70,7 @@ def clipped_gradient(
         inputs: tuple[Tensor, ...],
         targets: Tensor,
         weights: Tensor | None = None,
+        factors: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         values, total = schema.unflatten(vector), torch.zeros_like(vector)
         count = len(targets)
@@ -76,10 +79,13 @@ def clipped_gradient(
             named = of_each(values, tuple(part[some] for part in inputs), targets[some])
             gradients = [named[name].flatten(1) for name in schema.names]
             norms = torch.stack([part.norm(dim=1) for part in gradients]).norm(dim=0)
+            # What a sample counts more than others is limited with its gradient.
+            counted = torch.ones_like(norms) if factors is None else factors[some]
+            norms = norms * counted
             # A sample without a finite gradient counts as zero: if the whole answer failed, the
             # failure would tell that such a sample is there.
             usable = norms.isfinite()
-            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0).where(usable, 0.0)
+            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0).where(usable, 0.0) * counted
             shares = scale / count if weights is None else scale * weights[some]
             total = total + torch.cat(
                 [shares @ part.where(usable[:, None], 0.0) for part in gradients]

@@ -36,6 +36,7 @@ from fedegoists.federation.silo_operations import (
     learning_rates,
     step_noise,
     training_plan,
+    weighted,
 )
 from fedegoists.learning.network import Inputs, Network
 from fedegoists.learning.parameters import ParameterSchema
@@ -114,19 +115,22 @@ class ModuleTrainer:
         total = torch.zeros((), device=request.parameters.device)
         network.set_mode("training")
         for step, rate in enumerate(learning_rates(settings, request.first_step)):
-            inputs, targets = silo.batch(positions[plan[step]])
+            batch = positions[plan[step]]
+            inputs, targets = silo.batch(batch)
+            factors = silo.factors(batch, by_class)
             if draws is not None:
                 inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
             own = None if weights is None else weights[step].to(plan.device)
-            own = weighted(own, by_class, targets)
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
                 inputs = network.augmented(inputs)
                 if network.seeds:
                     network.set_seed(dropout_seed(seed, step))
                 if settings.clip is None:
+                    own = weighted(own, factors)
                     loss, gradients = self._gradient(tensors, inputs, targets, own)
                 else:
-                    loss, vector = self._private(settings.clip, tensors, inputs, targets, own)
+                    limited = (settings.clip, tensors, inputs, targets, own, factors)
+                    loss, vector = self._private(*limited)
                     if settings.noise:
                         given = (settings, vector.shape, len(positions), seed, step)
                         vector = vector + step_noise(*given).to(vector)
@@ -162,12 +166,13 @@ class ModuleTrainer:
         inputs: Inputs,
         targets: Tensor,
         weights: Tensor | None,
+        factors: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Return a loss of zero, and the mean of samples' gradients of a limited length."""
         schema = self.schema
         vector = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
         gradient, loss = clipped_gradient(self.network.loss, schema, clip)(
-            vector, inputs, targets, weights
+            vector, inputs, targets, weights, factors
         )
         return loss, gradient
 
@@ -177,13 +182,13 @@ class ModuleTrainer:
         positions, step, clip = silo.splits[request.split], request.step, request.clip
         check_private(network, clip)
         drawn_batch, weights, count = gradient_batch(len(positions), request, seed)
-        batch = torch.from_numpy(drawn_batch)
-        inputs, targets = silo.batch(positions[batch.to(positions.device)])
+        batch = positions[torch.from_numpy(drawn_batch).to(positions.device)]
+        inputs, targets = silo.batch(batch)
         if request.augment:
             draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
             inputs = (augmented(inputs[0], draws), *inputs[1:])
         own = None if weights is None else torch.from_numpy(weights).to(positions.device)
-        own = weighted(own, class_weights(silo, request.class_weights), targets)
+        factors = silo.factors(batch, class_weights(silo, request.class_weights))
         number = torch.tensor(dropout_seed(seed, step)) if network.seeds else None
         pairs = []
         for row in request.rows:
@@ -193,12 +198,12 @@ class ModuleTrainer:
             loss = partial(_fixed_loss, network, fixed, number)
             with network.seeded(lambda: dropout_seed(seed, step)):
                 seen = network.augmented(inputs) if request.split == "train" else inputs
-                differentiate: Callable[..., tuple[Tensor, Tensor]]
                 if clip is None:
-                    differentiate = partial(_differentiated, schema, loss)
+                    summed = weighted(own, factors)
+                    pairs.append(_differentiated(schema, loss, row, seen, targets, summed))
                 else:
-                    differentiate = clipped_gradient(loss, schema, clip)
-                pairs.append(differentiate(row, seen, targets, own))
+                    clipped = clipped_gradient(loss, schema, clip)
+                    pairs.append(clipped(row, seen, targets, own, factors))
         gradients = torch.stack([gradient for gradient, _ in pairs])
         if clip is not None and request.noise:
             drawn = gaussian_noise(gradients.shape, request.noise * clip / count, seed, step)
@@ -265,13 +270,15 @@ class ModuleTrainer:
         noise = torch.zeros(len(request.rows), 1 + SCORE_NOISE)
         if request.noise:
             noise = gaussian_noise(noise.shape, 1.0, seed, request.step)
+        factors = silo.factors(positions)
         for row in request.rows:
             output, target = self._outputs(silo, row, positions)
             if request.bound is None:
-                losses.append(self.task.loss(output, target).item())
+                losses.append(self.task.loss(output, target, weighted(None, factors)).item())
                 scores.append(self.task.score(output, target, silo.spread))
             else:
-                pair = _bounded_scores(self.task, output, target, request, noise[len(losses)])
+                given = (output, target, factors, request, noise[len(losses)])
+                pair = _bounded_scores(self.task, *given)
                 losses.append(pair[0])
                 scores.append(pair[1])
         return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
@@ -312,14 +319,6 @@ def _differentiated(
 def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return gradients without sparse ones, as those of some embeddings are."""
     return tuple(one.to_dense() if one.layout == torch.sparse_coo else one for one in gradients)
-
-
-def weighted(weights: Tensor | None, by_class: Tensor | None, targets: Tensor) -> Tensor | None:
-    """Return the weights of samples with those of their classes; none if all count alike."""
-    if by_class is None:
-        return weights
-    own = by_class[targets.long()]
-    return own / targets.shape[-1] if weights is None else own * weights
 
 
 class _Update:
@@ -420,7 +419,12 @@ class _AddedGradient:
 
 
 def _bounded_scores(
-    task: Task, outputs: Tensor, targets: Tensor, request: Evaluate, noise: Tensor
+    task: Task,
+    outputs: Tensor,
+    targets: Tensor,
+    factors: Tensor | None,
+    request: Evaluate,
+    noise: Tensor,
 ) -> tuple[float, float]:
     """Return loss and metric with each sample's loss bounded, and noise on both.
 
@@ -428,6 +432,7 @@ def _bounded_scores(
     """
     assert request.bound is not None
     each = task.losses(outputs, targets)
+    each = each if factors is None else factors * each
     # Also what is no number: a failure would tell that there is such a sample.
     each = each.nan_to_num(nan=request.bound, posinf=request.bound).clamp(0.0, request.bound)
     if task.name == "regression":  # the metric is the loss

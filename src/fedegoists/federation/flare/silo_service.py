@@ -304,7 +304,7 @@ def stream_secret(data: SiloedData, state: Path) -> bytes:
 def _keyed_hash(data: SiloedData, state: Path, purpose: bytes) -> bytes:
     """Return a hash of the data under the secret in `state`, which never leaves the silo."""
     content = hmac.new(owner_secret(state / SECRET_FILE), purpose, hashlib.sha256)
-    for array in (*data.samples.inputs, data.samples.targets):
+    for array in data.samples.arrays:
         content.update(np.ascontiguousarray(array).data)
     content.update(np.concatenate([[*data.silos[0].sizes], data.silos[0].all]).data)
     return content.digest()
