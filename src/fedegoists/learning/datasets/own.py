@@ -1,7 +1,7 @@
 """An organisation's own data: one file per organisation, checked against an agreed schema."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -90,7 +90,7 @@ def load_own(
     return SiloedData(
         name,
         agreed.task,
-        Samples((inputs,), target),
+        Samples((inputs,), target, _weights(list(rows.values()))),
         tuple(silos),
         None if agreed.classes is None else len(agreed.classes),
         f"Predict {agreed.target!r} from {len(agreed.features)} features; a silo is an "
@@ -104,6 +104,12 @@ def load_own(
             f"{organisation}: {text}" for organisation, own in rows.items() for text in own.warnings
         ),
     )
+
+
+def _weights(rows: Sequence[OrganisationRows]) -> Array | None:
+    """Return how much all rows count; None where all count alike."""
+    known = [own.weights for own in rows if own.weights is not None]
+    return np.concatenate(known) if known else None
 
 
 def _notes(schema: Schema, filled: int, rows: Mapping[str, OrganisationRows]) -> tuple[str, ...]:

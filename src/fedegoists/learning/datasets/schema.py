@@ -111,6 +111,9 @@ class Schema(TypedSettings):
     group: Name | None = None
     """A column such as a patient's number: rows with the same value are never in two splits. By
     default, rows with the same features are not."""
+    weight: Name | None = None
+    """A column with numbers above 0: how much each row counts in the loss. Only ratios within an
+    organisation's split matter; a weight of 2 is as good as a copy of the row."""
     missing: Literal["error", "mean", "indicate"] = "error"
     """Refuse an empty cell, or fill in the mean over the organisation's own training rows; indicate
     also adds an input for each feature that says whether it was missing."""
@@ -143,6 +146,8 @@ class Schema(TypedSettings):
                 f"{self.group!r} is the group and a feature or the target; a number that names a "
                 "patient tells nothing about others"
             )
+        if self.weight is not None and self.weight in (*self.features, self.target, self.group):
+            raise ValueError(f"{self.weight!r} is the weight and a feature, the target or the group")
         for name in self.columns:
             if name not in self.features:
                 raise ValueError(f"[columns.{name}]: {name!r} is not one of the features")
@@ -204,8 +209,10 @@ class Schema(TypedSettings):
         """The columns to read from a file."""
         optional = tuple(name for name in self.features if self.column(name).optional)
         required = tuple(name for name in self.features if name not in optional)
-        others = (self.target, *(name for name in (self.group, self.event) if name is not None))
+        more = (self.group, self.event, self.weight)
+        others = (self.target, *(name for name in more if name is not None))
         numbers = {name for name in self.features if self.column(name).kind == "number"}
+        numbers |= {self.weight} if self.weight is not None else set()
         return WantedColumns(
             (*required, *others),
             optional,
