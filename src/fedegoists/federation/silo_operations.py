@@ -51,7 +51,6 @@ class Silo:
         """Return inputs ready for the model, and targets, for any shape of positions."""
         return tuple(_ready(values[positions]) for values in self.inputs), self.targets[positions]
 
-
     def factors(self, positions: Tensor, by_class: Tensor | None = None) -> Tensor | None:
         """Return how much samples count in the loss, 1 on average; None if all count alike.
 

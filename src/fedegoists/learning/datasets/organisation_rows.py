@@ -66,7 +66,7 @@ def read_rows(
     if table is None:
         return None
     features = encoded_features(table, schema, problems)
-    target = problems.attempt(lambda: _target(table, schema))
+    target = problems.attempt(lambda: target_of(table, schema))
     if features is None or target is None:
         return None
     notes, warnings = _remarks(table, schema, features)
@@ -76,7 +76,7 @@ def read_rows(
     weights = None
     if schema.weight is not None:
         column = schema.weight
-        weights = problems.attempt(lambda: _weights(table, column))
+        weights = problems.attempt(lambda: row_weights(table, column))
         if weights is None:
             return None
     if division is None:
@@ -110,7 +110,7 @@ def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[
     return notes, warnings
 
 
-def _target(table: DataTable, schema: Schema) -> Array:
+def target_of(table: DataTable, schema: Schema) -> Array:
     """Return the classes as positions in the schema's, or the numbers to predict."""
     if schema.classes is None:
         numbers = table.numbers(schema.target)
@@ -152,16 +152,14 @@ def _without_target(table: DataTable, schema: Schema, row: int) -> DataError:
     )
 
 
-def _keyed(
-    table: DataTable, schema: Schema, features: Numbers, target: Array
-) -> KeyedSamples:
+def _keyed(table: DataTable, schema: Schema, features: Numbers, target: Array) -> KeyedSamples:
     """Return what an organisation's rows are divided by."""
     return KeyedSamples(
         where=table.where,
         target_at=f"{table.where}, column {schema.target!r}",
         words=ROWS,
         content=row_keys(features),
-        groups=None if schema.group is None else _groups(table, schema.group),
+        groups=None if schema.group is None else group_keys(table, schema.group),
         group=f"different values of {schema.group!r}",
         targets=target,
         task=schema.task,
@@ -170,7 +168,8 @@ def _keyed(
     )
 
 
-def _groups(table: DataTable, group: str) -> list[bytes]:
+def group_keys(table: DataTable, group: str) -> list[bytes]:
+    """Return the key of each row's group; a missing one is refused."""
     texts = [whole(text) for text in table.texts(group)]
     if "" in texts:
         raise DataError(
@@ -180,7 +179,7 @@ def _groups(table: DataTable, group: str) -> list[bytes]:
     return [text.encode() for text in texts]
 
 
-def _weights(table: DataTable, column: str) -> Numbers:
+def row_weights(table: DataTable, column: str) -> Numbers:
     """Return how much each row counts."""
     values = table.numbers(column)
     bad = np.flatnonzero(~(values > 0))

@@ -86,9 +86,7 @@ class KeyedSamples:
         return self.targets
 
 
-def divided(
-    samples: KeyedSamples, seed: int, notes: list[str], warnings: list[str]
-) -> KeySplit:
+def divided(samples: KeyedSamples, seed: int, notes: list[str], warnings: list[str]) -> KeySplit:
     """Return the division of an organisation's samples; add remarks on it.
 
     Raises

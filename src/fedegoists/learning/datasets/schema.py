@@ -147,7 +147,9 @@ class Schema(TypedSettings):
                 "patient tells nothing about others"
             )
         if self.weight is not None and self.weight in (*self.features, self.target, self.group):
-            raise ValueError(f"{self.weight!r} is the weight and a feature, the target or the group")
+            raise ValueError(
+                f"{self.weight!r} is the weight and a feature, the target or the group"
+            )
         for name in self.columns:
             if name not in self.features:
                 raise ValueError(f"[columns.{name}]: {name!r} is not one of the features")
@@ -241,8 +243,12 @@ class Schema(TypedSettings):
         FileError
             If it cannot be read.
         """
-        try:
-            settings = tomllib.loads(read_text(path))
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{os.fspath(path)}: not TOML ({error})") from None
-        return validated(cls, settings, f"{os.fspath(path)}")
+        return validated(cls, toml_settings(path), os.fspath(path))
+
+
+def toml_settings(path: str | os.PathLike[str]) -> dict[str, object]:
+    """Return the content of a TOML file."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{os.fspath(path)}: not TOML ({error})") from None
