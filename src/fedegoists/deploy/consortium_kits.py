@@ -9,8 +9,9 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.kits import Deployment, make_kits
 from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.learning.datasets import load
-from fedegoists.learning.datasets.own import SCHEMA_FILE
-from fedegoists.learning.own_models import is_own, own_entry
+from fedegoists.learning.datasets.image_schema import ImageSchema
+from fedegoists.learning.datasets.own import SCHEMA_FILE, read_schema
+from fedegoists.learning.own_models import is_own, own_entry, travelling_name
 from fedegoists.version import __version__
 
 SILO_TOML = """\
@@ -66,8 +67,14 @@ level = {privacy}
 """
 
 OWN_FILE = '''\
-file = "data.csv"      # your own file: CSV, Parquet or NPZ
+file = "data.csv"      # your own file: CSV, Parquet, NPZ or Excel
 schema = "schema.toml"'''
+OWN_FOLDER = '''\
+file = "images"        # your own folder of images
+schema = "schema.toml"'''
+OWN_FUNCTION = """\
+source = {source}  # read it, and approve it: fedegoists deploy approve . {file}
+# folder = "data"      # the folder of your data, which is given to the function"""
 
 NEXT_STEPS = """\
 Kit of the silo {participant!r}.
@@ -120,8 +127,15 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
     schema = settings.deploy.schema_file
     if Path(data.source).is_dir() and schema is None:
         schema = str(Path(data.source) / SCHEMA_FILE)
-    if Path(data.source).is_dir() or settings.deploy.participants:
-        where = OWN_FILE
+    files = {}
+    if is_own(data.source):
+        path = own_entry(data.source).path
+        files[path.name] = path.read_bytes()  # its operator reads and approves it
+        name = toml_value(travelling_name(data.source))
+        where = OWN_FUNCTION.format(source=name, file=path.name)
+    elif Path(data.source).is_dir() or settings.deploy.participants:
+        images = schema is not None and isinstance(read_schema(schema), ImageSchema)
+        where = OWN_FOLDER if images else OWN_FILE
     else:
         # A data set that all silos can load, for trying out: each takes its own part.
         where = f"source = {toml_value(data.source)}"
@@ -137,7 +151,7 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
     }
     text = SILO_TOML.format(where=where, seed=data.seed, **own)
     steps = {"participant": participant, "deploy": settings.deploy, "version": __version__}
-    files = {SILO_FILE: text.encode(), "readme.txt": NEXT_STEPS.format(**steps).encode()}
+    files |= {SILO_FILE: text.encode(), "readme.txt": NEXT_STEPS.format(**steps).encode()}
     if schema is not None:
         files[SCHEMA_FILE] = Path(schema).read_bytes()
     if is_own(settings.training.model):  # its operator reads and approves it

@@ -179,7 +179,7 @@ def test_a_class_that_one_organisation_lacks(tmp_path):
     assert data.label_counts()[1, 2] == 0
     assert "South: it has no images of the class 'ring'" in data.notes
     shutil.rmtree(folder / "South" / "spot")
-    with pytest.raises(DataError, match="South.*all 12 images are of the class 'blank'"):
+    with pytest.raises(DataError, match=r"South.*all 12 images are of the class 'blank'"):
         load_own(folder)
 
 
@@ -234,7 +234,7 @@ def test_a_schema_that_is_none_is_refused(tmp_path, text, message):
 
 def test_folders_that_are_not_there(tmp_path):
     scans(tmp_path)
-    with pytest.raises(FileError, match="East.*no such folder; give its folder of images"):
+    with pytest.raises(FileError, match=r"East.*no such folder; give its folder of images"):
         load_own({"East": tmp_path / "East"}, tmp_path / "schema.toml")
     (tmp_path / "North.csv").write_text("a,b\n")
     with pytest.raises(DataError, match=r"North.csv: a file; with this schema each organisation"):
