@@ -134,14 +134,14 @@ def test_a_folder_of_images_is_a_silos_data(tmp_path):
     (tmp_path / "consortium.toml").write_text('[data]\nsource = "scans"\n')
     files = _silo_files(read_settings(tmp_path / "consortium.toml"), "South")
     text = files["silo.toml"].decode()
-    assert 'file = "images"        # your own folder of images' in text
+    assert 'file = "data"          # your own folder, as schema.toml describes it' in text
     kit = tmp_path / "kit"
     kit.mkdir()
     (kit / "schema.toml").write_bytes(files["schema.toml"])
     (kit / "silo.toml").write_text(text)
-    (folder / "South").rename(kit / "images")
+    (folder / "South").rename(kit / "data")
     alone = loaded(kit)
-    (kit / "images").rename(folder / "South")
+    (kit / "data").rename(folder / "South")
     everybody = load_own(folder)
     for split in ("train", "validation", "test"):
         assert (

@@ -1,5 +1,6 @@
 """The commands about data: list, show."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,14 +83,24 @@ def _show_profiles(folder: Path) -> bool:
     """
     from fedegoists.learning.datasets.image_profile import holds_images
     from fedegoists.learning.datasets.image_schema import ImageSchema
-    from fedegoists.learning.datasets.own import SCHEMA_FILE, read_schema
+    from fedegoists.learning.datasets.own import (
+        SCHEMA_FILE,
+        own_folders,
+        own_tables,
+        read_schema,
+    )
 
     path = folder / SCHEMA_FILE
     schema = read_schema(path) if path.is_file() else None
     if isinstance(schema, ImageSchema) or (schema is None and holds_images(folder)):
         proposed = _show_images(folder, schema)
+    elif schema is not None and schema.sequence is not None:
+        both = (schema.sequence.table, schema.sequence.steps_file)
+        folders = own_folders(folder).items()
+        proposed = _show_tables({f"{name}, {file}": own / file for name, own in folders
+                                 for file in both})  # fmt: skip
     else:
-        proposed = _show_tables(folder)
+        proposed = _show_tables(own_tables(folder))
     if schema is not None:
         return True
     line(f"There is no {path}. To start from, check and change this:", "bold")
@@ -127,14 +138,13 @@ def _show_images(folder: Path, schema: "ImageSchema | None") -> str:
     return proposed_image_schema(profiles)
 
 
-def _show_tables(folder: Path) -> str:
+def _show_tables(tables: Mapping[str, object]) -> str:
     """Show a profile of each organisation's table; return a schema to start from."""
     from fedegoists.learning.datasets.feature_encoding import Problems
-    from fedegoists.learning.datasets.own import own_tables
     from fedegoists.learning.datasets.table_profile import profiled, proposed_schema
 
     problems, profiles = Problems(), {}
-    for organisation, path in own_tables(folder).items():
+    for organisation, path in tables.items():
         found = problems.attempt(partial(profiled, f"organisation {organisation!r}", path))
         if found is None:
             continue

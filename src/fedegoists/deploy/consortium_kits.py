@@ -70,7 +70,7 @@ OWN_FILE = '''\
 file = "data.csv"      # your own file: CSV, Parquet, NPZ or Excel
 schema = "schema.toml"'''
 OWN_FOLDER = '''\
-file = "images"        # your own folder of images
+file = "data"          # your own folder, as schema.toml describes it
 schema = "schema.toml"'''
 OWN_FUNCTION = """\
 source = {source}  # read it, and approve it: fedegoists deploy approve . {file}
@@ -134,8 +134,9 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
         name = toml_value(travelling_name(data.source))
         where = OWN_FUNCTION.format(source=name, file=path.name)
     elif Path(data.source).is_dir() or settings.deploy.participants:
-        images = schema is not None and isinstance(read_schema(schema), ImageSchema)
-        where = OWN_FOLDER if images else OWN_FILE
+        agreed = None if schema is None else read_schema(schema)
+        folders = isinstance(agreed, ImageSchema) or (agreed and agreed.sequence)
+        where = OWN_FOLDER if folders else OWN_FILE
     else:
         # A data set that all silos can load, for trying out: each takes its own part.
         where = f"source = {toml_value(data.source)}"

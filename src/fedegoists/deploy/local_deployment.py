@@ -64,7 +64,7 @@ class LocalDeployment:
             if not found:
                 raise SettingsError(f"{source} has no file or folder of {name!r}")
             text, own = read_text(path), json.dumps(str(found[0]))
-            for written in ('"data.csv"', '"images"'):
+            for written in ('"data.csv"', '"data"'):
                 text = text.replace(f"file = {written}", f"file = {own}")
             write_bytes(path, text.encode())
 

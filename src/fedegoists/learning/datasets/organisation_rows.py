@@ -1,6 +1,7 @@
 """The rows of one organisation: its features, what to predict, and the division of the rows."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedegoists.learning.datasets.data_tables import DataTable, Numbers, whole
 from fedegoists.learning.datasets.feature_encoding import Problems, encoded_features
 from fedegoists.learning.datasets.row_division import KeyedSamples, SampleWords, divided
 from fedegoists.learning.datasets.schema import OTHER, Schema
+from fedegoists.learning.datasets.step_tables import read_steps, unique_keys
 from fedegoists.learning.datasets.table_files import read_table
 from fedegoists.learning.key_splits import KeySplit, row_keys
 
@@ -40,6 +42,8 @@ class OrganisationRows:
         Facts about the rows, and what its owner should look at.
     weights : array, optional
         How much each row counts in the loss.
+    steps : array, rows × steps × measured features, optional
+        Measurements over time, where the schema has them.
     """
 
     features: Numbers
@@ -49,6 +53,7 @@ class OrganisationRows:
     notes: list[str]
     warnings: list[str]
     weights: Numbers | None = None
+    steps: Numbers | None = None
 
 
 def read_rows(
@@ -59,10 +64,11 @@ def read_rows(
     Parameters
     ----------
     source : path or data frame
-        Its table.
+        Its table; the folder of its two tables, if the schema has measurements over time.
     """
-    owner = f"organisation {organisation!r}"
-    table = problems.attempt(lambda: read_table(owner, source, schema.wanted))
+    owner, sequence = f"organisation {organisation!r}", schema.sequence
+    path = source if sequence is None else Path(source) / sequence.table
+    table = problems.attempt(lambda: read_table(owner, path, schema.wanted))
     if table is None:
         return None
     features = encoded_features(table, schema, problems)
@@ -70,6 +76,16 @@ def read_rows(
     if features is None or target is None:
         return None
     notes, warnings = _remarks(table, schema, features)
+    steps = None
+    if sequence is not None:
+        keys = problems.attempt(lambda: unique_keys(table, sequence.key))
+        if keys is None:
+            return None
+        steps = problems.attempt(lambda: read_steps(owner, Path(source), keys, sequence))
+        if steps is None:
+            return None
+        notes += steps.notes
+        warnings += steps.warnings
     division = problems.attempt(
         lambda: divided(_keyed(table, schema, features, target), seed, notes, warnings)
     )
@@ -81,7 +97,10 @@ def read_rows(
             return None
     if division is None:
         return None
-    return OrganisationRows(features, target, division, table.names, notes, warnings, weights)
+    measured = None if steps is None else steps.values
+    return OrganisationRows(
+        features, target, division, table.names, notes, warnings, weights, measured
+    )
 
 
 def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[str], list[str]]:
@@ -154,13 +173,15 @@ def _without_target(table: DataTable, schema: Schema, row: int) -> DataError:
 
 def _keyed(table: DataTable, schema: Schema, features: Numbers, target: Array) -> KeyedSamples:
     """Return what an organisation's rows are divided by."""
+    # Measurements of one key must stay together, and are not part of the features.
+    group = schema.group or (None if schema.sequence is None else schema.sequence.key)
     return KeyedSamples(
         where=table.where,
         target_at=f"{table.where}, column {schema.target!r}",
         words=ROWS,
         content=row_keys(features),
-        groups=None if schema.group is None else group_keys(table, schema.group),
-        group=f"different values of {schema.group!r}",
+        groups=None if group is None else group_keys(table, group),
+        group=f"different values of {group!r}",
         targets=target,
         task=schema.task,
         class_names=schema.classes,

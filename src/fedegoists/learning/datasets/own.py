@@ -9,13 +9,14 @@ import numpy as np
 
 from fedegoists.errors import FileError
 from fedegoists.graphs.participants import natural_order, validated_names
-from fedegoists.learning.data import Array, DataError, Samples, SiloedData
+from fedegoists.learning.data import Array, DataError, Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.feature_encoding import Problems
 from fedegoists.learning.datasets.image_folders import load_images, visible
 from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.organisation_rows import OrganisationRows, read_rows
 from fedegoists.learning.datasets.schema import Schema, toml_settings
 from fedegoists.learning.datasets.table_files import READERS
+from fedegoists.learning.preparation import Preparation
 from fedegoists.learning.scaling import prepared, scaled_targets
 from fedegoists.learning.typed_settings import validated
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
 SCHEMA_FILE = "schema.toml"
+OUTLIER = 10.0
+"""Scaled measurements over time are cut to ±10 deviations: few measurements make a poor scale."""
 
 PathText = str | os.PathLike[str]
 Table = Union[PathText, "pd.DataFrame"]
@@ -77,7 +80,7 @@ def load_own(
     agreed = _schema(source, schema)
     if isinstance(agreed, ImageSchema):
         return load_images(own_folders(source), agreed, seed=seed, name=name)
-    tables = own_tables(source)
+    tables = own_tables(source) if agreed.sequence is None else own_folders(source)
     problems, rows = Problems(), {}
     for organisation, table in tables.items():
         own = read_rows(organisation, table, agreed, seed, problems)
@@ -91,19 +94,19 @@ def load_own(
     parts = [own.features for own in rows.values()]
     values: Array = np.concatenate(parts) if len(parts) > 1 else parts[0]
     target: Array = np.concatenate([own.target for own in rows.values()])
-    inputs, preparation = prepared("features", agreed.inputs, values, silos, scaled=agreed.scaled)
+    inputs, preparation = _inputs(agreed, values, list(rows.values()), silos)
     scaled = agreed.task == "regression" and agreed.standardise
     target, scales = scaled_targets(target, silos) if scaled else (target, ())
     return SiloedData(
         name,
         agreed.task,
-        Samples((inputs,), target, _weights(list(rows.values()))),
+        Samples(inputs, target, _weights(list(rows.values()))),
         tuple(silos),
         None if agreed.classes is None else len(agreed.classes),
         f"Predict {agreed.target!r} from {len(agreed.features)} features; a silo is an "
         "organisation.",
         _notes(agreed, int(np.isnan(values).sum()), rows),
-        preparation=(preparation,),
+        preparation=preparation,
         class_names=agreed.classes or (),
         target_scales=scales,
         schema=agreed,
@@ -111,6 +114,23 @@ def load_own(
             f"{organisation}: {text}" for organisation, own in rows.items() for text in own.warnings
         ),
     )
+
+
+def _inputs(
+    schema: Schema, values: Array, rows: Sequence[OrganisationRows], silos: Sequence[SiloIndices]
+) -> tuple[tuple[Array, ...], tuple[Preparation, ...]]:
+    """Return the model's inputs: features, or measurements over time with features beside them."""
+    if schema.sequence is None:
+        inputs, way = prepared("features", schema.inputs, values, silos, scaled=schema.scaled)
+        return (inputs,), (way,)
+    steps = np.concatenate([own.steps for own in rows if own.steps is not None])
+    scaled, clip = (None, OUTLIER) if schema.standardise else ((), None)
+    # Networks for sequences see for themselves what was not measured.
+    measured, first = prepared(
+        "hourly", schema.sequence.features, steps, silos, scaled=scaled, filled=False, clip=clip
+    )
+    static, second = prepared("static", schema.inputs, values, silos, scaled=schema.scaled)
+    return (measured, static), (first, second)
 
 
 def _weights(rows: Sequence[OrganisationRows]) -> Array | None:

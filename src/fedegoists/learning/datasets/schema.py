@@ -82,6 +82,31 @@ class ColumnSettings(TypedSettings):
         return self
 
 
+class SequenceSettings(TypedSettings):
+    """Measurements over time, in a second table of each organisation.
+
+    Each organisation is then a folder with two tables: one with a row for each stay or patient, and
+    one with a row for each time at which something was measured.
+    """
+
+    table: Name = "patients.csv"
+    """The table with one row for each stay or patient, with the target and the static features."""
+    steps_file: Name = "steps.csv"
+    """The table of measurements."""
+    key: Name
+    """The column, in both tables, that tells whose measurements they are."""
+    time: Name
+    """The column of the measurements with the time, a number."""
+    features: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """The columns of the measurements to predict from; empty cells were not measured."""
+    steps: Annotated[StrictInt, Field(ge=1, le=10_000)]
+    """The number of time steps."""
+    step: Annotated[float, Field(gt=0)] = 1.0
+    """The length of a step; values are means over the measurements in it."""
+    start: float = 0.0
+    """The time at which the first step begins."""
+
+
 class Schema(TypedSettings):
     """Names and meaning of the columns that every organisation's file must have.
 
@@ -125,6 +150,9 @@ class Schema(TypedSettings):
     units all the same."""
     columns: dict[Name, ColumnSettings] = Field(default={})
     """More about single features, as [columns.NAME]."""
+    sequence: SequenceSettings | None = None
+    """Measurements over time in a second table, as [sequence]; rows of one key are then never in
+    two splits."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Schema":
@@ -150,6 +178,8 @@ class Schema(TypedSettings):
             raise ValueError(
                 f"{self.weight!r} is the weight and a feature, the target or the group"
             )
+        if self.sequence is not None and self.sequence.key in (*self.features, self.target):
+            raise ValueError(f"{self.sequence.key!r} is the key, and a feature or the target")
         for name in self.columns:
             if name not in self.features:
                 raise ValueError(f"[columns.{name}]: {name!r} is not one of the features")
@@ -211,7 +241,8 @@ class Schema(TypedSettings):
         """The columns to read from a file."""
         optional = tuple(name for name in self.features if self.column(name).optional)
         required = tuple(name for name in self.features if name not in optional)
-        more = (self.group, self.event, self.weight)
+        key = None if self.sequence is None else self.sequence.key
+        more = dict.fromkeys((self.group, self.event, self.weight, key))
         others = (self.target, *(name for name in more if name is not None))
         numbers = {name for name in self.features if self.column(name).kind == "number"}
         numbers |= {self.weight} if self.weight is not None else set()
