@@ -39,7 +39,7 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "images",
         "data": {"source": "scans"},
         "competition": {"pairs": [["Harbour", "Ridge"]]},
-        "benefit": {"repeats": 3},
+        "benefit": {"estimator": "transfer", "repeats": 3, "steps": 150},
         "training": {
             "methods": ["local", "fedavg+ft", "egomix"],
             "model": "cnn",
@@ -52,7 +52,7 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "survival",
         "data": {"source": "registries"},
         "competition": {"pairs": [["Coast", "Delta"]]},
-        "training": {"methods": ["local", "fedavg+ft", "egomix"], "model": "cox"},
+        "training": {"methods": ["local", "fedavg+ft", "egomix"]},
     },
     "own": {
         "name": "my-consortium",
@@ -84,12 +84,14 @@ NOTES: dict[Example, dict[str, str]] = {
     "images": {
         "data.source": "One folder for each hospital, with one folder for each class; schema.toml "
         "describes them. Replace them\nby your own.",
+        "benefit.estimator": "Much faster than hypernetwork, which auto takes for images.",
         "training.model_settings": "A small network, for a quick example.",
         "training.steps": "For a quick example.",
     },
     "survival": {
         "data.source": "One file for each registry, with times to death or to the last news; "
-        "schema.toml describes them.\nReplace them by your own.",
+        "schema.toml describes them.\nReplace them by your own. The model auto is then cox, a Cox "
+        "regression.",
     },
     "own": {
         "data.source": "A folder with one file for each organisation, and a schema.toml that "

@@ -175,9 +175,7 @@ class Schema(TypedSettings):
                 "patient tells nothing about others"
             )
         if self.weight is not None and self.weight in (*self.features, self.target, self.group):
-            raise ValueError(
-                f"{self.weight!r} is the weight and a feature, the target or the group"
-            )
+            raise ValueError(f"{self.weight!r} is the weight, and a feature, target or group")
         if self.sequence is not None and self.sequence.key in (*self.features, self.target):
             raise ValueError(f"{self.sequence.key!r} is the key, and a feature or the target")
         for name in self.columns:
