@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.learning.datasets.pictures import grey, save, scans
+
 TARGET = 'target = "ill"\ntask = "binary"\nclasses = ["no", "yes"]\n'
 HEADER = "patient_id;age;ward;crp;ill"
 
@@ -57,3 +59,34 @@ def test_warnings_are_shown(run, hospitals):
     code, out, _ = run("data", "show", "hospitals")
     assert code == 0
     assert "look at the data: Aachen: column 'patient_id' looks like an identifier" in out
+
+
+def test_images_from_a_profile_to_a_schema_to_a_division(run, tmp_path):
+    folder = scans(tmp_path / "scans")
+    (folder / "schema.toml").unlink()
+    save(folder / "North" / "spot" / "large.png", grey(7, (9, 9)))
+    save(folder / "North" / "spot" / "again.png", grey(7, (9, 9)))
+    (folder / "South" / "blank" / "000.png").write_bytes(b"words")
+    code, out, err = run("data", "show", "scans")
+    assert (code, err) == (0, "")
+    for part in ("blank (12)", "spot (14)", "8 × 8", "9 × 9", "1 copies", "1 unreadable"):
+        assert part in " ".join(out.replace("│", " ").split())
+    assert "000.png: cannot be opened" in "".join(out.split("\n"))
+    (folder / "South" / "blank" / "000.png").unlink()
+    (folder / "schema.toml").write_text(out[out.index("task =") :])
+    code, out, err = run("data", "show", "scans")
+    assert (code, err) == (0, "")
+    assert "Predict one of 2 classes from images of 8 × 8" in " ".join(out.split())
+    assert "2 images were resized" in out
+
+
+def test_an_image_folder_with_problems_shows_the_profile_and_all_of_them(run, tmp_path):
+    folder = scans(tmp_path / "scans")
+    (folder / "North" / "maybe").mkdir()
+    (folder / "South" / "spot" / "notes.txt").write_text("seen")
+    code, out, err = run("data", "show", "scans")
+    assert code == 2
+    assert "spot (12)" in " ".join(out.replace("│", " ").split())
+    assert "2 problems:" in err
+    assert "maybe: no declared class" in err
+    assert "notes.txt: not an image" in err

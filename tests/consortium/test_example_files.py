@@ -68,3 +68,37 @@ def test_no_pytorch_is_needed(tmp_path):
     arguments = [sys.executable, "-c", code, str(tmp_path)]
     seen = subprocess.run(arguments, check=True, capture_output=True, text=True)
     assert seen.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize(
+    ("example", "task", "participants"),
+    [
+        ("images", "binary", ("Harbour", "Lakeside", "Meadow", "Ridge")),
+        ("survival", "survival", ("Coast", "Delta", "Forest", "Plain", "Summit")),
+    ],
+)
+def test_examples_with_data_run_to_a_report(example, task, participants, tmp_path):
+    pytest.importorskip("torch")
+    from fedegoists.consortium import Consortium
+
+    (file, *_) = init(tmp_path, example)
+    quick = [
+        "benefit.estimator=everybody",
+        'training.methods=["local", "fedavg"]',
+        "training.steps=4",
+        "training.seeds=1",
+    ]
+    consortium = Consortium(read_settings(file, quick))
+    assert consortium.engine.data.task == task
+    assert consortium.engine.data.participants == participants
+    assert not consortium.engine.samples.warnings
+    run = consortium.run()
+    assert (run.folder / "report.html").is_file()
+
+
+def test_scans_of_a_patient_are_for_one_purpose(tmp_path):
+    from fedegoists.learning.datasets import load_own
+
+    init(tmp_path, "images")
+    data = load_own(tmp_path / "scans")
+    assert all(len(part) % 2 == 0 for silo in data.silos for part in silo.parts)

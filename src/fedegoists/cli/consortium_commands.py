@@ -40,12 +40,17 @@ def register(app: typer.Typer) -> None:
     app.command("runs")(runs_command)
 
 
+MOST_SHOWN = 12
+"""Written files that are named."""
+
+
 def init_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")] = Path(),
     example: Annotated[
         str,
         typer.Option(
-            help="synthetic, banks (with files of their own), hospitals; or own, for your data."
+            help="synthetic, hospitals; banks, images or survival, with made-up files; or own, "
+            "for your data."
         ),
     ] = "synthetic",
 ) -> None:
@@ -53,8 +58,10 @@ def init_command(
     from fedegoists.consortium.example_files import init
 
     written = init(folder, example)  # type: ignore[arg-type]
-    for path in written:
+    for path in written[:MOST_SHOWN]:
         line(f"Written: {path}", whole=True)
+    if len(written) > MOST_SHOWN:
+        line(f"and {len(written) - MOST_SHOWN:,} more files")
     line(f"Look at it, change it, then: fedegoists run {shlex.quote(str(written[0]))}", whole=True)
 
 

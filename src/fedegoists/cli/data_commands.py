@@ -1,8 +1,9 @@
 """The commands about data: list, show."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -10,6 +11,9 @@ from rich.text import Text
 
 from fedegoists.cli.output import line, screen, titled_table
 from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
+
+if TYPE_CHECKING:
+    from fedegoists.learning.datasets.image_schema import ImageSchema
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +52,7 @@ def show_command(
         typer.Option(metavar="FILE", help="Draw the labels of each silo to .png, .svg or .pdf."),
     ] = None,
 ) -> None:
-    """Show a profile of your own tables, and how a data set is divided among silos."""
+    """Show a profile of your own tables or images, and how a data set is divided among silos."""
     from fedegoists.learning.datasets import DATASETS, load
 
     if name not in DATASETS and Path(name).is_dir() and not _show_profiles(Path(name)):
@@ -73,16 +77,74 @@ def show_command(
 
 
 def _show_profiles(folder: Path) -> bool:
-    """Show a profile of each organisation's table; return whether there is a schema.
+    """Show a profile of each organisation's data; return whether there is a schema.
 
     Without a schema, one is proposed.
     """
+    from fedegoists.learning.datasets.image_profile import holds_images
+    from fedegoists.learning.datasets.image_schema import ImageSchema
+    from fedegoists.learning.datasets.own import (
+        SCHEMA_FILE,
+        own_folders,
+        own_tables,
+        read_schema,
+    )
+
+    path = folder / SCHEMA_FILE
+    schema = read_schema(path) if path.is_file() else None
+    if isinstance(schema, ImageSchema) or (schema is None and holds_images(folder)):
+        proposed = _show_images(folder, schema)
+    elif schema is not None and schema.sequence is not None:
+        both = (schema.sequence.table, schema.sequence.steps_file)
+        folders = own_folders(folder).items()
+        proposed = _show_tables({f"{name}, {file}": own / file for name, own in folders
+                                 for file in both})  # fmt: skip
+    else:
+        proposed = _show_tables(own_tables(folder))
+    if schema is not None:
+        return True
+    line(f"There is no {path}. To start from, check and change this:", "bold")
+    for text in proposed.splitlines():
+        line(text, whole=True)
+    return False
+
+
+def _show_images(folder: Path, schema: "ImageSchema | None") -> str:
+    """Show a profile of each organisation's images; return a schema to start from."""
     from fedegoists.learning.datasets.feature_encoding import Problems
-    from fedegoists.learning.datasets.own import SCHEMA_FILE, own_tables
+    from fedegoists.learning.datasets.image_profile import (
+        profiled_images,
+        proposed_image_schema,
+        shown_sizes,
+    )
+    from fedegoists.learning.datasets.own import own_folders
+
+    problems, profiles = Problems(), {}
+    table = titled_table("Images", "organisation", "images", "classes", "sizes", "kinds", "look at")
+    for organisation, own in own_folders(folder).items():
+        one = profiled_images(f"organisation {organisation!r}", own, schema, problems)
+        profiles[organisation] = one
+        remarks = [f"{one.copies:,} copies"] if one.copies else []
+        remarks += [f"{len(one.unreadable):,} unreadable"] if one.unreadable else []
+        classes = ", ".join(f"{name} ({count:,})" for name, count in sorted(one.classes.items()))
+        kinds = ", ".join(f"{kind} ({count:,})" for kind, count in one.kinds.items())
+        texts = (organisation, f"{one.images:,}", classes, shown_sizes(one.sizes), kinds)
+        table.add_row(*map(Text, (*texts, "; ".join(remarks))))
+    screen.print(table)
+    for one in profiles.values():
+        for text in one.unreadable:
+            line(f"look at the data: {text}", "yellow")
+    problems.tell()
+    return proposed_image_schema(profiles)
+
+
+def _show_tables(tables: Mapping[str, object]) -> str:
+    """Show a profile of each organisation's table; return a schema to start from."""
+    from fedegoists.learning.datasets.feature_encoding import Problems
     from fedegoists.learning.datasets.table_profile import profiled, proposed_schema
 
     problems, profiles = Problems(), {}
-    for organisation, path in own_tables(folder).items():
+    for organisation, path in tables.items():
         found = problems.attempt(partial(profiled, f"organisation {organisation!r}", path))
         if found is None:
             continue
@@ -96,9 +158,4 @@ def _show_profiles(folder: Path) -> bool:
             table.add_row(*map(Text, texts))
         screen.print(table)
     problems.tell()
-    if (folder / SCHEMA_FILE).is_file():
-        return True
-    line(f"There is no {folder / SCHEMA_FILE}. To start from, check and change this:", "bold")
-    for text in proposed_schema(profiles).splitlines():
-        line(text, whole=True)
-    return False
+    return proposed_schema(profiles)

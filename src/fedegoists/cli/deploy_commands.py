@@ -170,7 +170,7 @@ def approve_command(
         typer.Option(metavar="HASH", help="Approve this hash without asking."),
     ] = None,
 ) -> None:
-    """Show the code of a model, and approve that this silo runs it."""
+    """Show the code of a model or loader, and approve that this silo runs it."""
     with _deployment():
         from fedegoists.federation.flare.approved_code import approve
         from fedegoists.learning.own_models import file_digest
@@ -181,7 +181,7 @@ def approve_command(
         _whole(f"SHA-256 of {file}: {digest}")
         line("It will run on this machine with all rights of the silo's user, beside its data.")
         if not typer.confirm("Have you read it, and approve it?"):
-            raise SettingsError("not approved; the silo refuses to train it")
+            raise SettingsError("not approved; the silo refuses to run it")
     elif sha256 != digest:
         raise SettingsError(f"{file} has the SHA-256 {digest}, not {sha256}; nothing was approved")
     approve(kit, file, digest)

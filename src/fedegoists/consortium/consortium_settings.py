@@ -41,10 +41,10 @@ class DataSection(TypedSettings):
     """The participants' data."""
 
     source: PathText
-    """A data set (`fedegoists data list`), or a folder with one file per organisation and a
-    schema.toml."""
+    """A data set (`fedegoists data list`), a folder with one file or one folder of images per
+    organisation and a schema.toml, or a function in a file such as data.py:load."""
     options: dict[str, Value] = Field(default={}, examples=[{"participants": 10}])
-    """Options of the data set, see `fedegoists data list`."""
+    """Options of the data set, see `fedegoists data list`; or of your own function."""
     seed: int = Field(default=0, ge=0)
     """Divides samples into training, validation and test."""
     folder: OptionalPath = Field(default=None, examples=["data"])
@@ -292,7 +292,7 @@ def read_settings(path: str | os.PathLike[str], changes: Sequence[str] = ()) -> 
         own = str((path.parent / found.training.model).resolve())
         training = found.training.model_copy(update={"model": own})
         found = found.model_copy(update={"training": training})
-    if Path(found.data.source).is_dir():
+    if Path(found.data.source).is_dir() or is_own(found.data.source):
         return found
     data = found.data.model_copy(update={"source": settings.data.source})  # a data set's name
     return found.model_copy(update={"data": data})

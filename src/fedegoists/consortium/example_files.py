@@ -1,16 +1,19 @@
 """Commented consortium files to start from."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
+from fedegoists.consortium.example_registries import registry_files
+from fedegoists.consortium.example_scans import scan_files
 from fedegoists.consortium.toml_text import commented_toml
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-Example = Literal["synthetic", "banks", "hospitals", "own"]
+Example = Literal["synthetic", "banks", "hospitals", "images", "survival", "own"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 GIVEN: dict[Example, dict[str, object]] = {
@@ -31,6 +34,25 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "hospitals",
         "data": {"source": "heart"},
         "competition": {"pairs": [["cleveland", "va"]]},
+    },
+    "images": {
+        "name": "images",
+        "data": {"source": "scans"},
+        "competition": {"pairs": [["Harbour", "Ridge"]]},
+        "benefit": {"estimator": "transfer", "repeats": 3, "steps": 150},
+        "training": {
+            "methods": ["local", "fedavg+ft", "egomix"],
+            "model": "cnn",
+            "model_settings": {"width": 8},
+            "seeds": 2,
+            "steps": 300,
+        },
+    },
+    "survival": {
+        "name": "survival",
+        "data": {"source": "registries"},
+        "competition": {"pairs": [["Coast", "Delta"]]},
+        "training": {"methods": ["local", "fedavg+ft", "egomix"]},
     },
     "own": {
         "name": "my-consortium",
@@ -59,6 +81,18 @@ NOTES: dict[Example, dict[str, str]] = {
         "not part of this package:\n`fedegoists data show heart` says where to get them and where "
         "to put them.",
     },
+    "images": {
+        "data.source": "One folder for each hospital, with one folder for each class; schema.toml "
+        "describes them. Replace them\nby your own.",
+        "benefit.estimator": "Much faster than hypernetwork, which auto takes for images.",
+        "training.model_settings": "A small network, for a quick example.",
+        "training.steps": "For a quick example.",
+    },
+    "survival": {
+        "data.source": "One file for each registry, with times to death or to the last news; "
+        "schema.toml describes them.\nReplace them by your own. The model auto is then cox, a Cox "
+        "regression.",
+    },
     "own": {
         "data.source": "A folder with one file for each organisation, and a schema.toml that "
         "describes them.",
@@ -66,8 +100,21 @@ NOTES: dict[Example, dict[str, str]] = {
 }
 
 
+def _bank_files() -> dict[str, bytes]:
+    tables = {f"banks/{name}.csv": customers_csv(name).encode() for name in BANKS}
+    return {"banks/schema.toml": SCHEMA.encode(), **tables}
+
+
+FILES: dict[Example, Callable[[], Mapping[str, bytes]]] = {
+    "banks": _bank_files,
+    "images": scan_files,
+    "survival": registry_files,
+}
+"""For examples with made-up data: a function that returns its files, by path."""
+
+
 def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
-    """Write a consortium.toml, and the files of the example banks; return the paths.
+    """Write a consortium.toml, and the files of examples with data; return the paths.
 
     Raises
     ------
@@ -80,11 +127,8 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     networks = {"training.model": f"Networks: {', '.join(MODELS)}."}
     text = commented_toml(GIVEN[example], NOTES[example] | networks)
     contents = [(folder / "consortium.toml", text.encode())]
-    if example == "banks":
-        contents.append((folder / "banks" / "schema.toml", SCHEMA.encode()))
-        contents += [
-            (folder / "banks" / f"{name}.csv", customers_csv(name).encode()) for name in BANKS
-        ]
+    if example in FILES:
+        contents += [(folder / path, content) for path, content in FILES[example]().items()]
     for path, _ in contents:
         if path.exists():
             raise FileError(f"{path} is there already; nothing was written")

@@ -11,8 +11,9 @@ from fedegoists.federation.flare.kits import Deployment, make_kits
 from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.federation.flare.sum_sessions import FEWEST
 from fedegoists.learning.datasets import load
-from fedegoists.learning.datasets.own import SCHEMA_FILE
-from fedegoists.learning.own_models import is_own, own_entry
+from fedegoists.learning.datasets.image_schema import ImageSchema
+from fedegoists.learning.datasets.own import SCHEMA_FILE, read_schema
+from fedegoists.learning.own_models import is_own, own_entry, travelling_name
 from fedegoists.methods.consent import BY_SUMS
 from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED
 from fedegoists.version import __version__
@@ -70,8 +71,14 @@ level = {privacy}
 """
 
 OWN_FILE = '''\
-file = "data.csv"      # your own file: CSV, Parquet or NPZ
+file = "data.csv"      # your own file: CSV, Parquet, NPZ or Excel
 schema = "schema.toml"'''
+OWN_FOLDER = '''\
+file = "data"          # your own folder, as schema.toml describes it
+schema = "schema.toml"'''
+OWN_FUNCTION = """\
+source = {source}  # read it, and approve it: fedegoists deploy approve . {file}
+# folder = "data"      # the folder of your data, which is given to the function"""
 
 NEXT_STEPS = """\
 Kit of the silo {participant!r}.
@@ -150,8 +157,16 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
     schema = settings.deploy.schema_file
     if Path(data.source).is_dir() and schema is None:
         schema = str(Path(data.source) / SCHEMA_FILE)
-    if Path(data.source).is_dir() or settings.deploy.participants:
-        where = OWN_FILE
+    files = {}
+    if is_own(data.source):
+        path = own_entry(data.source).path
+        files[path.name] = path.read_bytes()  # its operator reads and approves it
+        name = toml_value(travelling_name(data.source))
+        where = OWN_FUNCTION.format(source=name, file=path.name)
+    elif Path(data.source).is_dir() or settings.deploy.participants:
+        agreed = None if schema is None else read_schema(schema)
+        folders = isinstance(agreed, ImageSchema) or (agreed and agreed.sequence)
+        where = OWN_FOLDER if folders else OWN_FILE
     else:
         # A data set that all silos can load, for trying out: each takes its own part.
         where = f"source = {toml_value(data.source)}"
@@ -168,7 +183,7 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
     }
     text = SILO_TOML.format(where=where, seed=data.seed, **own)
     steps = {"participant": participant, "deploy": settings.deploy, "version": __version__}
-    files = {SILO_FILE: text.encode(), "readme.txt": NEXT_STEPS.format(**steps).encode()}
+    files |= {SILO_FILE: text.encode(), "readme.txt": NEXT_STEPS.format(**steps).encode()}
     if schema is not None:
         files[SCHEMA_FILE] = Path(schema).read_bytes()
     if is_own(settings.training.model):  # its operator reads and approves it

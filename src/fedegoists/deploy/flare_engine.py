@@ -20,7 +20,7 @@ from fedegoists.federation.flare.signed_calls import CallSigner
 from fedegoists.learning.data import SplitSizes
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.own_models import is_own, model_parts
+from fedegoists.learning.own_models import file_digest, is_own, model_parts, travelling_name
 from fedegoists.sealed_files import SealError, read_sealed_text, write_sealed_text
 
 Result = TypeVar("Result")
@@ -155,9 +155,10 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
                     f"{name} and {first_name} differ in {what}: {here} and {there}; all silos "
                     "need the same schema"
                 )
+    _check_loaders(source, about)
     digests = "\n".join(f"{name}\0{one.digest}" for name, one in about.items())
     return DataDescription(
-        name=Path(source).name,
+        name=travelling_name(source) if is_own(source) else Path(source).name,
         task=first.task,
         classes=first.classes,
         sizes={name: SplitSizes(*one.sizes) for name, one in about.items()},
@@ -166,6 +167,21 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
         digest=hashlib.sha256(digests.encode()).hexdigest(),
         description="Samples are at their organisations.",
     )
+
+
+def _check_loaders(source: str, about: Mapping[str, About]) -> None:
+    """Refuse silos that load their data by another file than the coordinator's, or each other's."""
+    path = Path(source.rpartition(":")[0])
+    expected, whose = next((one.loader, name) for name, one in about.items())
+    if is_own(source) and path.is_file():
+        expected, whose = file_digest(path), "the coordinator"
+    for name, one in about.items():
+        if one.loader != expected:
+            here, there = (digest or "none" for digest in (one.loader, expected))
+            raise SettingsError(
+                f"{name} loads its data by another file than {whose} (SHA-256 {here} and {there}); "
+                "agree on one file, and have every silo approve it"
+            )
 
 
 def _away(kit: Path, sites: Mapping[str, str]) -> FedEgoistsError:

@@ -60,10 +60,12 @@ class LocalDeployment:
         for name in self.deployment.sites if source.is_dir() else ():
             path = self.silo(name) / SILO_FILE
             files = [source / f"{name}{suffix}" for suffix in READERS]
-            found = [file for file in files if file.is_file()]
+            found = [file for file in (*files, source / name) if file.exists()]
             if not found:
-                raise SettingsError(f"{source} has no file of {name!r}")
-            text = read_text(path).replace('"data.csv"', json.dumps(str(found[0])))
+                raise SettingsError(f"{source} has no file or folder of {name!r}")
+            text, own = read_text(path), json.dumps(str(found[0]))
+            for written in ('"data.csv"', '"data"'):
+                text = text.replace(f"file = {written}", f"file = {own}")
             write_bytes(path, text.encode())
 
     def silo(self, participant: str) -> Path:

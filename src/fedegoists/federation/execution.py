@@ -58,6 +58,8 @@ def examined_network(
     silo = next(iter(silos))
     inputs, targets = _few(silo)
     network.examine(inputs, targets, silo.classes)
+    if silo.weights is not None and isinstance(task, OwnTask):
+        task.losses(_few_outputs(network, inputs), targets)  # refuses one number for a batch
     return network
 
 
@@ -111,16 +113,19 @@ def _few(silo: Silo) -> tuple[Inputs, torch.Tensor]:
     return silo.batch(silo.splits["train"].repeat(2)[:2])
 
 
+def _few_outputs(network: Network, inputs: Inputs) -> torch.Tensor:
+    network.set_mode("evaluation")
+    with torch.no_grad():
+        return network.shaped(network.model(*inputs))
+
+
 def _obstacle(network: Network, silo: Silo, *, beside: bool = False) -> str:
     """Return why many models of a network cannot be computed at once; empty if they can."""
     if network.draws:
         return "it draws random numbers outside of dropout layers"
     if isinstance(network.task, OwnTask):
         inputs, targets = _few(silo)
-        network.set_mode("evaluation")
-        with torch.no_grad():
-            outputs = network.shaped(network.model(*inputs))
-        if not network.task.of_each_sample(outputs, targets):
+        if not network.task.of_each_sample(_few_outputs(network, inputs), targets):
             return "its loss is one number for a batch"
     if network.untracked:
         return "batch normalisation without running statistics"

@@ -58,8 +58,8 @@ def clipped_gradient(
     the vector. The value is zero: the loss of a batch would reveal something of its samples, too.
 
     The function takes weights of samples twice. The `weights` are those of a mean, such as one over
-    the size of a batch, and multiply what was clipped. The `importance`, such as the weight of a
-    class, is a part of the gradient that is clipped: whoever asks chooses it, and could make a
+    the size of a batch, and multiply what was clipped. The `factors`, such as the weight of a
+    class, are a part of the gradient that is clipped: whoever asks chooses them, and could make a
     clipped gradient as long as they like.
     """
 
@@ -73,7 +73,7 @@ def clipped_gradient(
         inputs: tuple[Tensor, ...],
         targets: Tensor,
         weights: Tensor | None = None,
-        importance: Tensor | None = None,
+        factors: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         values, total = schema.unflatten(vector), torch.zeros_like(vector)
         count = len(targets)
@@ -82,14 +82,12 @@ def clipped_gradient(
             named = of_each(values, tuple(part[some] for part in inputs), targets[some])
             gradients = [named[name].flatten(1) for name in schema.names]
             norms = torch.stack([part.norm(dim=1) for part in gradients]).norm(dim=0)
-            if importance is not None:
-                norms = norms * importance[some].abs()
+            counted = torch.ones_like(norms) if factors is None else factors[some]
+            norms = norms * counted.abs()
             # A sample without a finite gradient counts as zero: if the whole answer failed, the
             # failure would tell that such a sample is there.
             usable = norms.isfinite()
-            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0).where(usable, 0.0)
-            if importance is not None:
-                scale = scale * importance[some]
+            scale = (clip / norms.clamp_min(SHORTEST)).clamp_max(1.0).where(usable, 0.0) * counted
             shares = scale / count if weights is None else scale * weights[some]
             total = total + torch.cat(
                 [shares @ part.where(usable[:, None], 0.0) for part in gradients]

@@ -43,6 +43,7 @@ from fedegoists.federation.silo_operations import (
     learning_rates,
     step_noise,
     training_plan,
+    weighted,
 )
 from fedegoists.learning.network import Inputs, Network
 from fedegoists.learning.parameters import ParameterSchema
@@ -68,9 +69,17 @@ def statistics_plan(size: int) -> Tensor:
 
 
 def check_private(
-    network: Network, clip: float | None, by_class: ClassWeights | None = None
+    network: Network,
+    clip: float | None,
+    by_class: ClassWeights | None = None,
+    weights: Tensor | None = None,
 ) -> None:
     """Refuse to limit the gradients of single samples where samples depend on one another."""
+    if clip is not None and weights is not None:
+        raise SettingsError(
+            "weights of samples are relative to their mean, so that a sample changes the gradients "
+            "of others; leave the weights out, or use no privacy"
+        )
     if clip is not None and by_class == "balanced":
         raise SettingsError(
             "balanced class weights follow from the silo's label counts, so that a sample changes "
@@ -108,7 +117,7 @@ class ModuleTrainer:
     def train(self, silo: Silo, request: Train, seed: int) -> Trained:
         """Train from the given parameters on the silo's training samples."""
         network, schema, settings = self.network, self.schema, request.settings
-        check_private(network, settings.clip, settings.class_weights)
+        check_private(network, settings.clip, settings.class_weights, silo.weights)
         terms = request.terms or LocalTerms()
         named = dict(network.model.named_parameters())
         tensors: list[Tensor] = [named[name] for name in schema.names]
@@ -128,7 +137,9 @@ class ModuleTrainer:
         total = torch.zeros((), device=request.parameters.device)
         network.set_mode("training")
         for step, rate in enumerate(learning_rates(settings, request.first_step)):
-            inputs, targets = silo.batch(positions[plan[step]])
+            batch = positions[plan[step]]
+            inputs, targets = silo.batch(batch)
+            factors = silo.factors(batch, by_class)
             if draws is not None:
                 inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
             own = None if weights is None else weights[step].to(plan.device)
@@ -137,11 +148,11 @@ class ModuleTrainer:
                 if network.seeds:
                     network.set_seed(dropout_seed(seed, step))
                 if settings.clip is None:
-                    own = weighted(own, by_class, targets)
+                    own = weighted(own, factors)
                     loss, gradients = self._gradient(tensors, inputs, targets, own)
                 else:
-                    given = (tensors, inputs, targets, own, of_classes(by_class, targets))
-                    loss, vector = self._private(settings.clip, *given)
+                    limited = (settings.clip, tensors, inputs, targets, own, factors)
+                    loss, vector = self._private(*limited)
                     if settings.noise:
                         drawn = step_noise(settings, vector.shape, len(positions), seed, step)
                         vector = vector + drawn.to(vector)
@@ -177,13 +188,13 @@ class ModuleTrainer:
         inputs: Inputs,
         targets: Tensor,
         weights: Tensor | None,
-        importance: Tensor | None,
+        factors: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Return a loss of zero, and the mean of samples' gradients of a limited length."""
         schema = self.schema
         vector = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
         gradient, loss = clipped_gradient(self.network.loss, schema, clip)(
-            vector, inputs, targets, weights, importance
+            vector, inputs, targets, weights, factors
         )
         return loss, gradient
 
@@ -191,15 +202,15 @@ class ModuleTrainer:
         """Return losses and gradients of one or several models on a batch."""
         network, schema = self.network, self.schema
         positions, step, clip = silo.splits[request.split], request.step, request.clip
-        check_private(network, clip, request.class_weights)
+        check_private(network, clip, request.class_weights, silo.weights)
         drawn_batch, weights, count = gradient_batch(len(positions), request, seed)
-        batch = torch.from_numpy(drawn_batch)
-        inputs, targets = silo.batch(positions[batch.to(positions.device)])
+        batch = positions[torch.from_numpy(drawn_batch).to(positions.device)]
+        inputs, targets = silo.batch(batch)
         if request.augment:
             draws = augmentation_draws((len(batch),), stream_seed(seed, step)).to(positions.device)
             inputs = (augmented(inputs[0], draws), *inputs[1:])
         own = None if weights is None else torch.from_numpy(weights).to(positions.device)
-        by_class = class_weights(silo, request.class_weights)
+        factors = silo.factors(batch, class_weights(silo, request.class_weights))
         number = torch.tensor(dropout_seed(seed, step)) if network.seeds else None
         pairs = []
         for row in request.rows:
@@ -209,16 +220,12 @@ class ModuleTrainer:
             loss = partial(_fixed_loss, network, fixed, number)
             with network.seeded(lambda: dropout_seed(seed, step)):
                 seen = network.augmented(inputs) if request.split == "train" else inputs
-                differentiate: Callable[..., tuple[Tensor, Tensor]]
                 if clip is None:
-                    differentiate = partial(_differentiated, schema, loss)
-                    pairs.append(
-                        differentiate(row, seen, targets, weighted(own, by_class, targets))
-                    )
+                    summed = weighted(own, factors)
+                    pairs.append(_differentiated(schema, loss, row, seen, targets, summed))
                 else:
-                    differentiate = clipped_gradient(loss, schema, clip)
-                    importance = of_classes(by_class, targets)
-                    pairs.append(differentiate(row, seen, targets, own, importance))
+                    clipped = clipped_gradient(loss, schema, clip)
+                    pairs.append(clipped(row, seen, targets, own, factors))
         gradients = torch.stack([gradient for gradient, _ in pairs])
         if clip is not None and request.noise:
             drawn = gaussian_noise(gradients.shape, request.noise * clip / count, seed, step)
@@ -275,7 +282,7 @@ class ModuleTrainer:
     @torch.no_grad()
     def evaluate(self, silo: Silo, request: Evaluate, seed: int) -> Evaluated:
         """Return losses and metrics of one or several models on a split."""
-        check_private(self.network, request.bound)
+        check_private(self.network, request.bound, weights=silo.weights)
         positions = silo.splits[request.split]
         if request.share is not None:
             count = share_of(len(positions), request.share, None)
@@ -285,13 +292,15 @@ class ModuleTrainer:
         noise = torch.zeros(len(request.rows), 1 + SCORE_NOISE)
         if request.noise:
             noise = gaussian_noise(noise.shape, 1.0, seed, request.step)
+        factors = silo.factors(positions)
         for row in request.rows:
             output, target = self._outputs(silo, row, positions)
             if request.bound is None:
-                losses.append(self.task.loss(output, target).item())
+                losses.append(self.task.loss(output, target, weighted(None, factors)).item())
                 scores.append(self.task.score(output, target, silo.spread))
             else:
-                pair = _bounded_scores(self.task, output, target, request, noise[len(losses)])
+                given = (output, target, factors, request, noise[len(losses)])
+                pair = _bounded_scores(self.task, *given)
                 losses.append(pair[0])
                 scores.append(pair[1])
         return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
@@ -332,19 +341,6 @@ def _differentiated(
 def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return gradients without sparse ones, as those of some embeddings are."""
     return tuple(one.to_dense() if one.layout == torch.sparse_coo else one for one in gradients)
-
-
-def of_classes(by_class: Tensor | None, targets: Tensor) -> Tensor | None:
-    """Return the weight of each sample's class; none if all count alike."""
-    return None if by_class is None else by_class[targets.long()]
-
-
-def weighted(weights: Tensor | None, by_class: Tensor | None, targets: Tensor) -> Tensor | None:
-    """Return the weights of samples with those of their classes; none if all count alike."""
-    own = of_classes(by_class, targets)
-    if own is None:
-        return weights
-    return own / targets.shape[-1] if weights is None else own * weights
 
 
 class _Update:
@@ -432,9 +428,7 @@ class _AddedGradient:
             directed = (length > TINY) & (other > TINY)
             along = torch.where(directed, self.terms.attraction / (length * other), 0.0)
             gradients = torch._foreach_sub(gradients, torch._foreach_mul(target, along))
-            back = torch.where(
-                directed, self.terms.attraction * product / (length**3 * other), 0.0
-            )
+            back = torch.where(directed, self.terms.attraction * product / (length**3 * other), 0.0)
             gradients = torch._foreach_add(gradients, torch._foreach_mul(tensors, back))
         if self.correction is not None:
             gradients = torch._foreach_add(gradients, list(self.correction.values()))
@@ -448,7 +442,12 @@ class _AddedGradient:
 
 
 def _bounded_scores(
-    task: Task, outputs: Tensor, targets: Tensor, request: Evaluate, noise: Tensor
+    task: Task,
+    outputs: Tensor,
+    targets: Tensor,
+    factors: Tensor | None,
+    request: Evaluate,
+    noise: Tensor,
 ) -> tuple[float, float]:
     """Return loss and metric with each sample's loss bounded, and noise on both.
 
@@ -456,6 +455,7 @@ def _bounded_scores(
     """
     assert request.bound is not None
     each = task.losses(outputs, targets)
+    each = each if factors is None else factors * each
     # Also what is no number: a failure would tell that there is such a sample.
     each = each.nan_to_num(nan=request.bound, posinf=request.bound).clamp(0.0, request.bound)
     if task.name == "regression":  # the metric is the loss

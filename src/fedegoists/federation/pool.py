@@ -33,14 +33,17 @@ def pooled_silos(
     repetitions: Mapping[Repetition | None, SiloedData], device: torch.device
 ) -> dict[Participant, Silo]:
     """Return all silos over one pool; samples that several repetitions share are kept once."""
-    pools: dict[tuple[int, ...], int] = {}
+    pools: dict[tuple[object, ...], int] = {}
     parts: list[SiloedData] = []
     offsets: list[int] = []
     total = 0
     for data in repetitions.values():
         # Repetitions made from the same arrays have samples of their own around them.
-        arrays = (*data.samples.inputs, data.samples.targets)
-        key = tuple(array.__array_interface__["data"][0] for array in arrays)
+        key: tuple[object, ...] = tuple(
+            array.__array_interface__["data"][0] for array in data.samples.arrays
+        )
+        if data.samples.weights is not None:  # they are relative to those of their split
+            key += tuple(positions.tobytes() for one in data.silos for positions in one.parts)
         if key not in pools:
             pools[key] = total
             total += len(data.samples.targets)
@@ -53,6 +56,7 @@ def pooled_silos(
     targets = _joined([part.samples.targets for part in parts])
     classes = parts[0].task == "classification"
     targets = (targets.long() if classes else targets.float()).to(device)
+    weights = _relative_weights(parts)
     silos = {}
 
     def placed(rows: npt.NDArray[np.int64], offset: int) -> Tensor:
@@ -70,8 +74,25 @@ def pooled_silos(
                 },
                 data.classes,
                 data.target_scales[k].spread if data.target_scales else 1.0,
+                None if weights is None else weights.to(device),
             )
     return silos
+
+
+def _relative_weights(parts: list[SiloedData]) -> Tensor | None:
+    """Return the weights of all samples, with mean 1 over each split of a silo; None without."""
+    if all(part.samples.weights is None for part in parts):
+        return None
+    found = []
+    for part in parts:
+        own = np.ones(len(part.samples), dtype=np.float32)
+        if part.samples.weights is not None:
+            own[:] = part.samples.weights
+            for positions in (split for silo in part.silos for split in silo.parts if len(split)):
+                given = part.samples.weights[positions].astype(np.float64)
+                own[positions] = given / given.mean()
+        found.append(own)
+    return torch.from_numpy(np.concatenate(found))
 
 
 def _joined(arrays: list[npt.NDArray[np.generic]]) -> Tensor:

@@ -34,7 +34,8 @@ from fedegoists.learning.task import Task
 class Silo:
     """One silo's view of the samples: a pool, which silos in one process share, and its positions.
 
-    Images are kept as bytes, height × width × colour, and become numbers batch by batch.
+    Images are kept as bytes or, with 16 bits, as short integers, height × width × colour, and
+    become numbers batch by batch.
     """
 
     inputs: tuple[Tensor, ...]
@@ -43,14 +44,46 @@ class Silo:
     classes: int | None = None
     spread: float = 1.0
     """What numbers to predict were divided by; metrics are in their own units."""
+    weights: Tensor | None = None
+    """How much each sample of the pool counts in losses; 1 on average in each split."""
 
     def batch(self, positions: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return inputs ready for the model, and targets, for any shape of positions."""
         return tuple(_ready(values[positions]) for values in self.inputs), self.targets[positions]
 
+    def factors(self, positions: Tensor, by_class: Tensor | None = None) -> Tensor | None:
+        """Return how much samples count in the loss, 1 on average; None if all count alike.
+
+        Parameters
+        ----------
+        by_class : Tensor, optional
+            The weights of classes: one row, or one for each row of positions.
+        """
+        own = None if self.weights is None else self.weights[positions]
+        if by_class is None:
+            return own
+        classes = self.targets[positions].long()
+        each = by_class.expand(*classes.shape[:-1], -1).gather(-1, classes)
+        return each if own is None else each * own
+
+
+def weighted(weights: Tensor | None, factors: Tensor | None) -> Tensor | None:
+    """Return the weights of samples in the sum of a batch; none if the mean is meant.
+
+    Parameters
+    ----------
+    weights : Tensor, optional
+        Of samples and padding, without regard to what they count; by default 1 / batch size.
+    """
+    if factors is None:
+        return weights
+    return factors / factors.shape[-1] if weights is None else factors * weights
+
 
 def _ready(values: Tensor) -> Tensor:
-    """Turn bytes of images into numbers around zero with the colours in front."""
+    """Turn images into numbers around zero with the colours in front."""
+    if values.dtype == torch.int16 and values.dim() > 3:
+        return values.float().add_(0.5).div_(32767.5).movedim(-1, -3)
     if values.dtype != torch.uint8:
         return values
     # A view with the colours in front of pixel-major memory is the fast "channels last" format.

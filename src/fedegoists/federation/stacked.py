@@ -49,6 +49,7 @@ from fedegoists.federation.silo_operations import (
     learning_rates,
     step_noise,
     training_plan,
+    weighted,
 )
 from fedegoists.federation.stacked_network import PER_PASS, StackedNetwork
 from fedegoists.federation.stacked_tensors import (
@@ -117,7 +118,7 @@ class StackedSilos:
     def train(self, requests: Sequence[Train], seeds: Sequence[int]) -> list[Trained | Problem]:
         """Train every silo from its parameters."""
         settings = requests[0].settings
-        check_private(self._network, settings.clip, settings.class_weights)
+        check_private(self._network, settings.clip, settings.class_weights, self._silos[0].weights)
         self._network.set_mode("training")
         parameters = torch.stack([request.parameters for request in requests])
         device = parameters.device
@@ -269,7 +270,7 @@ class StackedSilos:
     ) -> list[Gradients | Problem]:
         """Return losses and gradients at each model of each silo."""
         request, network = requests[0], self._network
-        check_private(network, request.clip, request.class_weights)
+        check_private(network, request.clip, request.class_weights, self._silos[0].weights)
         parameters = [one.rows for one in requests]
         counts = [rows.shape[0] for rows in parameters]
         step, clip = request.step, request.clip
@@ -391,17 +392,24 @@ class StackedSilos:
         outputs, targets = torch.cat(models), self._silos[0].targets[positions]
         own_sizes = [sizes[k] for k, count in enumerate(counts) for _ in range(count)]
         task = self._network.task
+        factors = self._silos[0].factors(positions)
         if type(task) is Task and task.name == "classification":
-            scored = _accuracies(task, outputs, targets[silo_of], own_sizes)
+            own = None if factors is None else factors[silo_of]
+            scored = _accuracies(task, outputs, targets[silo_of], own_sizes, own)
         else:
             # This is little work in many small steps, which a GPU would be slow at.
             outputs, targets = outputs.cpu(), targets.cpu()[silo_of.cpu()]
+            counts_as = [None] * len(sizes) if factors is None else factors.cpu().unbind()
             scored = [
-                (task.loss(row, target).item(), task.score(row, target, self._silos[k].spread))
+                (
+                    task.loss(row, target, weighted(None, own)).item(),
+                    task.score(row, target, self._silos[k].spread),
+                )
                 for k, size, rows, wide in zip(
                     silo_of.tolist(), own_sizes, outputs, targets, strict=True
                 )
                 for row, target in [(rows[:size], wide[:size])]
+                for own in [None if counts_as[k] is None else counts_as[k][:size]]
             ]
         numbers = iter(scored)
         replies: list[Evaluated | Problem] = []
@@ -477,12 +485,13 @@ def _adam_step(
 
 
 def _accuracies(
-    task: Task, outputs: Tensor, targets: Tensor, sizes: Sequence[int]
+    task: Task, outputs: Tensor, targets: Tensor, sizes: Sequence[int], factors: Tensor | None
 ) -> list[tuple[float, float]]:
     """Return mean loss and accuracy for each row of models, all of them at once."""
     many = torch.tensor(sizes, device=outputs.device)[:, None]
     own = torch.arange(targets.shape[1], device=outputs.device) < many
     losses = task.losses(outputs.flatten(0, 1), targets.flatten()).reshape(targets.shape)
+    losses = losses if factors is None else factors * losses
     right = (outputs.argmax(-1) == targets) & own
     sums = torch.stack([torch.where(own, losses, 0.0).double().sum(1), right.double().sum(1)])
     loss, score = (sums / many[:, 0]).tolist()

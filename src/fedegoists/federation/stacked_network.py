@@ -9,7 +9,7 @@ from torch.func import grad_and_value, vmap
 
 from fedegoists.federation.gradient_privacy import clipped_gradient
 from fedegoists.federation.side_by_side import side_by_side
-from fedegoists.federation.silo_operations import Silo
+from fedegoists.federation.silo_operations import Silo, weighted
 from fedegoists.federation.stacked_tensors import augmented_stack
 from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.network import Inputs, Network
@@ -71,10 +71,9 @@ class StackedNetwork:
             Batch statistics.
         """
         pool, network = self._pool, self.network
-        targets = pool.targets[plan]
-        each = None if by_class is None else by_class.gather(1, targets.long())
-        if each is not None and clip is None:
-            weights = each / targets.shape[1] if weights is None else each * weights
+        targets, factors = pool.targets[plan], pool.factors(plan, by_class)
+        if clip is None:  # otherwise they are limited, too
+            weights, factors = weighted(weights, factors), None
         if self._cnn is not None and clip is None:
             images = self._cnn.images(pool.inputs[0], plan, draws)
             return self._cnn.gradients(parameters, images, targets, weights)
@@ -84,7 +83,7 @@ class StackedNetwork:
             inputs: Inputs,
             targets: Tensor,
             weights: Tensor | None,
-            importance: Tensor | None,
+            factors: Tensor | None,
             seed: Tensor | None,
             fixed: dict[str, Tensor] | None,
         ) -> tuple[Tensor, Tensor]:
@@ -94,7 +93,7 @@ class StackedNetwork:
 
             if clip is not None:
                 return clipped_gradient(loss, network.schema, clip)(
-                    vector, inputs, targets, weights, importance
+                    vector, inputs, targets, weights, factors
                 )
             pair: tuple[Tensor, Tensor] = grad_and_value(
                 lambda own: loss(network.schema.unflatten(own), inputs, targets, weights)
@@ -104,7 +103,7 @@ class StackedNetwork:
         inputs, _ = pool.batch(plan)
         if draws is not None:
             inputs = augmented_stack(inputs, draws)
-        given = (parameters, inputs, targets, weights, each, seeds, fixed or None)
+        given = (parameters, inputs, targets, weights, factors, seeds, fixed or None)
         # Gradients of single samples come from a `vmap` in any case.
         at_once = self._at_once if clip is None else _vmapped
         pair: tuple[Tensor, Tensor] = at_once(of_one, *given)

@@ -43,6 +43,9 @@ class Samples:
         value that was not measured.
     targets : array
         The class of each sample as ``int64``, or the number to predict as ``float32``.
+    weights : array, optional
+        How much each sample counts in the loss, above 0; only ratios within a split of a silo
+        matter.
 
     Raises
     ------
@@ -58,6 +61,7 @@ class Samples:
 
     inputs: tuple[Array, ...]
     targets: Array
+    weights: Array | None = None
 
     def __post_init__(self) -> None:
         inputs = tuple(np.asarray(array) for array in self.inputs)
@@ -79,13 +83,24 @@ class Samples:
         kind = np.float32 if targets.dtype.kind == "f" else np.int64
         object.__setattr__(self, "inputs", tuple(_read_only(array) for array in inputs))
         object.__setattr__(self, "targets", _read_only(targets.astype(kind, copy=False)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _read_only(_checked(self.weights, len(targets))))
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """All arrays."""
+        return (*self.inputs, self.targets, *(() if self.weights is None else (self.weights,)))
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def take(self, positions: Indices) -> "Samples":
         """Return a copy of some of the samples."""
-        return Samples(tuple(array[positions] for array in self.inputs), self.targets[positions])
+        return Samples(
+            tuple(array[positions] for array in self.inputs),
+            self.targets[positions],
+            None if self.weights is None else self.weights[positions],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +138,14 @@ class SiloIndices:
             )
 
     @property
+    def parts(self) -> tuple[Indices, Indices, Indices]:
+        """The positions of the samples for training, validation and test."""
+        return self.train, self.validation, self.test
+
+    @property
     def all(self) -> Indices:
         """The positions of all samples of this silo."""
-        return np.concatenate([self.train, self.validation, self.test])
+        return np.concatenate(self.parts)
 
     def of(self, split: Split) -> Indices:
         """Return the positions of one split."""
@@ -358,6 +378,29 @@ class SiloedData:
         targets = self.samples.targets
         counts = [np.bincount(targets[s.of(split)], minlength=self.classes) for s in self.silos]
         return np.array(counts, dtype=np.int64)
+
+
+def _checked(weights: object, count: int) -> Array:
+    """Return the weights of samples as numbers.
+
+    Raises
+    ------
+    DataError
+        If they are not one number above 0 for each sample.
+    """
+    own = np.asarray(weights)
+    if own.shape != (count,) or own.dtype.kind not in "biuf":
+        raise DataError(
+            f"samples: weights of the shape {own.shape} and type {own.dtype}; expected one number "
+            f"for each of the {count} samples"
+        )
+    bad = np.flatnonzero(~(np.isfinite(own) & (own > 0)))
+    if len(bad):
+        raise DataError(
+            f"samples: sample {bad[0]} has the weight {own[bad[0]]}; weights are finite and above "
+            "0 (leave out a sample that shall not count)"
+        )
+    return own.astype(np.float32)
 
 
 def _read_only(array: Array) -> Array:

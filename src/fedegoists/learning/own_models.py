@@ -102,7 +102,7 @@ class OwnModelEntry(ModelEntry):
                 f"{self.path} has changed since this model was made; put back the file with the "
                 f"SHA-256 {options['code']}"
             )
-        function = _function(self.path, self.function)
+        function = function_in(self.path, self.function)
         shapes = [tuple(shape) for shape in json.loads(str(options.get("shapes", "[]")))]
         data = SimpleNamespace(
             task=options.get("task"), classes=options.get("classes") or None, shapes=shapes
@@ -163,7 +163,7 @@ def _facts(digest: str, data: DataShape) -> dict[str, Value]:
     return {"task": data.task, "classes": data.classes or 0, "shapes": shapes, "code": digest}
 
 
-def _function(path: Path, name: str) -> Callable[..., Any]:
+def function_in(path: Path, name: str) -> Callable[..., Any]:
     """Return a function of a file, which is run anew whenever its content has changed."""
     known = f"fedegoists_own_{file_digest(path)[:16]}"
     module = sys.modules.get(known)

@@ -48,9 +48,8 @@ class Task:
     def loss(self, outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean loss, or the sum with `weights`, which are 0 for padding."""
         if self.name == "survival" and weights is not None:
-            losses = partial_likelihood(outputs.squeeze(-1), targets, weights > 0)
-        else:
-            losses = self.losses(outputs, targets)
+            return (partial_likelihood(outputs.squeeze(-1), targets, weights) * weights).sum()
+        losses = self.losses(outputs, targets)
         return losses.mean() if weights is None else (losses * weights).sum()
 
     def score(self, outputs: Tensor, targets: Tensor, spread: float = 1.0) -> float:
@@ -78,12 +77,12 @@ TASKS: dict[TaskName, Task] = {
 }
 
 
-def partial_likelihood(risks: Tensor, targets: Tensor, present: Tensor | None = None) -> Tensor:
+def partial_likelihood(risks: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return each sample's part of the negative logarithm of Cox's partial likelihood.
 
     For an event it is log Σ exp(risk) over all that are still at risk at its time, minus its own
     risk, with Breslow's rule for equal times; 0 for a censored one. The parts are scaled so that
-    their mean is the mean over events.
+    their mean is the mean over events. A sample of weight 2 is as good as two of weight 1.
 
     Parameters
     ----------
@@ -91,8 +90,8 @@ def partial_likelihood(risks: Tensor, targets: Tensor, present: Tensor | None = 
         Logarithms of relative risks.
     targets : Tensor
         Times; negative if censored.
-    present : Tensor of bool, optional
-        Samples that count; others are padding.
+    weights : Tensor, optional
+        How much each sample counts; 0 for padding. Only ratios matter.
 
     Examples
     --------
@@ -102,20 +101,24 @@ def partial_likelihood(risks: Tensor, targets: Tensor, present: Tensor | None = 
     tensor([1.6479, 0.0000, 0.0000])
     """
     times, event = targets.abs(), targets > 0
-    own = torch.ones_like(event) if present is None else present
-    risks = torch.where(own, risks, ABSENT)
-    event = event & own
+    own = torch.ones_like(risks) if weights is None else weights
+    count = (own > 0).sum(-1, keepdim=True)
+    own = own * count / own.sum(-1, keepdim=True)  # 1 on average
+    event = event & (own > 0)
+    risks = torch.where(own > 0, risks, ABSENT)
+    counted = risks + torch.where(own > 0, own, 1.0).log()
     order = torch.argsort(times, dim=-1, descending=True)
     sorted_times = times.gather(-1, order)
-    sums = torch.logcumsumexp(risks.gather(-1, order), -1)
+    sums = torch.logcumsumexp(counted.gather(-1, order), -1)
     # All with the same time are at risk: take the sum up to the last of them.
-    count = times.shape[-1]
+    size = times.shape[-1]
     differs = sorted_times[..., 1:] != sorted_times[..., :-1]
     last = torch.cat([differs, torch.ones_like(event[..., :1])], -1)
-    places = torch.where(last, torch.arange(count, device=times.device), count)
+    places = torch.where(last, torch.arange(size, device=times.device), size)
     sums = sums.gather(-1, places.flip(-1).cummin(-1).values.flip(-1))
     at_risk = torch.empty_like(sums).scatter(-1, order, sums)
-    scale = own.sum(-1, keepdim=True) / event.sum(-1, keepdim=True).clamp_min(1)
+    events = torch.where(event, own, 0.0).sum(-1, keepdim=True)
+    scale = count / torch.where(events > 0, events, 1.0)
     return torch.where(event, (at_risk - risks) * scale, 0.0)
 
 

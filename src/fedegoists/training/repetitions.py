@@ -241,7 +241,7 @@ def data_digest(*repetitions: SiloedData) -> str:
     content = hashlib.sha256()
     seen: set[int] = set()
     for repetition in repetitions:
-        for array in (*repetition.samples.inputs, repetition.samples.targets):
+        for array in repetition.samples.arrays:
             if array.__array_interface__["data"][0] not in seen:
                 seen.add(array.__array_interface__["data"][0])
                 content.update(np.ascontiguousarray(array).data)

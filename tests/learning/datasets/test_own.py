@@ -305,3 +305,20 @@ class TestSplits:
         for seed in range(5):
             data = load_own(tmp_path, BINARY, seed=seed)
             assert all(data.label_counts(split)[0].min() >= 1 for split in SPLITS)
+
+
+def test_a_column_says_how_much_rows_count(tmp_path):
+    rows = "\n".join(f"{k},{'yes' if k % 2 else 'no'},{1 + k % 3}" for k in range(30))
+    (tmp_path / "north.csv").write_text(f"age,ill,counts\n{rows}\n")
+    schema = Schema(
+        features=("age",), target="ill", task="binary", classes=("no", "yes"), weight="counts"
+    )
+    data = load_own({"north": tmp_path / "north.csv"}, schema)
+    assert data.samples.weights.tolist() == [1 + k % 3 for k in range(30)]
+    assert not any("not used" in note for note in data.notes)
+    text = (tmp_path / "north.csv").read_text().replace("7,yes,2", "7,yes,0")
+    (tmp_path / "north.csv").write_text(text)
+    with pytest.raises(DataError, match="line 9, column 'counts': a weight is a number above 0"):
+        load_own({"north": tmp_path / "north.csv"}, schema)
+    with pytest.raises(ValueError, match="'age' is the weight, and a feature"):
+        Schema(features=("age",), target="ill", task="binary", classes=("a", "b"), weight="age")

@@ -1,7 +1,8 @@
-"""A silo's approval of model code: nothing runs here that its operator has not read and approved.
+"""A silo's approval of code: nothing runs here that its operator has not read and approved.
 
 Code never arrives over the wire. A call names a function of a file in the kit and the file's hash;
-the silo runs it only if the file is there, has this hash, and this hash was approved.
+the silo runs it only if the file is there, has this hash, and this hash was approved. The same
+holds for the function that loads the silo's data, which its own silo.toml names.
 """
 
 import json
@@ -67,18 +68,29 @@ def model_here(kit: Path, model: str, code: str) -> str:
     if not PLAIN_NAME.fullmatch(model):
         raise SettingsError("the model is no function of a file in this kit")
     file, _, function = model.partition(":")
-    path = kit / file
-    how = f"read it and run `fedegoists deploy approve KIT {file}`"
-    if not path.is_file():
-        raise SettingsError(f"{file} is not in this kit; get it from the coordinator, {how}")
-    digest = file_digest(path)
-    known = approved(kit).get(file)
-    if digest != known:
-        state = "not been approved" if known is None else "changed since it was approved"
-        raise SettingsError(f"{file} has {state} at this silo; {how}")
+    digest = approved_digest(kit, file)
     if digest != code:
         raise SettingsError(
             f"{file} of the coordinator is not the one that was approved here (SHA-256 {digest}); "
             "agree on one file"
         )
-    return f"{path.resolve()}:{function}"
+    return f"{(kit / file).resolve()}:{function}"
+
+
+def approved_digest(kit: Path, file: str) -> str:
+    """Return the hash of a file of the kit, if its operator has approved this hash.
+
+    Raises
+    ------
+    SettingsError
+        If the file is missing, or has not been approved as it is.
+    """
+    how = f"read it and run `fedegoists deploy approve KIT {file}`"
+    if not (kit / file).is_file():
+        raise SettingsError(f"{file} is not in this kit; get it from the coordinator, {how}")
+    digest = file_digest(kit / file)
+    known = approved(kit).get(file)
+    if digest != known:
+        state = "not been approved" if known is None else "changed since it was approved"
+        raise SettingsError(f"{file} has {state} at this silo; {how}")
+    return digest

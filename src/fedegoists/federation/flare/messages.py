@@ -219,6 +219,8 @@ class About(Validated):
         which data it is.
     single_updates : bool
         Whether the silo's limits let the server see its single models and gradients.
+    loader : str
+        The hash of the approved file whose function loads the silo's data; empty without one.
     """
 
     participant: Text
@@ -230,6 +232,7 @@ class About(Validated):
     sizes: Annotated[list[Annotated[int, Field(ge=0, le=10**8)]], Field(min_length=3, max_length=3)]
     digest: Annotated[str, Field(max_length=64)]
     single_updates: bool = False
+    loader: Annotated[str, Field(max_length=64)] = ""
 
     @model_validator(mode="after")
     def _possible(self) -> "About":

@@ -32,7 +32,12 @@ from fedegoists.federation.flare.silo_secret import (
     sealed_models,
     sealed_state,
 )
-from fedegoists.federation.flare.silo_settings import SILO_FILE, load_silo, read_silo_settings
+from fedegoists.federation.flare.silo_settings import (
+    SILO_FILE,
+    load_silo,
+    loader_digest,
+    read_silo_settings,
+)
 from fedegoists.federation.flare.wire import (
     OldVersionError,
     WireError,
@@ -74,6 +79,7 @@ class SiloService:
         self._log = _logger(kit / "silo.log")
         private_folder(self._state)
         self._data = load_silo(self._settings)
+        self._loader = loader_digest(self._settings)
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
         self._guard = SiloGuard(self._settings, self._state, splits)
         self._masking = SiloMasking(kit, self._settings, self._log)
@@ -289,6 +295,7 @@ class SiloService:
             sizes=list(data.silos[0].sizes),
             digest=_keyed_hash(data, self._state, b"digest").hex()[:32],
             single_updates=self._settings.limits.single_updates,
+            loader=self._loader,
         )
 
 
@@ -304,7 +311,7 @@ def stream_secret(data: SiloedData, state: Path) -> bytes:
 def _keyed_hash(data: SiloedData, state: Path, purpose: bytes) -> bytes:
     """Return a hash of the data under the secret in `state`, which never leaves the silo."""
     content = hmac.new(owner_secret(state / SECRET_FILE), purpose, hashlib.sha256)
-    for array in (*data.samples.inputs, data.samples.targets):
+    for array in data.samples.arrays:
         content.update(np.ascontiguousarray(array).data)
     content.update(np.concatenate([[*data.silos[0].sizes], data.silos[0].all]).data)
     return content.digest()

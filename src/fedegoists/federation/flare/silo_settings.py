@@ -12,9 +12,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.flare.approved_code import PLAIN_NAME, approved_digest
 from fedegoists.files import read_text
 from fedegoists.learning.data import SiloedData, SiloIndices
 from fedegoists.learning.datasets import load, load_own
+from fedegoists.learning.datasets.loader_files import load_by_function
+from fedegoists.learning.own_models import is_own
 
 SILO_FILE = "silo.toml"
 
@@ -28,14 +31,20 @@ class _SiloSection(BaseModel):
 class SiloData(_SiloSection):
     """The source of the silo's own samples."""
 
-    file: str | None = Field(default=None, description="a CSV, Parquet or NPZ file")
+    file: str | None = Field(
+        default=None, description="a CSV, Parquet, NPZ or Excel file, or a folder of images"
+    )
     schema_file: str | None = Field(
         default=None, alias="schema", description="the schema.toml agreed in the consortium"
     )
     source: str | None = Field(
-        default=None, description="or a data set by name, of which this silo takes its own part"
+        default=None,
+        description="or a data set by name, of which this silo takes its own part; or a function "
+        "of a file in the kit, such as data.py:load, which its operator has approved",
     )
-    folder: str | None = Field(default=None, description="where real data sets are kept")
+    folder: str | None = Field(
+        default=None, description="where real data sets are kept; given to an own function"
+    )
     options: dict[str, str | int | float | bool] = Field(default={}, description="of the data set")
     seed: int = Field(
         default=0, ge=0, description="divides the samples; the same in the whole consortium"
@@ -51,6 +60,9 @@ class SiloData(_SiloSection):
             raise ValueError("give either file, with schema, or source")
         if self.file is not None and self.schema_file is None:
             raise ValueError("a file needs the schema.toml that says what is in it")
+        own = self.source is not None and is_own(self.source)
+        if own and not PLAIN_NAME.fullmatch(self.source or ""):
+            raise ValueError("source is no function of a file in this kit, as data.py:load")
         return self
 
 
@@ -220,12 +232,14 @@ def read_silo_settings(path: Path) -> SiloSettings:
         message = str(first["msg"]).removeprefix("Value error, ")
         raise SettingsError(f"{path}: {key or 'the file'}: {message}") from None
     data = settings.data
+    own = data.source is not None and is_own(data.source)
     found = {
         key: str((path.parent / value).resolve())
         for key, value in (
             ("file", data.file),
             ("schema_file", data.schema_file),
             ("folder", data.folder),
+            ("source", data.source if own else None),
         )
         if value is not None
     }
@@ -233,7 +247,13 @@ def read_silo_settings(path: Path) -> SiloSettings:
 
 
 def load_silo(settings: SiloSettings) -> SiloedData:
-    """Return the silo's own samples only."""
+    """Return the silo's own samples only.
+
+    Raises
+    ------
+    SettingsError
+        If a function shall load them that the operator has not approved.
+    """
     section = settings.data
     if section.file is not None:
         return load_own(
@@ -242,6 +262,15 @@ def load_silo(settings: SiloSettings) -> SiloedData:
             seed=section.seed,
         )
     assert section.source is not None  # checked with the settings
+    if is_own(section.source):
+        loader_digest(settings)  # before anything of it runs
+        return load_by_function(
+            section.source,
+            folder=section.folder,
+            organisation=settings.participant,
+            seed=section.seed,
+            **section.options,
+        )
     whole = load(section.source, data_dir=section.folder, seed=section.seed, **section.options)
     if settings.participant not in whole.participants:
         raise SettingsError(
@@ -249,6 +278,21 @@ def load_silo(settings: SiloSettings) -> SiloedData:
             f"{', '.join(whole.participants[:20])}"
         )
     return _only(whole, settings.participant)
+
+
+def loader_digest(settings: SiloSettings) -> str:
+    """Return the hash of the approved file whose function loads the data; empty without one.
+
+    Raises
+    ------
+    SettingsError
+        If the operator has not approved the file as it is.
+    """
+    source = settings.data.source
+    if source is None or not is_own(source):
+        return ""
+    path = Path(source.rpartition(":")[0])
+    return approved_digest(path.parent, path.name)
 
 
 def _only(data: SiloedData, participant: str) -> SiloedData:

@@ -5,6 +5,7 @@ environment variable ``FEDEGOISTS_DATA``, with the sub-folders ``cifar10``, ``ci
 ``eicu_demo``, ``heart`` and ``tcga_brca``.
 """
 
+from fedegoists.learning.datasets.array_data import load_arrays
 from fedegoists.learning.datasets.dataset_registry import (
     DATASETS,
     DatasetEntry,
@@ -12,6 +13,7 @@ from fedegoists.learning.datasets.dataset_registry import (
     available,
     load,
 )
+from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.own import load_own
 from fedegoists.learning.datasets.schema import Schema
 
@@ -19,8 +21,10 @@ __all__ = [
     "DATASETS",
     "DatasetEntry",
     "DatasetOptions",
+    "ImageSchema",
     "Schema",
     "available",
     "load",
+    "load_arrays",
     "load_own",
 ]

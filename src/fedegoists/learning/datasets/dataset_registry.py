@@ -16,7 +16,9 @@ from pydantic import ConfigDict
 
 from fedegoists.errors import SettingsError, shown
 from fedegoists.learning.data import SiloedData, TaskName
+from fedegoists.learning.datasets.loader_files import load_by_function
 from fedegoists.learning.datasets.own import load_own
+from fedegoists.learning.model_registry import OWN
 from fedegoists.learning.typed_settings import TypedSettings, validated
 
 
@@ -169,7 +171,8 @@ def load(
     Parameters
     ----------
     name : str
-        A name of `DATASETS`, or a folder with one file per organisation, see `load_own`.
+        A name of `DATASETS`; a folder with one file per organisation, see `load_own`; or a
+        function in a file such as ``data.py:load``, see `load_by_function`.
     data_dir : path, optional
         The folder with the files of real data sets; by default that of ``FEDEGOISTS_DATA``.
     seed : int
@@ -192,10 +195,14 @@ def load(
     """
     entry = DATASETS.get(name) if isinstance(name, str) else None
     if entry is None:
+        if isinstance(name, str) and OWN.fullmatch(name):
+            folder = None if data_dir is None else os.fspath(data_dir)
+            return load_by_function(name, folder=folder, seed=seed, **options)  # type: ignore[arg-type]
         if not isinstance(name, str) or not Path(name).is_dir():
             raise SettingsError(
                 f"unknown data set {shown(name)}; {_hint(name, DATASETS, 'data sets')}; "
-                "there is no folder of this name either"
+                "there is no folder of this name either; a function in a file is named like "
+                "data.py:load"
             )
         if options:
             raise SettingsError("a folder of files has no options; its schema.toml describes them")

@@ -1,32 +1,29 @@
 """The rows of one organisation: its features, what to predict, and the division of the rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedegoists.errors import shown
 from fedegoists.learning.concordance import survival_targets
-from fedegoists.learning.data import Array, DataError, Indices
+from fedegoists.learning.data import Array, DataError
 from fedegoists.learning.datasets.column_checks import looks_like_identifier
 from fedegoists.learning.datasets.data_tables import DataTable, Numbers, whole
 from fedegoists.learning.datasets.feature_encoding import Problems, encoded_features
+from fedegoists.learning.datasets.row_division import KeyedSamples, SampleWords, divided
 from fedegoists.learning.datasets.schema import OTHER, Schema
+from fedegoists.learning.datasets.step_tables import read_steps, unique_keys
 from fedegoists.learning.datasets.table_files import read_table
-from fedegoists.learning.key_splits import FEWEST_KEYS, KeySplit, row_keys, split_by_key
-from fedegoists.learning.partitioners import SPLIT_SHARES
+from fedegoists.learning.key_splits import KeySplit, row_keys
 
-FEWEST_ROWS = 10
-"""Different rows, or groups of rows, that every organisation needs."""
-TELL_APART = (
-    "rows with the same features may be copies and are kept together: if they are not, name a "
-    "column that tells them apart as group in the schema"
+ROWS = SampleWords(
+    noun="rows",
+    copies="have the same features as another row",
+    apart="rows with the same features may be copies and are kept together: if they are not, name "
+    "a column that tells them apart as group in the schema",
 )
-UNEVEN = 0.15
-"""How far the fraction of rows for training may be from its share without a warning."""
-FEWEST_TESTED = 10
-"""Keys of the rarest class in the test split below which a metric says little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +40,10 @@ class OrganisationRows:
         All columns of its file.
     notes, warnings : list of str
         Facts about the rows, and what its owner should look at.
+    weights : array, optional
+        How much each row counts in the loss.
+    steps : array, rows × steps × measured features, optional
+        Measurements over time, where the schema has them.
     """
 
     features: Numbers
@@ -51,6 +52,8 @@ class OrganisationRows:
     columns: tuple[str, ...]
     notes: list[str]
     warnings: list[str]
+    weights: Numbers | None = None
+    steps: Numbers | None = None
 
 
 def read_rows(
@@ -61,23 +64,43 @@ def read_rows(
     Parameters
     ----------
     source : path or data frame
-        Its table.
+        Its table; the folder of its two tables, if the schema has measurements over time.
     """
-    owner = f"organisation {organisation!r}"
-    table = problems.attempt(lambda: read_table(owner, source, schema.wanted))
+    owner, sequence = f"organisation {organisation!r}", schema.sequence
+    path = source if sequence is None else Path(source) / sequence.table
+    table = problems.attempt(lambda: read_table(owner, path, schema.wanted))
     if table is None:
         return None
     features = encoded_features(table, schema, problems)
-    target = problems.attempt(lambda: _target(table, schema))
+    target = problems.attempt(lambda: target_of(table, schema))
     if features is None or target is None:
         return None
     notes, warnings = _remarks(table, schema, features)
+    steps = None
+    if sequence is not None:
+        keys = problems.attempt(lambda: unique_keys(table, sequence.key))
+        if keys is None:
+            return None
+        steps = problems.attempt(lambda: read_steps(owner, Path(source), keys, sequence))
+        if steps is None:
+            return None
+        notes += steps.notes
+        warnings += steps.warnings
     division = problems.attempt(
-        lambda: _divided(table, schema, features, target, seed, notes, warnings)
+        lambda: divided(_keyed(table, schema, features, target), seed, notes, warnings)
     )
+    weights = None
+    if schema.weight is not None:
+        column = schema.weight
+        weights = problems.attempt(lambda: row_weights(table, column))
+        if weights is None:
+            return None
     if division is None:
         return None
-    return OrganisationRows(features, target, division, table.names, notes, warnings)
+    measured = None if steps is None else steps.values
+    return OrganisationRows(
+        features, target, division, table.names, notes, warnings, weights, measured
+    )
 
 
 def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[str], list[str]]:
@@ -107,7 +130,7 @@ def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[
     return notes, warnings
 
 
-def _target(table: DataTable, schema: Schema) -> Array:
+def target_of(table: DataTable, schema: Schema) -> Array:
     """Return the classes as positions in the schema's, or the numbers to predict."""
     if schema.classes is None:
         numbers = table.numbers(schema.target)
@@ -149,66 +172,26 @@ def _without_target(table: DataTable, schema: Schema, row: int) -> DataError:
     )
 
 
-def _divided(
-    table: DataTable,
-    schema: Schema,
-    features: Numbers,
-    target: Array,
-    seed: int,
-    notes: list[str],
-    warnings: list[str],
-) -> KeySplit:
-    """Return the division of an organisation's rows; add remarks on it."""
-    content = row_keys(features)
-    keys, what = content, "different rows"
-    if schema.group is not None:
-        keys, what = _groups(table, schema.group), f"different values of {schema.group!r}"
-    count = len(set(keys))
-    alike = count < len(table) and schema.group is None
-    if count < FEWEST_ROWS:
-        way = f"; {TELL_APART}" if alike else ", so leave this organisation out"
-        raise DataError(
-            f"{table.where}: {count} {what} are too few to divide into training, validation and "
-            f"test; at least {FEWEST_ROWS} are needed{way}"
-        )
-    classes = np.zeros(len(table), dtype=np.int64) if schema.classes is None else target
-    if schema.event is not None:
-        classes = (target > 0).astype(np.int64)
-        if len({key for key, one in zip(keys, classes, strict=True) if one}) < FEWEST_KEYS:
-            raise DataError(
-                f"{table.where}, column {schema.event!r}: fewer than {FEWEST_KEYS} events are too "
-                "few to divide into training, validation and test; leave this organisation out"
-            )
-    if schema.classes is not None:
-        _check_classes(table, schema, classes, keys)
-    division = split_by_key(keys, classes, seed)
-    copies = len(content) - len(set(content))
-    if copies:
-        together = "" if schema.group is not None else "; copies are in the same split"
-        warnings.append(f"{copies:,} rows have the same features as another row{together}")
-    if division.moved:
-        notes.append(
-            f"{division.moved:,} of {count:,} {what} were moved to another split, so that each "
-            "class is in every split"
-        )
-    trained = float(np.mean(division.split == 0))
-    if alike and abs(trained - SPLIT_SHARES[0]) > UNEVEN:
-        warnings.append(
-            f"{100 * trained:.0f} % of the rows are for training instead of 70 %: {TELL_APART}"
-        )
-    tested = np.bincount(classes[division.split == 2])
-    fewest = int(tested[tested > 0].min())
-    if fewest < FEWEST_TESTED:
-        of = "" if schema.classes is None else f" of the class {schema.classes[_rarest(tested)]!r}"
-        notes.append(f"{fewest} rows{of} for test; its results are uncertain")
-    return division
+def _keyed(table: DataTable, schema: Schema, features: Numbers, target: Array) -> KeyedSamples:
+    """Return what an organisation's rows are divided by."""
+    # Measurements of one key must stay together, and are not part of the features.
+    group = schema.group or (None if schema.sequence is None else schema.sequence.key)
+    return KeyedSamples(
+        where=table.where,
+        target_at=f"{table.where}, column {schema.target!r}",
+        words=ROWS,
+        content=row_keys(features),
+        groups=None if group is None else group_keys(table, group),
+        group=f"different values of {group!r}",
+        targets=target,
+        task=schema.task,
+        class_names=schema.classes,
+        event_at=f"{table.where}, column {schema.event!r}",
+    )
 
 
-def _rarest(counts: Indices) -> int:
-    return int(np.argmin(np.where(counts > 0, counts, np.iinfo(np.int64).max)))
-
-
-def _groups(table: DataTable, group: str) -> list[bytes]:
+def group_keys(table: DataTable, group: str) -> list[bytes]:
+    """Return the key of each row's group; a missing one is refused."""
     texts = [whole(text) for text in table.texts(group)]
     if "" in texts:
         raise DataError(
@@ -218,23 +201,13 @@ def _groups(table: DataTable, group: str) -> list[bytes]:
     return [text.encode() for text in texts]
 
 
-def _check_classes(
-    table: DataTable, schema: Schema, target: Indices, keys: Sequence[bytes]
-) -> None:
-    assert schema.classes is not None
-    # A patient counts once for a class.
-    once = np.array([c for _, c in set(zip(keys, target.tolist(), strict=True))])
-    counts = np.bincount(once, minlength=len(schema.classes))
-    where = f"{table.where}, column {schema.target!r}"
-    if np.count_nonzero(counts) < 2:
+def row_weights(table: DataTable, column: str) -> Numbers:
+    """Return how much each row counts."""
+    values = table.numbers(column)
+    bad = np.flatnonzero(~(values > 0))
+    if len(bad):
         raise DataError(
-            f"{where}: all {len(table)} rows are of the class "
-            f"{schema.classes[int(counts.argmax())]!r}; with one class there is nothing to learn, "
-            "so leave this organisation out"
+            f"{table.place(int(bad[0]), column)}: a weight is a number above 0; remove the row if "
+            "it shall not count"
         )
-    if schema.task == "binary" and counts.min() < FEWEST_KEYS:
-        raise DataError(
-            f"{where}: {counts.min()} different rows of the class "
-            f"{schema.classes[int(counts.argmin())]!r} are too few to divide into training, "
-            f"validation and test; at least {FEWEST_KEYS} are needed"
-        )
+    return values

@@ -1,7 +1,7 @@
 """An organisation's own data: one file per organisation, checked against an agreed schema."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -9,31 +9,38 @@ import numpy as np
 
 from fedegoists.errors import FileError
 from fedegoists.graphs.participants import natural_order, validated_names
-from fedegoists.learning.data import Array, DataError, Samples, SiloedData
+from fedegoists.learning.data import Array, DataError, Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets.feature_encoding import Problems
+from fedegoists.learning.datasets.image_folders import load_images, visible
+from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.organisation_rows import OrganisationRows, read_rows
-from fedegoists.learning.datasets.schema import Schema
+from fedegoists.learning.datasets.schema import Schema, toml_settings
 from fedegoists.learning.datasets.table_files import READERS
+from fedegoists.learning.preparation import Preparation
 from fedegoists.learning.scaling import prepared, scaled_targets
+from fedegoists.learning.typed_settings import validated
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
 SCHEMA_FILE = "schema.toml"
+OUTLIER = 10.0
+"""Scaled measurements over time are cut to ±10 deviations: few measurements make a poor scale."""
 
 PathText = str | os.PathLike[str]
 Table = Union[PathText, "pd.DataFrame"]
 Source = PathText | Mapping[str, Table]
+AnySchema = Schema | ImageSchema
 
 
 def load_own(
     source: Source,
-    schema: Schema | PathText | None = None,
+    schema: AnySchema | PathText | None = None,
     *,
     seed: int = 0,
     name: str = "own",
 ) -> SiloedData:
-    r"""Load one table per organisation; an error names the organisation, file, line and column.
+    r"""Load one table, or one folder of images, per organisation; an error names what is wrong.
 
     Each organisation's rows are divided 70/15/15 into training, validation and test by a hash of
     their group or, without one, of their features, see `split_by_key`.
@@ -43,8 +50,9 @@ def load_own(
     source : folder, or mapping of organisations to files or data frames
         In a folder, every file that ends in ``.csv``, ``.parquet``, ``.npz`` or ``.xlsx`` is an
         organisation, named like the file without its ending. Hidden files and folders are ignored.
-    schema : Schema or path, optional
-        The agreed columns; by default ``schema.toml`` in the folder.
+        If the schema is about images, every folder in it is an organisation instead.
+    schema : Schema, ImageSchema or path, optional
+        The agreed columns or folders; by default ``schema.toml`` in the folder.
     seed : int
         The same seed gives the same rows for training, validation and test.
     name : str
@@ -69,8 +77,10 @@ def load_own(
     >>> data.sizes()["north"]
     SplitSizes(train=12, validation=2, test=6)
     """
-    tables = own_tables(source)
     agreed = _schema(source, schema)
+    if isinstance(agreed, ImageSchema):
+        return load_images(own_folders(source), agreed, seed=seed, name=name)
+    tables = own_tables(source) if agreed.sequence is None else own_folders(source)
     problems, rows = Problems(), {}
     for organisation, table in tables.items():
         own = read_rows(organisation, table, agreed, seed, problems)
@@ -84,19 +94,19 @@ def load_own(
     parts = [own.features for own in rows.values()]
     values: Array = np.concatenate(parts) if len(parts) > 1 else parts[0]
     target: Array = np.concatenate([own.target for own in rows.values()])
-    inputs, preparation = prepared("features", agreed.inputs, values, silos, scaled=agreed.scaled)
+    inputs, preparation = _inputs(agreed, values, list(rows.values()), silos)
     scaled = agreed.task == "regression" and agreed.standardise
     target, scales = scaled_targets(target, silos) if scaled else (target, ())
     return SiloedData(
         name,
         agreed.task,
-        Samples((inputs,), target),
+        Samples(inputs, target, _weights(list(rows.values()))),
         tuple(silos),
         None if agreed.classes is None else len(agreed.classes),
         f"Predict {agreed.target!r} from {len(agreed.features)} features; a silo is an "
         "organisation.",
         _notes(agreed, int(np.isnan(values).sum()), rows),
-        preparation=(preparation,),
+        preparation=preparation,
         class_names=agreed.classes or (),
         target_scales=scales,
         schema=agreed,
@@ -104,6 +114,29 @@ def load_own(
             f"{organisation}: {text}" for organisation, own in rows.items() for text in own.warnings
         ),
     )
+
+
+def _inputs(
+    schema: Schema, values: Array, rows: Sequence[OrganisationRows], silos: Sequence[SiloIndices]
+) -> tuple[tuple[Array, ...], tuple[Preparation, ...]]:
+    """Return the model's inputs: features, or measurements over time with features beside them."""
+    if schema.sequence is None:
+        inputs, way = prepared("features", schema.inputs, values, silos, scaled=schema.scaled)
+        return (inputs,), (way,)
+    steps = np.concatenate([own.steps for own in rows if own.steps is not None])
+    scaled, clip = (None, OUTLIER) if schema.standardise else ((), None)
+    # Networks for sequences see for themselves what was not measured.
+    measured, first = prepared(
+        "hourly", schema.sequence.features, steps, silos, scaled=scaled, filled=False, clip=clip
+    )
+    static, second = prepared("static", schema.inputs, values, silos, scaled=schema.scaled)
+    return (measured, static), (first, second)
+
+
+def _weights(rows: Sequence[OrganisationRows]) -> Array | None:
+    """Return how much all rows count; None where all count alike."""
+    known = [own.weights for own in rows if own.weights is not None]
+    return np.concatenate(known) if known else None
 
 
 def _notes(schema: Schema, filled: int, rows: Mapping[str, OrganisationRows]) -> tuple[str, ...]:
@@ -163,11 +196,52 @@ def own_tables(source: Source) -> dict[str, Table]:
     return {name: found[stem] for name, stem in zip(names, stems, strict=True)}
 
 
-def _schema(source: Source, schema: Schema | PathText | None) -> Schema:
-    if isinstance(schema, Schema):
+def own_folders(source: Source) -> dict[str, Path]:
+    """Return the folder of each organisation, where each has one."""
+    if isinstance(source, Mapping):
+        folders: dict[str, Path] = {}
+        for name, folder in own_tables(source).items():
+            if not isinstance(folder, str | os.PathLike):
+                raise DataError(f"organisation {name!r}: a data frame; this schema is for folders")
+            folders[name] = Path(folder)
+        return folders
+    folder = Path(source)
+    if not folder.is_dir():
+        raise FileError(f"{folder}: no such folder; give the one with a folder per organisation")
+    found = {path.name: path for path in visible(folder) if path.name != SCHEMA_FILE}
+    for path in found.values():
+        if not path.is_dir():
+            raise DataError(
+                f"{path}: a file; with this schema each organisation is a folder: move it elsewhere"
+            )
+    if not found:
+        raise DataError(f"{folder}: no organisations; put in one folder for each, such as North")
+    stems = natural_order(found)
+    names = validated_names(stems, str(folder))
+    return {name: found[stem] for name, stem in zip(names, stems, strict=True)}
+
+
+def read_schema(path: PathText) -> Schema | ImageSchema:
+    """Read the schema of tables, or of folders of images if it has a table ``[images]``.
+
+    Raises
+    ------
+    SettingsError
+        If the file is not TOML or not a schema.
+    FileError
+        If it cannot be read.
+    """
+    settings = toml_settings(path)
+    if "images" in settings:
+        return validated(ImageSchema, settings, os.fspath(path))
+    return validated(Schema, settings, os.fspath(path))
+
+
+def _schema(source: Source, schema: AnySchema | PathText | None) -> AnySchema:
+    if isinstance(schema, Schema | ImageSchema):
         return schema
     if schema is not None:
-        return Schema.from_toml(schema)
+        return read_schema(schema)
     if isinstance(source, Mapping):
         raise DataError("no schema; give one that says which columns the files have")
     path = Path(source, SCHEMA_FILE)
@@ -176,4 +250,4 @@ def _schema(source: Source, schema: Schema | PathText | None) -> Schema:
             f"{path}: no such file; write a schema there, for example: features = "
             '["age", "income"], target = "default", task = "binary", classes = ["no", "yes"]'
         )
-    return Schema.from_toml(path)
+    return read_schema(path)

@@ -82,6 +82,31 @@ class ColumnSettings(TypedSettings):
         return self
 
 
+class SequenceSettings(TypedSettings):
+    """Measurements over time, in a second table of each organisation.
+
+    Each organisation is then a folder with two tables: one with a row for each stay or patient, and
+    one with a row for each time at which something was measured.
+    """
+
+    table: Name = "patients.csv"
+    """The table with one row for each stay or patient, with the target and the static features."""
+    steps_file: Name = "steps.csv"
+    """The table of measurements."""
+    key: Name
+    """The column, in both tables, that tells whose measurements they are."""
+    time: Name
+    """The column of the measurements with the time, a number."""
+    features: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """The columns of the measurements to predict from; empty cells were not measured."""
+    steps: Annotated[StrictInt, Field(ge=1, le=10_000)]
+    """The number of time steps."""
+    step: Annotated[float, Field(gt=0)] = 1.0
+    """The length of a step; values are means over the measurements in it."""
+    start: float = 0.0
+    """The time at which the first step begins."""
+
+
 class Schema(TypedSettings):
     """Names and meaning of the columns that every organisation's file must have.
 
@@ -111,6 +136,9 @@ class Schema(TypedSettings):
     group: Name | None = None
     """A column such as a patient's number: rows with the same value are never in two splits. By
     default, rows with the same features are not."""
+    weight: Name | None = None
+    """A column with numbers above 0: how much each row counts in the loss. Only ratios within an
+    organisation's split matter; a weight of 2 is as good as a copy of the row."""
     missing: Literal["error", "mean", "indicate"] = "error"
     """Refuse an empty cell, or fill in the mean over the organisation's own training rows; indicate
     also adds an input for each feature that says whether it was missing."""
@@ -122,6 +150,9 @@ class Schema(TypedSettings):
     units all the same."""
     columns: dict[Name, ColumnSettings] = Field(default={})
     """More about single features, as [columns.NAME]."""
+    sequence: SequenceSettings | None = None
+    """Measurements over time in a second table, as [sequence]; rows of one key are then never in
+    two splits."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Schema":
@@ -143,6 +174,10 @@ class Schema(TypedSettings):
                 f"{self.group!r} is the group and a feature or the target; a number that names a "
                 "patient tells nothing about others"
             )
+        if self.weight is not None and self.weight in (*self.features, self.target, self.group):
+            raise ValueError(f"{self.weight!r} is the weight, and a feature, target or group")
+        if self.sequence is not None and self.sequence.key in (*self.features, self.target):
+            raise ValueError(f"{self.sequence.key!r} is the key, and a feature or the target")
         for name in self.columns:
             if name not in self.features:
                 raise ValueError(f"[columns.{name}]: {name!r} is not one of the features")
@@ -205,8 +240,11 @@ class Schema(TypedSettings):
         """The columns to read from a file."""
         optional = tuple(name for name in self.features if self.column(name).optional)
         required = tuple(name for name in self.features if name not in optional)
-        others = (self.target, *(name for name in (self.group, self.event) if name is not None))
+        key = None if self.sequence is None else self.sequence.key
+        more = dict.fromkeys((self.group, self.event, self.weight, key))
+        others = (self.target, *(name for name in more if name is not None))
         numbers = {name for name in self.features if self.column(name).kind == "number"}
+        numbers |= {self.weight} if self.weight is not None else set()
         return WantedColumns(
             (*required, *others),
             optional,
@@ -235,8 +273,12 @@ class Schema(TypedSettings):
         FileError
             If it cannot be read.
         """
-        try:
-            settings = tomllib.loads(read_text(path))
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{os.fspath(path)}: not TOML ({error})") from None
-        return validated(cls, settings, f"{os.fspath(path)}")
+        return validated(cls, toml_settings(path), os.fspath(path))
+
+
+def toml_settings(path: str | os.PathLike[str]) -> dict[str, object]:
+    """Return the content of a TOML file."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{os.fspath(path)}: not TOML ({error})") from None
