@@ -91,10 +91,10 @@ class PoisonedWire(MaskedWire):
             self.silos[BAD] = BadService(self.kits[BAD])
             self.silos[BAD].behaviour = self.behaviour
 
-    def five(self):
-        """The federation of these silos."""
-        samples = dict.fromkeys(NAMES, SAMPLES)
-        return self.federation(consenting=frozenset(NAMES), samples=samples)
+    def five(self, *, counted=False):
+        """The federation of these silos, whose samples are counted or taken to be as many."""
+        samples = {} if counted else {"samples": dict.fromkeys(NAMES, SAMPLES)}
+        return self.federation(consenting=frozenset(NAMES), **samples)
 
 
 def others(outcome):
