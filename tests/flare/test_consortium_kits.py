@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from fedegoists.consortium.consortium_settings import read_settings
-from fedegoists.deploy.consortium_kits import make_deployment, needs_single_updates
+from fedegoists.consortium.exposure import needs_single_updates
+from fedegoists.deploy.consortium_kits import make_deployment
 from fedegoists.federation.flare.silo_settings import read_silo_settings
 from tests.flare.loopback import write_tables
 

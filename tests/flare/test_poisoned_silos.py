@@ -69,3 +69,9 @@ def test_a_bad_silo_costs_the_others_at_most_a_tenth(kits, without, name, poison
     if name != "fedegoists":
         # Trials are masked sums like all others: no single model was asked for.
         assert "train" not in wire.operations()
+
+
+def test_a_bad_silo_is_found_although_another_trial_went_well_by_chance(kits):
+    """Garbage is sometimes mild: in a trial without an honest silo, half of the others rose."""
+    outcome, _ = trained("fedavg", kits, "garbage", robust=RobustSettings())
+    assert [(one.participant, one.kind) for one in outcome.findings] == [(BAD, "left out")]

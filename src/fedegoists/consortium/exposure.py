@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
+from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.seam import Federation
 from fedegoists.methods.consent import (
@@ -15,7 +16,7 @@ from fedegoists.methods.consent import (
     exposed_coalitions,
 )
 from fedegoists.methods.method import Method
-from fedegoists.methods.method_registry import METHOD_ENTRIES
+from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED
 from fedegoists.training.repetitions import Wanted
 
 
@@ -54,6 +55,22 @@ class MaskedSums:
 
     members: tuple[str, ...]
     methods: tuple[str, ...]
+
+
+def needs_single_updates(settings: ConsortiumSettings) -> list[str]:
+    """Return what in a consortium's settings shows the coordinator updates of single silos."""
+    reasons, benefit = [], settings.benefit
+    if benefit.file is None and benefit.estimator != "everybody":
+        reasons.append(f"benefits are estimated ([benefit] estimator = {benefit.estimator})")
+    for name in settings.training.methods:
+        sees = METHOD_ENTRIES[name.removesuffix(TUNED)].server_sees
+        if sees not in BY_SUMS:
+            reasons.append(f"the method {name} shows {sees}")
+    if settings.formation.fewest_members < 3:
+        reasons.append("coalitions may have two members ([formation] fewest_members)")
+    if settings.deploy.secure_sums == "off":
+        reasons.append("sums are not masked ([deploy] secure_sums)")
+    return reasons
 
 
 def check_methods(wanted: Wanted, federation: Federation) -> None:

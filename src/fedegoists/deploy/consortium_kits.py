@@ -5,17 +5,15 @@ import textwrap
 from pathlib import Path
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
+from fedegoists.consortium.exposure import needs_single_updates
 from fedegoists.consortium.toml_text import toml_value
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.kits import Deployment, make_kits
 from fedegoists.federation.flare.silo_settings import SILO_FILE
-from fedegoists.federation.flare.sum_sessions import FEWEST
 from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.own import SCHEMA_FILE, read_schema
 from fedegoists.learning.own_models import is_own, own_entry, travelling_name
-from fedegoists.methods.consent import BY_SUMS
-from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED
 from fedegoists.version import __version__
 
 SILO_TOML = """\
@@ -133,22 +131,6 @@ def _single_updates(settings: ConsortiumSettings) -> str:
         f"This consortium {why}", 100, initial_indent="# ", subsequent_indent="# "
     )
     return "\n".join([*comment, f"single_updates = {toml_value(bool(reasons))}"])
-
-
-def needs_single_updates(settings: ConsortiumSettings) -> list[str]:
-    """Return what in a consortium's settings shows the coordinator updates of single silos."""
-    reasons, benefit = [], settings.benefit
-    if benefit.file is None and benefit.estimator != "everybody":
-        reasons.append(f"benefits are estimated ([benefit] estimator = {benefit.estimator})")
-    for name in settings.training.methods:
-        sees = METHOD_ENTRIES[name.removesuffix(TUNED)].server_sees
-        if sees not in BY_SUMS:
-            reasons.append(f"the method {name} shows {sees}")
-    if settings.formation.fewest_members < FEWEST:
-        reasons.append("coalitions may have two members ([formation] fewest_members)")
-    if settings.deploy.secure_sums == "off":
-        reasons.append("sums are not masked ([deploy] secure_sums)")
-    return reasons
 
 
 def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, bytes]:

@@ -270,7 +270,9 @@ class ValidationGuard:
         for i, suspect in suspects.items():
             one = watched[i]
             voters = Watched(tuple(name for name in one.names if name != suspect), one.groups)
-            restores = not _rose(voters, self.good.outcome, losses, now=True)
+            risen = _risen(voters, self.good.outcome, losses, now=True)
+            # One voice may be a liar's. Two of four are no chance: the harmful member is there.
+            restores = sum(risen) <= 1 and 2 * sum(risen) <= len(risen)
             found[i] = Effect(restores, trials.harm(suspect, one, control, losses))
         return found
 
@@ -323,7 +325,13 @@ def _last_losses(outcome: Outcome) -> Losses:
 
 
 def _rose(watched: Watched, outcome: Outcome, losses: Losses, *, now: bool = False) -> bool:
-    """Return whether losses rose clearly at most members: one member's word is not enough.
+    """Return whether losses rose clearly at most members: one member's word is not enough."""
+    risen = _risen(watched, outcome, losses, now=now)
+    return 2 * sum(risen) > len(risen)
+
+
+def _risen(watched: Watched, outcome: Outcome, losses: Losses, *, now: bool = False) -> list[bool]:
+    """Return at which members losses rose clearly.
 
     Parameters
     ----------
@@ -347,7 +355,7 @@ def _rose(watched: Watched, outcome: Outcome, losses: Losses, *, now: bool = Fal
                 far = rise(min(before), loss, first[one]) > FAR
                 voices.append(far or rise(before[-1], loss, first[one]) > JUMP)
         risen.append(2 * sum(voices) > len(voices))
-    return 2 * sum(risen) > len(risen)
+    return risen
 
 
 def _rolled_back(good: Outcome, outcome: Outcome) -> Outcome:
