@@ -160,7 +160,8 @@ class StackedNetwork:
 
         def of_one(vector: Tensor, inputs: Inputs, fixed: dict[str, Tensor] | None) -> Tensor:
             values = self.network.schema.unflatten(vector)
-            return self.network.outputs({**values, **(fixed or {})}, inputs)
+            # Batch statistics that travel are part of the model.
+            return self.network.outputs({**(fixed or {}), **values}, inputs)
 
         inputs, _ = self._pool.batch(positions)
         outputs: Tensor = self._at_once(of_one, parameters, inputs, fixed or None)

@@ -133,9 +133,9 @@ class FlareFederation:
     ) -> None:
         self._link, self._sites, self._samples = link, dict(sites), dict(samples)
         self._consenting = frozenset(consenting)
-        module = build_model(model, 0, **options) if parts is None else parts.module
-        self._schema = ParameterSchema.of(module)
-        self._task = TASKS[task] if parts is None else parts.task
+        if parts is None:
+            parts = ModelParts(build_model(model, 0, **options), TASKS[task])
+        self._schema, self._task = parts.schema, parts.task
         numbers = [None] if repetitions is None else range(repetitions)
         self._participants = tuple(
             Participant(name, number) for number in numbers for name in self._sites

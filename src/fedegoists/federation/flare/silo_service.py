@@ -220,9 +220,7 @@ class SiloService:
             parts = model_parts(self._data, model)
             federation = SimulatedFederation(
                 dict.fromkeys(numbers, self._data),
-                parts.module,
-                task=parts.task,
-                augment=parts.augment,
+                parts,
                 device=self._settings.data.device,
                 # The coordinator chooses the seeds of requests; it must not know the batches.
                 secrets={self._settings.participant: self._stream_secret},
