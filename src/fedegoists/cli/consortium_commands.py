@@ -45,14 +45,16 @@ def init_command(
     example: Annotated[
         str,
         typer.Option(
-            help="synthetic, banks (with files of their own), hospitals; or own, for your data."
+            help="synthetic, banks and text (with files of their own), hospitals; or own, for your "
+            "data."
         ),
     ] = "synthetic",
 ) -> None:
     """Write a commented consortium.toml to start from."""
     from fedegoists.consortium.example_files import init
 
-    written = init(folder, example)  # type: ignore[arg-type]
+    with training_extra(f"the example {example}"):  # some are made by a network
+        written = init(folder, example)  # type: ignore[arg-type]
     for path in written:
         line(f"Written: {path}", whole=True)
     line(f"Look at it, change it, then: fedegoists run {shlex.quote(str(written[0]))}", whole=True)

@@ -169,17 +169,24 @@ def approve_command(
         typer.Option(metavar="HASH", help="Approve this hash without asking."),
     ] = None,
 ) -> None:
-    """Show the code of a model, and approve that this silo runs it."""
+    """Show the code of a model, or its weights, and approve that this silo uses the file."""
     with _deployment():
         from fedegoists.federation.flare.approved_code import approve
         from fedegoists.learning.own_models import file_digest
+        from fedegoists.learning.pretrained_weights import SUFFIX, tensors_in
 
     digest = file_digest(kit / file)
     if sha256 is None:
-        _whole((kit / file).read_text(encoding="utf-8", errors="backslashreplace"))
+        if file.endswith(SUFFIX):
+            for name, shape in tensors_in(kit / file):
+                _whole(f"{name} {shape}")
+            risk = "Numbers only: nothing in it runs. Models start from them, or keep them frozen."
+        else:
+            _whole((kit / file).read_text(encoding="utf-8", errors="backslashreplace"))
+            risk = "It will run on this machine with all rights of the silo's user, beside its data."
         _whole(f"SHA-256 of {file}: {digest}")
-        line("It will run on this machine with all rights of the silo's user, beside its data.")
-        if not typer.confirm("Have you read it, and approve it?"):
+        line(risk)
+        if not typer.confirm("Have you looked at it, and approve it?"):
             raise SettingsError("not approved; the silo refuses to train it")
     elif sha256 != digest:
         raise SettingsError(f"{file} has the SHA-256 {digest}, not {sha256}; nothing was approved")

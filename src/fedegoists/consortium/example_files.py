@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
+from fedegoists.consortium.example_notes import example_files
 from fedegoists.consortium.toml_text import commented_toml
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-Example = Literal["synthetic", "banks", "hospitals", "own"]
+Example = Literal["synthetic", "banks", "hospitals", "text", "own"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 GIVEN: dict[Example, dict[str, object]] = {
@@ -31,6 +32,18 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "hospitals",
         "data": {"source": "heart"},
         "competition": {"pairs": [["cleveland", "va"]]},
+    },
+    "text": {
+        "name": "text",
+        "data": {"source": "notes"},
+        "competition": {"pairs": [["Downtown", "Fairfield"]]},
+        "benefit": {"repeats": 3, "threshold": 0.1, "steps": 150},
+        "training": {
+            "methods": ["local", "fedavg+ft", "egomix"],
+            "model": "model.py:build",
+            "seeds": 2,
+            "steps": 200,
+        },
     },
     "own": {
         "name": "my-consortium",
@@ -59,6 +72,15 @@ NOTES: dict[Example, dict[str, str]] = {
         "not part of this package:\n`fedegoists data show heart` says where to get them and where "
         "to put them.",
     },
+    "text": {
+        "data.source": "One file for each emergency department, with the words of its notes as "
+        "numbers; schema.toml\nand vocabulary.txt say which.",
+        "training.model": "A small transformer that is frozen, with adapters that are trained and "
+        "travel. Its weights were made\nby `fedegoists init`.",
+        "benefit.threshold": "A benefit counts where it saves more than a tenth of the loss: 30 "
+        "notes for validation are\ntoo few to be sure of anything.",
+        "training.steps": "Few, for a quick example.",
+    },
     "own": {
         "data.source": "A folder with one file for each organisation, and a schema.toml that "
         "describes them.",
@@ -67,7 +89,7 @@ NOTES: dict[Example, dict[str, str]] = {
 
 
 def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
-    """Write a consortium.toml, and the files of the example banks; return the paths.
+    """Write a consortium.toml, and the files that belong to the example; return the paths.
 
     Raises
     ------
@@ -77,14 +99,18 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     if example not in EXAMPLES:
         raise SettingsError(f"unknown example {example!r}; examples are {', '.join(EXAMPLES)}")
     folder = Path(folder)
-    networks = {"training.model": f"Networks: {', '.join(MODELS)}."}
-    text = commented_toml(GIVEN[example], NOTES[example] | networks)
+    notes = dict(NOTES[example])
+    networks = f"Networks: {', '.join(MODELS)}."
+    notes["training.model"] = "\n".join(filter(None, (notes.get("training.model"), networks)))
+    text = commented_toml(GIVEN[example], notes)
     contents = [(folder / "consortium.toml", text.encode())]
     if example == "banks":
         contents.append((folder / "banks" / "schema.toml", SCHEMA.encode()))
         contents += [
             (folder / "banks" / f"{name}.csv", customers_csv(name).encode()) for name in BANKS
         ]
+    if example == "text" and not contents[0][0].exists():
+        contents += [(folder / name, own) for name, own in example_files().items()]
     for path, _ in contents:
         if path.exists():
             raise FileError(f"{path} is there already; nothing was written")

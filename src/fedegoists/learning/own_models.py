@@ -292,6 +292,19 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     return ModelParts(parts["model"], task, augment, dict(settings), start, averaged)
 
 
+def weights_in(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the file of pre-trained weights in a model's options, and its hash.
+
+    Examples
+    --------
+    >>> weights_in({"task": "binary", "weights": "w.safetensors", "weights_sha256": "ab"})
+    ('w.safetensors', 'ab')
+    """
+    if WEIGHTS not in options:
+        return None
+    return str(options[WEIGHTS]), str(options[WEIGHTS_HASH])
+
+
 def is_own(name: str) -> bool:
     """Return whether a name is that of a function in a file."""
     return OWN.fullmatch(name) is not None

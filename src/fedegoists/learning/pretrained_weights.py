@@ -44,7 +44,7 @@ def weights_digest(path: Path) -> str:
                 _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise SettingsError(
-            f"{path}: the weights cannot be read ({error.strerror}); the file belongs beside "
+            f"{path.name}: the weights cannot be read ({error.strerror}); the file belongs beside "
             "the model's code"
         ) from None
     return _digests[key]
@@ -99,7 +99,7 @@ def load_weights(module: "nn.Module", path: Path) -> None:
     try:
         found = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise SettingsError(f"{path}: not a safetensors file that can be read ({error})") from None
+        raise SettingsError(f"{path.name}: not a safetensors file that can be read ({error})") from None
     places = module.state_dict(keep_vars=True)
     unexpected = [name for name in found if name not in places]
     if unexpected:
@@ -171,4 +171,4 @@ def tensors_in(path: Path) -> list[tuple[str, tuple[int, ...]]]:
             names: Any = file.keys()
             return [(name, tuple(file.get_slice(name).get_shape())) for name in names]
     except (SafetensorError, OSError) as error:
-        raise SettingsError(f"{path}: not a safetensors file that can be read ({error})") from None
+        raise SettingsError(f"{path.name}: not a safetensors file that can be read ({error})") from None

@@ -12,10 +12,12 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare.silo_secret import STATE_FOLDER
 from fedegoists.files import private_folder, read_text, write_bytes
 from fedegoists.learning.own_models import file_digest, is_own
+from fedegoists.learning.pretrained_weights import weights_digest
 
 APPROVED_FILE = "approved-code.json"
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.py:[A-Za-z_][A-Za-z0-9_]{0,79}")
 """A file directly in the kit, and a function: no path can lead out of it."""
+WEIGHTS_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.safetensors")
 
 
 def approved(kit: Path) -> dict[str, str]:
@@ -38,8 +40,11 @@ def approve(kit: Path, file: str, digest: str) -> None:
     SettingsError
         If the file is not the one that was read.
     """
-    if not PLAIN_NAME.fullmatch(f"{file}:build"):
-        raise SettingsError(f"{file!r}: give the name of a Python file in the kit, as model.py")
+    if not (PLAIN_NAME.fullmatch(f"{file}:build") or WEIGHTS_NAME.fullmatch(file)):
+        raise SettingsError(
+            f"{file!r}: give the name of a Python file in the kit, as model.py, or of one with "
+            "weights, as weights.safetensors"
+        )
     if file_digest(kit / file) != digest:
         raise SettingsError(f"{file} has changed while it was read; read it again")
     private_folder(kit / STATE_FOLDER)
@@ -67,18 +72,44 @@ def model_here(kit: Path, model: str, code: str) -> str:
     if not PLAIN_NAME.fullmatch(model):
         raise SettingsError("the model is no function of a file in this kit")
     file, _, function = model.partition(":")
+    check_approved(kit, file, code)
+    return f"{(kit / file).resolve()}:{function}"
+
+
+def check_weights(kit: Path, weights: tuple[str, str] | None, wanted: str) -> None:
+    """Refuse pre-trained weights that were not approved, or are not the coordinator's.
+
+    Parameters
+    ----------
+    weights : tuple of str, optional
+        The file that the model's code names, and its hash.
+    wanted : str
+        The hash of the coordinator's file; empty if it has none.
+
+    Raises
+    ------
+    SettingsError
+        If the file is missing, is another one than the coordinator's, or was not approved.
+    """
+    if weights is not None:
+        check_approved(kit, weights[0], wanted)
+    elif wanted:
+        raise SettingsError("the coordinator's model has pre-trained weights, the one here none")
+
+
+def check_approved(kit: Path, file: str, wanted: str) -> None:
+    """Refuse a file of the kit that is not the approved one, or not the coordinator's."""
     path = kit / file
-    how = f"read it and run `fedegoists deploy approve KIT {file}`"
+    how = f"look at it and run `fedegoists deploy approve KIT {file}`"
     if not path.is_file():
         raise SettingsError(f"{file} is not in this kit; get it from the coordinator, {how}")
-    digest = file_digest(path)
+    digest = weights_digest(path) if WEIGHTS_NAME.fullmatch(file) else file_digest(path)
     known = approved(kit).get(file)
     if digest != known:
         state = "not been approved" if known is None else "changed since it was approved"
         raise SettingsError(f"{file} has {state} at this silo; {how}")
-    if digest != code:
+    if digest != wanted:
         raise SettingsError(
             f"{file} of the coordinator is not the one that was approved here (SHA-256 {digest}); "
             "agree on one file"
         )
-    return f"{path.resolve()}:{function}"

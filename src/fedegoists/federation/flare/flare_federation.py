@@ -37,7 +37,13 @@ from fedegoists.federation.requests import (
 from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.models import build_model
-from fedegoists.learning.own_models import ModelParts, is_own, own_entry, travelling_name
+from fedegoists.learning.own_models import (
+    ModelParts,
+    is_own,
+    own_entry,
+    travelling_name,
+    weights_in,
+)
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 from fedegoists.version import __version__
@@ -145,6 +151,7 @@ class FlareFederation:
             run=link.run,
             model=travelling_name(model),
             code=own_entry(model).digest if is_own(model) else "",
+            weights=(weights_in(options) or ("", ""))[1],
             schema_is=schema_digest(self._schema),
             repetitions=repetitions or 0,
         )
