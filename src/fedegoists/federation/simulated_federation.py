@@ -308,7 +308,10 @@ class SimulatedFederation:
         sizes = {split: len(own) for split, own in self._silos[participant].splits.items()}
         width = min(sizes["train"], STATISTICS_BATCH)
         if isinstance(request, Train):
-            width = min(request.settings.batch_size, sizes["train"])
+            own = min(request.settings.batch_size, sizes["train"])
+            if self._network.schema.statistics:  # which are computed after training
+                return (*request.alike, own, width)
+            width = own
         elif isinstance(request, Gradient) and request.split == "train":
             count = share_of(sizes["train"], request.share, request.batch_size)
             width = min(count or sizes["train"], sizes["train"])

@@ -170,4 +170,6 @@ class StackedNetwork:
 
 def _vmapped(function: Callable[..., Any], *given: Any) -> Any:
     """Apply a function to each row of its arguments, which may be None."""
+    if len(given[0]) == 1:  # with a single row, some layers mistake the layout of images
+        return side_by_side(function, *given)
     return vmap(function, in_dims=tuple(None if one is None else 0 for one in given))(*given)
