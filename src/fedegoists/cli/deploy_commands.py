@@ -219,15 +219,19 @@ def privacy_command(
 
 
 def demo_command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A consortium.toml of your own, instead of the banks."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where to write; a new folder if left out.")
     ] = None,
 ) -> None:
-    """Deploy three example banks on this machine, run, and end all processes."""
+    """Deploy three example banks, or your own consortium, here; run, and end all processes."""
     with _deployment():
-        from fedegoists.deploy.demo_banks import demo
+        from fedegoists.deploy.demo_banks import demo, own_demo
 
-    run = demo(folder, _whole)
+    run = demo(folder, _whole) if file is None else own_demo(file, folder, _whole)
     show_formation(run.formation)
     _whole(f"Report: {run.folder / 'report.html'}")
     _whole(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")

@@ -356,6 +356,9 @@ class SimulatedFederation:
         """Carry out requests that are alike, and the steps of personal parameters."""
         first = next(iter(group.values()))
         alone = isinstance(first, Evaluate) and first.bound is not None
+        if isinstance(first, Train) and first.settings.precision == "bf16" and self._network:
+            # `vmap` cannot normalise batches of 16 bits.
+            alone = self._network.mixes_samples and not self.engine.beside
         stacked = self._stacked and isinstance(first, OfModels) and not alone
         replies = self._computed(group, stacked=stacked)
         if isinstance(first, Train) and first.settings.halve and not first.noisy:
