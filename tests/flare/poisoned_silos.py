@@ -11,8 +11,8 @@ from tests.flare.masked_silos import NAMES, SITES, MaskedWire, write_kits
 from tests.poisons import POISONS
 
 BAD = "East"
-ROWS, SAMPLES = 150, 105
-"""Rows of a silo, and how many of them it trains with."""
+ROWS = 150
+"""Rows of a silo."""
 
 RULE = np.array([2.0, -2.0, 1.0])
 
@@ -76,8 +76,7 @@ class PoisonedWire(MaskedWire):
 
     def five(self):
         """The federation of these silos."""
-        samples = dict.fromkeys(NAMES, SAMPLES)
-        return self.federation(consenting=frozenset(NAMES), samples=samples)
+        return self.federation(consenting=frozenset(NAMES))
 
 
 def others(outcome):

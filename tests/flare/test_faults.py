@@ -114,6 +114,7 @@ def test_a_run_goes_on_after_its_server_and_a_silo_were_killed(deployment):
     """Also with layers that silos keep to themselves: they go back to the checkpoint as well."""
     changes = [
         'training.methods=["fedavg", "fedegoists"]',
+        'training.model="mlp"',
         'training.personal=["output."]',
         "training.steps=100",
         "training.seeds=1",

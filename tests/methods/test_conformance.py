@@ -49,6 +49,18 @@ def test_every_model_trains_with_every_method(name, method, engine):
     module(name).load_state_dict(whole)
 
 
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_a_model_that_begins_at_zero(method, engine):
+    """As linear models by name do: nothing of them has a direction at the start."""
+    silos = SimulatedFederation(own_silos("linear"), module("linear"), execution=engine)
+    rows, settings = torch.zeros(3, silos.schema.size), RunSettings(rounds=3, seed=0)
+    outcome = run(METHODS[method](SETTINGS), silos, [silos.participants], rows, settings)
+    assert not outcome.failures
+    assert outcome.state.parameters.isfinite().all()
+    assert outcome.state.parameters.abs().sum() > 0
+
+
 def test_a_run_stops_when_nobody_improves():
     """With a rate of zero nothing improves after the first evaluation."""
     silos = SimulatedFederation(own_silos("linear"), module("linear"))

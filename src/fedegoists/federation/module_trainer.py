@@ -470,13 +470,16 @@ class _AddedGradient:
                 [(a * b).sum() for a, b in zip(tensors, target, strict=True)]
             ).sum()
             length, other = (
-                torch.stack([(a * a).sum() for a in vectors]).sum().sqrt().clamp_min(TINY)
+                torch.stack([(a * a).sum() for a in vectors]).sum().sqrt()
                 for vectors in (tensors, target)
             )
-            # The gradient of the cosine is b/|a||b| − cos · a/|a|².
-            along = self.terms.attraction / (length * other)
+            # The gradient of the cosine is b/|a||b| − cos · a/|a|²; zero where one of them is zero.
+            directed = (length > TINY) & (other > TINY)
+            along = torch.where(directed, self.terms.attraction / (length * other), 0.0)
             gradients = torch._foreach_sub(gradients, torch._foreach_mul(target, along))
-            back = self.terms.attraction * product / (length**3 * other)
+            back = torch.where(
+                directed, self.terms.attraction * product / (length**3 * other), 0.0
+            )
             gradients = torch._foreach_add(gradients, torch._foreach_mul(tensors, back))
         if self.correction is not None:
             gradients = torch._foreach_add(gradients, list(self.correction.values()))

@@ -76,12 +76,14 @@ def augmented_stack(inputs: tuple[Tensor, ...], draws: Tensor) -> tuple[Tensor, 
 
 
 def cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
-    """Return the gradient of cos(w, t) for each row w: t/|w||t| − cos · w/|w|²."""
-    length = rows.norm(dim=1, keepdim=True).clamp_min(TINY)
-    other = targets.norm(dim=1, keepdim=True).clamp_min(TINY)
+    """Return the gradient of cos(w, t) for each row w: t/|w||t| − cos · w/|w|².
+
+    It is zero where w or t is zero, which has no direction.
+    """
+    length, other = (some.norm(dim=1, keepdim=True) for some in (rows, targets))
     product = (rows * targets).sum(1, keepdim=True)
-    gradient: Tensor = targets / (length * other) - product / (length**3 * other) * rows
-    return gradient
+    gradient = targets / (length * other) - product / (length**3 * other) * rows
+    return torch.where((length > TINY) & (other > TINY), gradient, 0.0)
 
 
 def divided(state: dict[str, Tensor], most: int) -> Iterator[dict[str, Tensor]]:

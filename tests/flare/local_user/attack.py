@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 
 
@@ -28,13 +29,15 @@ def main() -> None:
     os.setgroups([])
     os.setgid(int(user))
     os.setuid(int(user))
-    print(json.dumps({one: spoken(one, site, job, contents) for one in addresses}))
-    sys.stdout.flush()
-    os._exit(0)
+    heard = {
+        address: spoken(address, f"{site}.intruder{k}", site, job, contents)
+        for k, address in enumerate(addresses)
+    }
+    print(json.dumps(heard), flush=True)
 
 
-def spoken(address: str, site: str, job: str, messages: list[bytes]) -> list[str]:
-    """Return what the silo answered to each message."""
+def spoken(address: str, name: str, site: str, job: str, messages: list[bytes]) -> list[str]:
+    """Return what the silo answered to each message; a process has one cell of a name."""
     from nvflare.collab.runtime.defs import (
         CALL_PROTOCOL_VERSION,
         MSG_CHANNEL,
@@ -47,7 +50,7 @@ def spoken(address: str, site: str, job: str, messages: list[bytes]) -> list[str
     from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
     cell = Cell(
-        fqcn=f"{site}.intruder",  # a part of the silo, as far as the way is concerned
+        fqcn=name,  # a part of the silo, as far as the way is concerned
         root_url="",
         secure=False,
         credentials={},
@@ -89,4 +92,9 @@ def spoken(address: str, site: str, job: str, messages: list[bytes]) -> list[str
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # threads of cells would keep the process alive
+    os._exit(0)
