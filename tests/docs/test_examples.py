@@ -80,8 +80,8 @@ def test_the_losses_and_metrics_on_the_page_are_what_they_say():
     logits = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 50.0]])
     expected = torch.tensor([(2 / 3) ** 2 * math.log(3), 0.0])  # probabilities of 1/3 and 1
     torch.testing.assert_close(own["focal"](logits, classes), expected)
-    for kind, loss in (("binary", "dice"), ("binary", "costly_misses"), ("classification", "focal")):
-        assert own_task(TASKS[kind], own[loss]).own_loss is own[loss]
+    for name, each in (("dice", False), ("costly_misses", True)):
+        assert own_task(TASKS["binary"], own[name]).of_each_sample(sure, yes) == each
 
 
 def test_the_network_of_a_script_trains_on_images_as_the_page_says(tmp_path):

@@ -150,7 +150,7 @@ def test_an_own_model_and_its_weights_come_with_the_invitation(consortium, tmp_p
     join(other, tmp_path / "kit")
     for name, content in own.items():
         assert (tmp_path / "kit" / name).read_bytes() == content
-    with pytest.raises(SettingsError, match="model.py has not been approved"):
+    with pytest.raises(SettingsError, match=r"model.py has not been approved"):
         model_here(tmp_path / "kit", "model.py:build", "0" * 64)
 
 

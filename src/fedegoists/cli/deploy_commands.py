@@ -183,7 +183,9 @@ def approve_command(
             risk = "Numbers only: nothing in it runs. Models start from them, or keep them frozen."
         else:
             _whole((kit / file).read_text(encoding="utf-8", errors="backslashreplace"))
-            risk = "It will run on this machine with all rights of the silo's user, beside its data."
+            risk = (
+                "It will run on this machine with all rights of the silo's user, beside its data."
+            )
         _whole(f"SHA-256 of {file}: {digest}")
         line(risk)
         if not typer.confirm("Have you looked at it, and approve it?"):

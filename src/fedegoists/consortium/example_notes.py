@@ -144,7 +144,7 @@ def pretrained_weights(steps: int = 400) -> bytes:
             outputs = guess(model.read(seen)[torch.arange(64), hidden])
             loss = torch.nn.functional.cross_entropy(outputs, target)
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     trained = (".down", ".up")  # adapters and output are what the departments train
     tensors = {

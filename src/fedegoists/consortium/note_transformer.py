@@ -94,7 +94,8 @@ class NoteTransformer(nn.Module):
         return out
 
 
-def build(data):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, ARG001, D103
+def build() -> dict[str, object]:
+    """Return the network, the file of its frozen weights, and how it is trained."""
     return {
         "model": NoteTransformer(),
         "weights": "weights.safetensors",

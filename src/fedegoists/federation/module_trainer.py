@@ -477,9 +477,7 @@ class _AddedGradient:
             directed = (length > TINY) & (other > TINY)
             along = torch.where(directed, self.terms.attraction / (length * other), 0.0)
             gradients = torch._foreach_sub(gradients, torch._foreach_mul(target, along))
-            back = torch.where(
-                directed, self.terms.attraction * product / (length**3 * other), 0.0
-            )
+            back = torch.where(directed, self.terms.attraction * product / (length**3 * other), 0.0)
             gradients = torch._foreach_add(gradients, torch._foreach_mul(tensors, back))
         if self.correction is not None:
             gradients = torch._foreach_add(gradients, list(self.correction.values()))

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
 
-
 VARIANCE = "running_var"
 """The name of variances among batch statistics, as PyTorch has it."""
 

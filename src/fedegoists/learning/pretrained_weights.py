@@ -99,7 +99,9 @@ def load_weights(module: "nn.Module", path: Path) -> None:
     try:
         found = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise SettingsError(f"{path.name}: not a safetensors file that can be read ({error})") from None
+        raise SettingsError(
+            f"{path.name}: not a safetensors file that can be read ({error})"
+        ) from None
     places = module.state_dict(keep_vars=True)
     unexpected = [name for name in found if name not in places]
     if unexpected:
@@ -171,4 +173,6 @@ def tensors_in(path: Path) -> list[tuple[str, tuple[int, ...]]]:
             names: Any = file.keys()
             return [(name, tuple(file.get_slice(name).get_shape())) for name in names]
     except (SafetensorError, OSError) as error:
-        raise SettingsError(f"{path.name}: not a safetensors file that can be read ({error})") from None
+        raise SettingsError(
+            f"{path.name}: not a safetensors file that can be read ({error})"
+        ) from None
