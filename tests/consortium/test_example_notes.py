@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 import torch
+from safetensors.torch import load
 
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.example_files import init
@@ -82,13 +83,30 @@ def test_a_run_says_what_travels_and_where_the_weights_come_from(example):
     assert 1057 * 4 <= sent < 1057 * 4 * 1.2  # one round
 
 
-def test_pre_training_makes_words_of_one_meaning_alike(example):
-    """The two ways to write a finding are nearer to each other than two different findings."""
+def test_the_weights_are_all_but_what_is_trained_and_were_learned_from_notes(example):
+    """Words that stand in the same places have come to be alike, as they were not at random."""
     from safetensors.torch import load_file
 
+    from fedegoists.consortium.example_notes import pretrained_weights
+    from fedegoists.learning.pretrained_weights import load_weights
+
+    weights = load_file(example / "weights.safetensors")
     model = NoteTransformer()
-    missing, unexpected = model.load_state_dict(
-        load_file(example / "weights.safetensors"), strict=False
-    )
-    assert not unexpected
-    assert all(name.endswith((".down", ".up")) or "output" in name for name in missing)
+    trained = {name for name, own in model.named_parameters() if own.requires_grad}
+    assert weights.keys() == model.state_dict().keys() - trained
+    load_weights(model, example / "weights.safetensors")
+    untrained = load(pretrained_weights(steps=0))
+    assert untrained.keys() == weights.keys()
+    pairs = [("cp", "sob"), ("trop", "gcs"), ("lbp", "urti"), ("febrile", "hypotension")]
+    near = {
+        kind: torch.stack(
+            [
+                torch.cosine_similarity(
+                    *(own["words.weight"][VOCABULARY.index(w)] for w in pair), 0
+                )
+                for pair in pairs
+            ]
+        ).mean()
+        for kind, own in (("before", untrained), ("after", weights))
+    }
+    assert near["after"] > near["before"] + 0.1
