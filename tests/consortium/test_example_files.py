@@ -41,6 +41,8 @@ def test_each_comment_is_a_setting_that_can_be_used(example, tmp_path):
         file.write_text("\n".join([*lines[:k], line[2:], *lines[k + 1 :]]) + "\n")
         if table == "competition" or found[1] in ("file", "epochs"):
             continue  # only one of several may be given, or another one is needed
+        if (example, found[1]) == ("text", "model_settings"):
+            continue  # its model comes from a file
         changed = read_settings(file)
         used += 1
         value = getattr(getattr(changed, table), found[1])

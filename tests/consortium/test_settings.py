@@ -147,3 +147,20 @@ def test_allowed_values_are_listed(written):
     path = written(GOOD.replace("threshold = 0.1", 'estimator = "guess"'))
     with pytest.raises(SettingsError, match="estimators are auto, everybody, file, hypernetwork"):
         read_settings(path)
+
+
+def test_accumulated_batches_are_larger_and_computed_in_passes():
+    from fedegoists.learning.datasets import load
+    from fedegoists.training.defaults import defaults_for, learn_settings
+
+    section = ConsortiumSettings(
+        data={"source": "x"},
+        training={"batch_size": 32, "accumulate": 4, "precision": "bf16"},
+    ).training
+    data = load("synthetic-weak")
+    train = defaults_for(data, 40, "mlp", section.changes).train
+    assert (train.batch_size, train.passes, train.precision) == (128, 4, "bf16")
+    local = learn_settings(data, training=section.changes).local
+    assert (local.batch_size, local.passes) == (128, 4)
+    plain = defaults_for(data, 40, "mlp", {"accumulate": 2}).train
+    assert (plain.batch_size, plain.passes) == (2 * defaults_for(data).train.batch_size, 2)

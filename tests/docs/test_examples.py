@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import math
 import re
 from types import SimpleNamespace
 from typing import get_args
@@ -37,7 +38,7 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_an_own_model_is_trained_as_the_page_says():
-    own, code = HowTo("how-to-own-model").blocks("python")
+    own, _, _, code = HowTo("how-to-own-model").blocks("python")
     written: dict = {}
     exec(compile(own, "model.py", "exec"), written)
     parts = written["build"](SimpleNamespace(shapes=[(5,)]))
@@ -54,6 +55,52 @@ def test_an_own_model_is_trained_as_the_page_says():
     exec(compile(code, "how-to-own-model.md", "exec"), names)
     assert names["outcome"].best.shape == (8, names["federation"].schema.size)
     assert names["outcome"].best.isfinite().all()
+
+
+def test_the_losses_and_metrics_on_the_page_are_what_they_say():
+    from fedegoists.learning.own_task import own_task
+    from fedegoists.learning.task import TASKS
+
+    _, code, _, _ = HowTo("how-to-own-model").blocks("python")
+    own: dict = {}
+    exec(compile(code, "how-to-own-model.md", "exec"), own)
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.randn(40, 1, generator=generator).round(decimals=1)  # with ties
+    yes = (torch.rand(40, generator=generator) < 0.4).float()
+    times = torch.randn(40, generator=generator)
+    score, index = TASKS["binary"].score(outputs, yes), TASKS["survival"].score(outputs, times)
+    assert float(own["auroc"](outputs, yes)) == pytest.approx(score)
+    assert float(own["concordance"](outputs, times)) == pytest.approx(index)
+    plain = TASKS["binary"].losses(outputs, yes)
+    torch.testing.assert_close(own["costly_misses"](outputs, yes), plain * (1 + 4 * yes))
+    sure = 20 * (2 * yes - 1)[:, None]
+    assert own["dice"](sure, yes) == pytest.approx(0.0, abs=1e-6)
+    assert own["dice"](-sure, yes) == pytest.approx(1 - 1 / 41, abs=1e-6)
+    classes = torch.tensor([0, 2])
+    logits = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 50.0]])
+    expected = torch.tensor([(2 / 3) ** 2 * math.log(3), 0.0])  # probabilities of 1/3 and 1
+    torch.testing.assert_close(own["focal"](logits, classes), expected)
+    for name, each in (("dice", False), ("costly_misses", True)):
+        assert own_task(TASKS["binary"], own[name]).of_each_sample(sure, yes) == each
+
+
+def test_the_network_of_a_script_trains_on_images_as_the_page_says(tmp_path):
+    """The page's model.py, on images of two organisations in three classes."""
+    from fedegoists.federation import SimulatedFederation, Train, Trained, TrainSettings
+    from fedegoists.learning.own_models import model_parts
+    from tests.own_modules import own_silos
+
+    _, _, code, _ = HowTo("how-to-own-model").blocks("python")
+    (tmp_path / "model.py").write_text(code, encoding="utf-8")
+    data = own_silos("residual", (60, 70))
+    parts = model_parts(data, f"{tmp_path / 'model.py'}:build")
+    assert parts.settings["optimiser"] == "adamw"
+    silos = SimulatedFederation(data, parts)
+    start, settings = silos.schema.drawn(0), TrainSettings(steps=2, optimiser="adamw")
+    replies = silos.call(
+        {one: Train(parameters=start, settings=settings) for one in silos.participants}
+    )
+    assert all(isinstance(one, Trained) for one in replies.values())
 
 
 def test_onnx_runtime_alone_predicts_as_the_page_says(tmp_path, monkeypatch):

@@ -312,3 +312,167 @@ def test_where_training_diverges_the_rate_is_halved_and_that_is_said(engine):
     assert not calm.halved
     hopeless = SimulatedFederation(natural_units(1e6), nn.Linear(2, 1), execution=engine)
     assert hopeless.call({S0: request})[S0].reason == "not finite"
+
+
+# Passes, 16 bits, averaged statistics ----------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    name=st.sampled_from([name for name in STACKABLE if name not in ("batch norm", "residual")]),
+    engine=st.sampled_from(["looped", "stacked"]),
+    batch=st.integers(2, 60),
+    passes=st.integers(2, 9),
+    weights=st.sampled_from([None, "balanced"]),
+)
+def test_a_step_in_passes_is_the_step_of_the_whole_batch(name, engine, batch, passes, weights):
+    """Unless dropout or batch normalisation see the parts by themselves."""
+    if name == "dropout":
+        return
+    own = SETTINGS.changed(batch_size=batch, class_weights=weights)
+    whole, parts = (
+        replies(name, engine, Train, settings=one, seed=1)
+        for one in (own, own.changed(passes=passes))
+    )
+    for one, other in zip(whole.values(), parts.values(), strict=True):
+        torch.testing.assert_close(one.parameters, other.parameters, rtol=1e-3, atol=1e-5)
+        assert one.loss == pytest.approx(other.loss, rel=1e-4)
+        assert (one.samples, one.sample_passes) == (other.samples, other.sample_passes)
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_passes_limit_the_samples_in_the_network_at_once(engine):
+    own = nn.Linear(FEATURES, 3)
+    silos = SimulatedFederation(own_silos("linear"), own, execution=engine)
+    seen = set()
+    own.register_forward_pre_hook(lambda _, given: seen.add(len(given[0])))
+    request = Train(parameters=torch.zeros(21), settings=SETTINGS.changed(passes=3))
+    silos.call({S0: request})
+    assert seen == {5, 6}
+
+
+def test_private_training_in_passes_is_the_same_too():
+    own = SETTINGS.changed(clip=0.5, noise=0.3)
+    whole, parts = (
+        replies("linear", "looped", Train, settings=one, seed=1)
+        for one in (own, own.changed(passes=4))
+    )
+    for one, other in zip(whole.values(), parts.values(), strict=True):
+        torch.testing.assert_close(one.parameters, other.parameters, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_dropout_in_passes_drops_other_inputs_in_each(engine):
+    """With one mask for all parts, two equal parts would have the same gradient."""
+    plain, parts = (
+        replies("dropout", engine, Train, settings=SETTINGS.changed(passes=passes), seed=1)
+        for passes in (1, 2)
+    )
+    again = replies("dropout", engine, Train, settings=SETTINGS.changed(passes=2), seed=1)
+    assert not torch.equal(plain[S0].parameters, parts[S0].parameters)
+    assert torch.equal(again[S0].parameters, parts[S0].parameters)
+
+
+def test_looped_and_stacked_passes_drop_the_same():
+    own = SETTINGS.changed(passes=3)
+    looped, stacked = (
+        replies("dropout", engine, Train, settings=own, seed=1) for engine in ("looped", "stacked")
+    )
+    for one, other in zip(looped.values(), stacked.values(), strict=True):
+        torch.testing.assert_close(one.parameters, other.parameters, rtol=1e-3, atol=1e-5)
+
+
+def test_a_loss_over_whole_batches_is_not_computed_in_parts():
+    from fedegoists.learning.own_task import own_task
+    from fedegoists.learning.task import TASKS
+
+    times = np.random.default_rng(0).exponential(size=210).astype(np.float32)
+    data = own_silos("linear")
+    survival = SiloedData(
+        "s", "survival", Samples(data.samples.inputs, times), data.silos, None, "", ()
+    )
+    parts = SETTINGS.changed(passes=2)
+    silos = SimulatedFederation(survival, nn.Linear(FEATURES, 1))
+    reply = silos.call({S0: Train(parameters=torch.zeros(7), settings=parts)})[S0]
+    assert isinstance(reply, Failure)
+    assert "use accumulate = 1" in reply.detail
+    dice = own_task(TASKS["classification"], lambda out, _: out.mean())
+    silos = SimulatedFederation(data, nn.Linear(FEATURES, 3), task=dice)
+    reply = silos.call({S0: Train(parameters=torch.zeros(21), settings=parts)})[S0]
+    assert isinstance(reply, Failure)
+    assert "accumulate and privacy need one for each sample" in reply.detail
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+@pytest.mark.parametrize("name", ["dropout", "residual"])
+def test_sixteen_bits_train_nearly_alike_and_evaluate_exactly(name, engine):
+    exact, rough = (
+        replies(name, engine, Train, settings=SETTINGS.changed(precision=precision), seed=1)
+        for precision in ("float32", "bf16")
+    )
+    for one, other in zip(exact.values(), rough.values(), strict=True):
+        assert other.parameters.dtype == torch.float32
+        assert not torch.equal(one.parameters, other.parameters)
+        torch.testing.assert_close(one.parameters, other.parameters, rtol=0.1, atol=0.05)
+
+
+def averaged(engine, build=lambda: nn.Sequential(nn.BatchNorm1d(FEATURES), nn.Linear(FEATURES, 3))):
+    from fedegoists.learning.own_models import ModelParts
+    from fedegoists.learning.task import TASKS
+
+    data = own_silos("linear")
+    parts = ModelParts(build(), TASKS["classification"], averaged=True)
+    return data, SimulatedFederation(data, parts, execution=engine)
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_averaged_statistics_are_the_coalitions_mean(engine):
+    """Worked out with NumPy: statistics of inputs do not depend on the parameters."""
+    data, silos = averaged(engine)
+    assert silos.schema.statistics == ("0.running_mean", "0.running_var")
+    start = silos.schema.drawn(0)
+    own = silos.schema.unflatten(start)
+    assert not own["0.running_mean"].any()
+    assert (own["0.running_var"] == 1).all()
+    outcome = run(
+        FedAvg(SETTINGS),
+        silos,
+        [silos.participants],
+        start.expand(3, -1).clone(),
+        RunSettings(rounds=1, seed=0),
+    )
+    inputs = [data.samples.inputs[0][silo.train].astype(float) for silo in data.silos]
+    share = np.array([len(x) for x in inputs]) / sum(map(len, inputs))
+    mean = share @ np.array([x.mean(0) for x in inputs])
+    variance = share @ np.array([x.var(0, ddof=1) for x in inputs])
+    for k, participant in enumerate(silos.participants):
+        found = silos.whole_state(participant, outcome.state.parameters[k])
+        np.testing.assert_allclose(found["0.running_mean"], mean, rtol=1e-4)
+        np.testing.assert_allclose(found["0.running_var"], variance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_an_evaluation_uses_the_averaged_statistics(engine):
+    data, silos = averaged(engine)
+    row = silos.schema.drawn(3)
+    values = {**silos.schema.unflatten(row)}
+    values["0.running_mean"], values["0.running_var"] = torch.ones(6), torch.full((6,), 4.0)
+    rows = torch.from_numpy(data.samples.inputs[0][data.silos[0].test])
+    scaled = (rows - 1) / (4 + 1e-5) ** 0.5 * values["0.weight"] + values["0.bias"]
+    outputs = scaled @ values["1.weight"].T + values["1.bias"]
+    targets = torch.from_numpy(data.samples.targets[data.silos[0].test])
+    expected = nn.functional.cross_entropy(outputs, targets).item()
+    request = Evaluate(parameters=silos.schema.flatten(values), split="test")
+    assert silos.call({S0: request})[S0].losses[0] == pytest.approx(expected, rel=1e-4)
+    # A mean with negative weights can leave a negative variance; it counts as none.
+    values["0.running_var"] = torch.full((6,), -1.0)
+    request = Evaluate(parameters=silos.schema.flatten(values), split="test")
+    assert np.isfinite(silos.call({S0: request})[S0].losses[0])
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_gradients_of_averaged_statistics_are_refused(engine):
+    _, silos = averaged(engine)
+    reply = silos.call({S0: Gradient(parameters=silos.schema.drawn(0))})[S0]
+    assert isinstance(reply, Failure)
+    assert "statistics have no gradient: use a method that averages models" in reply.detail

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
@@ -27,13 +28,16 @@ from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.deploy.local_deployment import join_all
 from fedegoists.errors import FileError
 from fedegoists.federation import Participant
+from fedegoists.federation.flare.approved_code import approve
 from fedegoists.federation.flare.job_operator import DeclinedError, Operator, write_job
 from fedegoists.federation.flare.kits import make_kits
 from fedegoists.federation.flare.messages import Answers, Call
 from fedegoists.federation.flare.wire import unpack
 from fedegoists.federation.requests import OfModels
 from fedegoists.files import write_bytes
+from fedegoists.learning.own_models import file_digest
 from fedegoists.methods import METHODS
+from fedegoists.methods.failed_rounds import FailedRunError
 from tests.flare.loopback import NOTE, PLANTED, run_deployed, write_tables
 
 NAMES = ("North Bank", "South", "East")
@@ -461,3 +465,45 @@ def outcome(operator, job, deployment):
 
     deployment.wait_until(over)
     return operator.status().jobs[number]
+
+
+OWN_MODEL = """\
+from torch import nn
+
+def build(data):
+    body = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)).requires_grad_(False)
+    model = nn.Sequential(body, nn.ReLU(), nn.Dropout(0.1), nn.Linear(6, 1))
+    return {"model": model, "weights": "w.safetensors"}
+"""
+
+
+def test_an_own_model_with_weights_trains_over_silos_as_in_a_simulation(deployment):
+    """Only its output layer travels; each silo's operator has approved code and weights."""
+    frozen = torch.nn.Sequential(torch.nn.Linear(3, 6), torch.nn.BatchNorm1d(6))
+    tensors = {f"0.{name}": own.clone() for name, own in frozen.state_dict().items()}
+    (deployment.place / "model.py").write_text(OWN_MODEL)
+    save_file(tensors, deployment.place / "w.safetensors")
+    settings = read_settings(
+        deployment.file,
+        [
+            'training.model="model.py:build"',
+            'training.methods=["local", "fedavg"]',
+            "training.seeds=1",
+            'benefit.estimator="everybody"',
+            'output.folder="own-model"',
+        ],
+    )
+    with pytest.raises(FailedRunError, match=r"model.py is not in this kit; get it from the coo"):
+        run_deployed(settings, deployment.kit, "refused")
+    for name in NAMES:
+        for file in ("model.py", "w.safetensors"):
+            here = deployment.silo(name) / file
+            here.write_bytes((deployment.place / file).read_bytes())
+            approve(deployment.silo(name), file, file_digest(here))
+    messages = []
+    run = run_deployed(settings, deployment.kit, "own", record=lambda *one: messages.append(one))
+    simulated = Consortium(settings).run("own-simulated")
+    assert_same_table(run.folder / "metrics.csv", simulated.folder / "metrics.csv")
+    assert run.repetitions.federation.schema.size == 7
+    trained = [one for entries in sent(messages).values() for one in entries if one[2]]
+    assert {vector.shape[-1] for _, _, vectors in trained for vector in vectors} == {7}

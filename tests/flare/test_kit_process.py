@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_a_kit_that_was_stopped_can_be_started_again(silo):
         KitProcess("silo", silo)
     first.stop()
     KitProcess("silo", silo).stop()
+
+
+def test_code_in_a_kit_is_not_imported_by_its_processes(silo):
+    """An own model lies there before anybody has approved it."""
+    (silo / "nvflare.py").write_text("raise SystemExit(77)\n")
+    lines = []
+    process = KitProcess("silo", silo, lines.append)
+    thread = threading.Thread(target=process.run, daemon=True)
+    thread.start()
+    try:
+        wait_for(lambda: (silo / "log.txt").exists() or any("ended with" in one for one in lines))
+        assert not any("ended with 77" in one for one in lines)
+    finally:
+        process.stop()
+        thread.join(30)
 
 
 def test_flares_own_processes_load_no_pytorch():

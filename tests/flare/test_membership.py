@@ -23,6 +23,7 @@ from fedegoists.deploy.membership import (
 )
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare import certificate_authority
+from fedegoists.federation.flare.approved_code import model_here
 from fedegoists.federation.flare.certificate_authority import read_authority
 from fedegoists.federation.flare.invitations import read_invitation, write_invitation
 from fedegoists.federation.flare.kit_identity import (
@@ -134,6 +135,9 @@ def test_an_invitation_that_was_changed_is_refused(consortium, tmp_path):
         "startup/fed_client.json",
         "startup/start.sh",
         "../outside",
+        "json.py",  # would be imported in place of Python's own
+        "nvflare.py",
+        "sitecustomize.py",
     ],
 )
 def test_a_dishonest_coordinator_cannot_configure_a_silos_flare(consortium, tmp_path, name):
@@ -144,6 +148,19 @@ def test_a_dishonest_coordinator_cannot_configure_a_silos_flare(consortium, tmp_
     with pytest.raises(FileError, match=f"a file '{re.escape(name)}', which no invitation"):
         join(other, tmp_path / "kit")
     assert not (tmp_path / "kit").exists()
+
+
+def test_an_own_model_and_its_weights_come_with_the_invitation(consortium, tmp_path):
+    """They lie in the kit as they are; using them takes an approval."""
+    good, other = read_invitation(invitation(consortium)), tmp_path / "other.zip"
+    own = {"model.py": b"def build():\n    raise SystemExit\n", "w.safetensors": b"numbers"}
+    files = {**good.files, **own}
+    write_invitation(other, read_authority(consortium / "authority"), good.contents, files)
+    join(other, tmp_path / "kit")
+    for name, content in own.items():
+        assert (tmp_path / "kit" / name).read_bytes() == content
+    with pytest.raises(SettingsError, match=r"model.py has not been approved"):
+        model_here(tmp_path / "kit", "model.py:build", "0" * 64)
 
 
 def test_a_silo_writes_the_configuration_of_flare_itself(consortium, tmp_path):

@@ -49,15 +49,16 @@ def init_command(
     example: Annotated[
         str,
         typer.Option(
-            help="synthetic, hospitals; banks, images or survival, with made-up files; or own, "
-            "for your data."
+            help="synthetic, hospitals; banks, images, survival or text, with made-up files; or "
+            "own, for your data."
         ),
     ] = "synthetic",
 ) -> None:
     """Write a commented consortium.toml to start from."""
     from fedegoists.consortium.example_files import init
 
-    written = init(folder, example)  # type: ignore[arg-type]
+    with training_extra(f"the example {example}"):  # some are made by a network
+        written = init(folder, example)  # type: ignore[arg-type]
     for path in written[:MOST_SHOWN]:
         line(f"Written: {path}", whole=True)
     if len(written) > MOST_SHOWN:

@@ -170,18 +170,27 @@ def approve_command(
         typer.Option(metavar="HASH", help="Approve this hash without asking."),
     ] = None,
 ) -> None:
-    """Show the code of a model or loader, and approve that this silo runs it."""
+    """Show the code or the weights of a model, or the code of a loader, and approve the file."""
     with _deployment():
         from fedegoists.federation.flare.approved_code import approve
         from fedegoists.learning.own_models import file_digest
+        from fedegoists.learning.pretrained_weights import SUFFIX, tensors_in
 
     digest = file_digest(kit / file)
     if sha256 is None:
-        _whole((kit / file).read_text(encoding="utf-8", errors="backslashreplace"))
+        if file.endswith(SUFFIX):
+            for name, shape in tensors_in(kit / file):
+                _whole(f"{name} {shape}")
+            risk = "Numbers only: nothing in it runs. Models start from them, or keep them frozen."
+        else:
+            _whole((kit / file).read_text(encoding="utf-8", errors="backslashreplace"))
+            risk = (
+                "It will run on this machine with all rights of the silo's user, beside its data."
+            )
         _whole(f"SHA-256 of {file}: {digest}")
-        line("It will run on this machine with all rights of the silo's user, beside its data.")
-        if not typer.confirm("Have you read it, and approve it?"):
-            raise SettingsError("not approved; the silo refuses to run it")
+        line(risk)
+        if not typer.confirm("Have you looked at it, and approve it?"):
+            raise SettingsError("not approved; the silo refuses to use it")
     elif sha256 != digest:
         raise SettingsError(f"{file} has the SHA-256 {digest}, not {sha256}; nothing was approved")
     approve(kit, file, digest)
@@ -213,15 +222,19 @@ def privacy_command(
 
 
 def demo_command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A consortium.toml of your own, instead of the banks."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where to write; a new folder if left out.")
     ] = None,
 ) -> None:
-    """Deploy three example banks on this machine, run, and end all processes."""
+    """Deploy three example banks, or your own consortium, here; run, and end all processes."""
     with _deployment():
-        from fedegoists.deploy.demo_banks import demo
+        from fedegoists.deploy.demo_banks import demo, own_demo
 
-    run = demo(folder, _whole)
+    run = demo(folder, _whole) if file is None else own_demo(file, folder, _whole)
     show_formation(run.formation)
     _whole(f"Report: {run.folder / 'report.html'}")
     _whole(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")

@@ -164,6 +164,11 @@ class TrainingSection(TypedSettings):
     """The weight decay."""
     batch_size: int | None = Field(default=None, ge=1, examples=[64])
     """Samples in a step."""
+    accumulate: int = Field(default=1, ge=1, le=10_000)
+    """Steps of this many times batch_size samples, which go through the network in as many passes:
+    large batches in little memory."""
+    precision: Literal["float32", "bf16"] = "float32"
+    """Numbers in training steps; bf16 is faster and less exact. Evaluations have 32 bits."""
     class_weights: Literal["balanced"] | tuple[float, ...] | None = Field(
         default=None, examples=["balanced"]
     )
@@ -207,6 +212,10 @@ class TrainingSection(TypedSettings):
         """The settings of local training that are set here."""
         names = {"optimiser", "schedule", "momentum", "weight_decay", "batch_size", "class_weights"}
         given = self.model_dump(include=names, exclude_none=True)
+        if self.accumulate > 1:
+            given["accumulate"] = self.accumulate
+        if self.precision != "float32":
+            given["precision"] = self.precision
         if isinstance(self.learning_rate, float):
             given["learning_rate"] = self.learning_rate
         if self.round_steps is not None:

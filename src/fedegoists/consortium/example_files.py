@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
+from fedegoists.consortium.example_notes import note_files
 from fedegoists.consortium.example_registries import registry_files
 from fedegoists.consortium.example_scans import scan_files
 from fedegoists.consortium.toml_text import commented_toml
@@ -13,7 +14,7 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-Example = Literal["synthetic", "banks", "hospitals", "images", "survival", "own"]
+Example = Literal["synthetic", "banks", "hospitals", "images", "survival", "text", "own"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 GIVEN: dict[Example, dict[str, object]] = {
@@ -54,6 +55,18 @@ GIVEN: dict[Example, dict[str, object]] = {
         "competition": {"pairs": [["Coast", "Delta"]]},
         "training": {"methods": ["local", "fedavg+ft", "egomix"]},
     },
+    "text": {
+        "name": "text",
+        "data": {"source": "notes"},
+        "competition": {"pairs": [["Downtown", "Fairfield"]]},
+        "benefit": {"repeats": 3, "threshold": 0.1, "steps": 150},
+        "training": {
+            "methods": ["local", "fedavg+ft", "egomix"],
+            "model": "model.py:build",
+            "seeds": 2,
+            "steps": 200,
+        },
+    },
     "own": {
         "name": "my-consortium",
         "data": {"source": "my-data"},
@@ -93,6 +106,15 @@ NOTES: dict[Example, dict[str, str]] = {
         "schema.toml describes them.\nReplace them by your own. The model auto is then cox, a Cox "
         "regression.",
     },
+    "text": {
+        "data.source": "One file for each emergency department, with the words of its notes as "
+        "numbers; schema.toml\nand vocabulary.txt say which.",
+        "training.model": "A small transformer that is frozen, with adapters that are trained and "
+        "travel. Its weights were made\nby `fedegoists init`.",
+        "benefit.threshold": "A benefit counts where it saves more than a tenth of the loss: 30 "
+        "notes for validation are\ntoo few to be sure of anything.",
+        "training.steps": "Few, for a quick example.",
+    },
     "own": {
         "data.source": "A folder with one file for each organisation, and a schema.toml that "
         "describes them.",
@@ -109,12 +131,13 @@ FILES: dict[Example, Callable[[], Mapping[str, bytes]]] = {
     "banks": _bank_files,
     "images": scan_files,
     "survival": registry_files,
+    "text": note_files,
 }
 """For examples with made-up data: a function that returns its files, by path."""
 
 
 def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
-    """Write a consortium.toml, and the files of examples with data; return the paths.
+    """Write a consortium.toml, and the files that belong to the example; return the paths.
 
     Raises
     ------
@@ -124,10 +147,12 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
     if example not in EXAMPLES:
         raise SettingsError(f"unknown example {example!r}; examples are {', '.join(EXAMPLES)}")
     folder = Path(folder)
-    networks = {"training.model": f"Networks: {', '.join(MODELS)}."}
-    text = commented_toml(GIVEN[example], NOTES[example] | networks)
+    notes = dict(NOTES[example])
+    networks = f"Networks: {', '.join(MODELS)}."
+    notes["training.model"] = "\n".join(filter(None, (notes.get("training.model"), networks)))
+    text = commented_toml(GIVEN[example], notes)
     contents = [(folder / "consortium.toml", text.encode())]
-    if example in FILES:
+    if example in FILES and not contents[0][0].exists():
         contents += [(folder / path, content) for path, content in FILES[example]().items()]
     for path, _ in contents:
         if path.exists():

@@ -14,7 +14,7 @@ from fedegoists.learning.model_registry import (
     model_reason,
     suggested_model,
 )
-from fedegoists.learning.own_models import is_own, model_parts, own_entry
+from fedegoists.learning.own_models import is_own, model_parts, own_entry, weights_in
 from fedegoists.methods.method_registry import METHOD_ENTRIES
 from fedegoists.training.defaults import schedule_for
 from fedegoists.training.repetitions import Repetitions
@@ -24,7 +24,9 @@ def chosen_model(training: TrainingSection, data: DataDescription) -> tuple[Mode
     """Return the model, and a line that says why it was chosen."""
     if is_own(training.model):
         own = own_entry(training.model)
-        return own, f"{own.name}: as set; its file has the SHA-256 {own.digest}"
+        weights = weights_in(own.options(data))
+        more = f", its weights {weights[0]} have {weights[1]}" if weights else ""
+        return own, f"{own.name}: as set; its file has the SHA-256 {own.digest}{more}"
     if training.model == AUTO:
         found, reason = suggested_model(data), model_reason(data)
     else:
@@ -46,6 +48,7 @@ def training_steps(training: TrainingSection, data: DataDescription, model: str)
     if training.epochs is None:
         return training.steps
     batch = training.batch_size or schedule_for(data, model).round.batch_size
+    batch *= training.accumulate
     return max(1, round(training.epochs * math.ceil(middle_rows(data) / batch)))
 
 
@@ -57,6 +60,12 @@ def remarks_on(repetitions: Repetitions, methods: Sequence[str]) -> list[str]:
         for name in methods
         if METHOD_ENTRIES[name].plain_steps and optimiser != "sgd"
     ]
+    schema = federation.schema
+    if schema.frozen:
+        remarks.append(
+            f"{schema.size:,} of {schema.size + schema.frozen:,} parameters are trained and "
+            "travel; the others are frozen and stay at home"
+        )
     if isinstance(federation, SimulatedFederation):
         remarks.append(f"silos were trained {federation.engine}")
         remarks += [

@@ -58,12 +58,9 @@ class SimulatedEngine:
         data = (
             self.samples if repetitions is None else dict.fromkeys(range(repetitions), self.samples)
         )
-        parts = model_parts(self.data, model)
         return SimulatedFederation(
             data,
-            parts.module,
-            task=parts.task,
-            augment=parts.augment,
+            model_parts(self.data, model),
             device=self._device,
             execution=self._execution,
         )

@@ -14,6 +14,7 @@ from fedegoists.learning.datasets import load
 from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.own import SCHEMA_FILE, read_schema
 from fedegoists.learning.own_models import is_own, own_entry, travelling_name
+from fedegoists.learning.pretrained_weights import SUFFIX
 from fedegoists.version import __version__
 
 SILO_TOML = """\
@@ -87,6 +88,8 @@ Kit of the silo {participant!r}.
    it over another channel, such as the telephone. It sends a certificate back:
    fedegoists deploy install CERTIFICATE .
 3. Edit silo.toml: the location of your data, your limits, and your privacy settings.
+   If there are model.py or weights in this kit, look at them and approve them: the silo refuses to
+   use them otherwise. fedegoists deploy approve . model.py
 4. Make sure that this machine can connect to {deploy.host}:{deploy.port} (outgoing TCP only).
 5. fedegoists deploy start silo .
    It runs in the foreground, reconnects by itself, and logs every request in silo.log.
@@ -168,7 +171,19 @@ def _silo_files(settings: ConsortiumSettings, participant: str) -> dict[str, byt
     files |= {SILO_FILE: text.encode(), "readme.txt": NEXT_STEPS.format(**steps).encode()}
     if schema is not None:
         files[SCHEMA_FILE] = Path(schema).read_bytes()
-    if is_own(settings.training.model):  # its operator reads and approves it
-        path = own_entry(settings.training.model).path
-        files[path.name] = path.read_bytes()
+    files |= {path.name: path.read_bytes() for path in model_files(settings)}
     return files
+
+
+def model_files(settings: ConsortiumSettings) -> tuple[Path, ...]:
+    """Return the files of an own model, which silos' operators look at and approve.
+
+    These are its code, and all safetensors files beside it that the code names.
+    """
+    if not is_own(settings.training.model):
+        return ()
+    path = own_entry(settings.training.model).path
+    code = path.read_text(encoding="utf-8", errors="replace")
+    # Which one the code loads is known only when it has seen the data, which need not be here.
+    beside = sorted(path.parent.glob(f"*{SUFFIX}"))
+    return (path, *(one for one in beside if one.name in code))

@@ -1,4 +1,4 @@
-"""A demo of a deployment: three banks on this machine, one of which is killed on the way."""
+"""Demos of a deployment on this machine: three banks, one of which is killed, or a user's own."""
 
 import shutil
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedegoists.consortium.consortium_run import ConsortiumRun
-from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.consortium.consortium_settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess
 from fedegoists.consortium.pipeline import Consortium
 from fedegoists.deploy.kit_process import end_children
@@ -61,7 +61,27 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
     tables = [(place / "data" / f"{bank}.csv", demo_table(k)) for k, bank in enumerate(BANKS)]
     settings_file = (place / "consortium.toml", CONSORTIUM.format(port=free_port()).encode())
     write_all([settings_file, (place / "data" / "schema.toml", SCHEMA.encode()), *tables])
-    settings = read_settings(place / "consortium.toml")
+    return _deployed(read_settings(place / "consortium.toml"), place, tell, killed="Meadow")
+
+
+def own_demo(file: Path, folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
+    """Deploy a user's own consortium on this machine, run it, and end all processes.
+
+    An own model's files count as approved: its user is the operator of all silos here.
+    """
+    settings = read_settings(file, [f"deploy.port={free_port()}", 'deploy.host="localhost"'])
+    place = Path(tempfile.mkdtemp(prefix="fedegoists-demo-")) if folder is None else folder
+    output = settings.output.model_copy(update={"folder": str(place / "runs")})
+    settings = settings.model_copy(update={"output": output})
+    if (place / "deploy").exists():
+        shutil.rmtree(place / "deploy")
+    return _deployed(settings, place, tell)
+
+
+def _deployed(
+    settings: ConsortiumSettings, place: Path, tell: Callable[[str], None], killed: str = ""
+) -> ConsortiumRun:
+    """Deploy a consortium here and run it; one silo may be killed on the way."""
     began = time.monotonic()
 
     def at(text: str) -> None:
@@ -71,12 +91,13 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
         if "ready with" in text or "refused" in text or "ended with" in text:
             at(f"{name or 'server'}: {text}")
 
-    at(f"kits with certificates for a coordinator and {len(BANKS)} banks go to {place}/deploy")
     deployment = LocalDeployment(settings, place / "deploy", heard)
-    at("a server and three silos start, each a process with its own certificate and data")
+    count = len(deployment.deployment.sites)
+    at(f"kits with certificates for a coordinator and {count} silos are in {place}/deploy")
+    at(f"a server and {count} silos start, each a process with its own certificate and data")
     with deployment:
         at("all silos are connected with mutual TLS; the run begins")
-        progress = _KillASilo(deployment, at)
+        progress = _KillASilo(deployment, at, killed)
 
         def work(reached: Engine, again: bool) -> ConsortiumRun:
             return Consortium(settings, reached).run(resume=again, progress=progress)
@@ -88,19 +109,23 @@ def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
 
 
 class _KillASilo:
-    """Tells the progress, and kills one of the silos on the way."""
+    """Tells the progress, and kills one of the silos on the way, if there is one to be killed."""
 
-    def __init__(self, deployment: LocalDeployment, tell: Callable[[str], None]) -> None:
-        self._deployment, self._tell = deployment, tell
+    def __init__(
+        self, deployment: LocalDeployment, tell: Callable[[str], None], killed: str
+    ) -> None:
+        self._deployment, self._tell, self._killed = deployment, tell, killed
         self._averaged = 0
 
     def __call__(self, stage: str, what: str, done: int, total: int, remark: str) -> None:
         if total and done == total:
             self._tell(f"{stage}: {what} done {remark}")
-        self._averaged += what == "fedavg"
-        pid = self._deployment.processes["Meadow"].pid
-        if what == "fedavg" and self._averaged == SWITCHED_OFF_AFTER and pid is not None:
-            self._tell("Meadow's machine is switched off and on again: the others go on")
+        if what != "fedavg" or not self._killed:
+            return
+        self._averaged += 1
+        pid = self._deployment.processes[self._killed].pid
+        if self._averaged == SWITCHED_OFF_AFTER and pid is not None:
+            self._tell(f"{self._killed}'s machine is switched off and on again: the others go on")
             end_children(pid, itself=True)
 
     def message(self, text: str, *, waiting: bool = False) -> None:  # noqa: ARG002

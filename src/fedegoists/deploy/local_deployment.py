@@ -9,15 +9,17 @@ from contextlib import closing
 from pathlib import Path
 
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
-from fedegoists.deploy.consortium_kits import make_deployment
+from fedegoists.deploy.consortium_kits import make_deployment, model_files
 from fedegoists.deploy.kit_process import KitProcess, Role
 from fedegoists.deploy.membership import install, join, sign
 from fedegoists.errors import SettingsError
+from fedegoists.federation.flare.approved_code import approve
 from fedegoists.federation.flare.job_operator import Operator
 from fedegoists.federation.flare.kits import INVITATIONS, Deployment
 from fedegoists.federation.flare.silo_settings import SILO_FILE
 from fedegoists.files import read_text, write_bytes
 from fedegoists.learning.datasets.table_files import READERS
+from fedegoists.learning.own_models import file_digest
 
 COORDINATOR = ""
 """Key of the coordinator's process, beside those of the participants."""
@@ -55,6 +57,9 @@ class LocalDeployment:
         self.deployment = make_deployment(settings, folder)
         self.kit = folder / "coordinator"
         join_all(folder, self.deployment)
+        for name in self.deployment.sites:  # their operator is the user who has this file
+            for file in model_files(settings):
+                approve(self.silo(name), file.name, file_digest(file))
         self.processes: dict[str, KitProcess] = {}
         source = Path(settings.data.source)
         for name in self.deployment.sites if source.is_dir() else ():

@@ -14,6 +14,7 @@ from fedegoists.federation.silo_operations import Silo
 from fedegoists.federation.stacked_network import StackedNetwork
 from fedegoists.learning.network import Inputs, Network, flops_of
 from fedegoists.learning.own_task import OwnTask
+from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
 Execution = Literal["auto", "looped", "stacked"]
@@ -43,6 +44,7 @@ def examined_network(
     silos: Iterable[Silo],
     device: torch.device,
     augment: Callable[..., Any] | None = None,
+    schema: ParameterSchema | None = None,
 ) -> Network:
     """Return a module as a network on a device, tried on a few samples.
 
@@ -54,7 +56,7 @@ def examined_network(
     model = model.to(device)
     if any(isinstance(module, nn.Conv2d) for module in model.modules()):
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network = Network(model, task, augment)
+    network = Network(model, task, augment, schema)
     silo = next(iter(silos))
     inputs, targets = _few(silo)
     network.examine(inputs, targets, silo.classes)
@@ -132,7 +134,7 @@ def _obstacle(network: Network, silo: Silo, *, beside: bool = False) -> str:
     if any(getattr(module, "sparse", False) for module in network.model.modules()):
         return "sparse gradients"
     models = StackedNetwork(network, silo, beside=beside)
-    vector = network.schema.flatten(dict(network.model.named_parameters()))
+    vector = network.schema.flatten(network.model.state_dict())
     rows = torch.stack([vector, vector])
     plan = silo.splits["train"].repeat(2)[:2].expand(2, 2)
     seeds = torch.zeros(2, dtype=torch.int64, device=rows.device) if network.seeds else None

@@ -41,6 +41,7 @@ from fedegoists.federation.silo_operations import (
     class_weights,
     gradient_batch,
     learning_rates,
+    pass_slices,
     step_noise,
     training_plan,
     weighted,
@@ -58,9 +59,9 @@ STATISTICS_BATCH, STATISTICS_STEPS = 128, 8
 ADAM_EPSILON = 1e-8
 
 
-def dropout_seed(seed: int, step: int) -> int:
-    """Return the seed of the random numbers that a network draws in a step."""
-    return stream_seed(seed, step, "dropout")
+def dropout_seed(seed: int, step: int, part: int = 0) -> int:
+    """Return the seed of the random numbers that a network draws in a part of a step."""
+    return stream_seed(seed, step, "dropout", *([part] if part else []))
 
 
 def statistics_plan(size: int) -> Tensor:
@@ -97,6 +98,27 @@ def check_private(
         )
 
 
+def check_passes(network: Network, settings: TrainSettings) -> None:
+    """Refuse to divide batches whose loss is not a sum over samples."""
+    if settings.passes == 1:
+        return
+    if network.task.name == "survival":
+        raise SettingsError(
+            "the loss of a survival task compares all samples of a batch with one another: it "
+            "cannot be computed in parts; use accumulate = 1"
+        )
+
+
+def check_differentiable(network: Network) -> None:
+    """Refuse gradients of models some of whose entries have none."""
+    if network.schema.statistics:
+        raise SettingsError(
+            "the model's batch statistics are averaged, and statistics have no gradient: use a "
+            "method that averages models, such as fedavg, and the estimator transfer; or leave out "
+            'statistics = "averaged"'
+        )
+
+
 class ModuleTrainer:
     """Trains and evaluates a `Network` on one silo's samples; see `Trainer`."""
 
@@ -118,8 +140,11 @@ class ModuleTrainer:
         """Train from the given parameters on the silo's training samples."""
         network, schema, settings = self.network, self.schema, request.settings
         check_private(network, settings.clip, settings.class_weights, silo.weights)
+        check_passes(network, settings)
         terms = request.terms or LocalTerms()
         named = dict(network.model.named_parameters())
+        for name in schema.statistics:  # in the vector, but without a gradient
+            named[name] = torch.nn.Parameter(network.model.get_buffer(name).clone())
         tensors: list[Tensor] = [named[name] for name in schema.names]
         with torch.no_grad():
             views = schema.unflatten(request.parameters).values()
@@ -144,26 +169,21 @@ class ModuleTrainer:
                 inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
             own = None if weights is None else weights[step].to(plan.device)
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
-                inputs = network.augmented(inputs)
-                if network.seeds:
-                    network.set_seed(dropout_seed(seed, step))
-                if settings.clip is None:
-                    own = weighted(own, factors)
-                    loss, gradients = self._gradient(tensors, inputs, targets, own)
-                else:
-                    limited = (settings.clip, tensors, inputs, targets, own, factors)
-                    loss, vector = self._private(*limited)
-                    if settings.noise:
-                        drawn = step_noise(settings, vector.shape, len(positions), seed, step)
-                        vector = vector + drawn.to(vector)
+                given = (network.augmented(inputs), targets, own, factors)
+                loss, gradients = self._in_passes(settings, tensors, given, seed, step)
+                if settings.noise:
+                    vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
+                    drawn = step_noise(settings, vector.shape, len(positions), seed, step)
+                    vector = vector + drawn.to(vector)
                     gradients = tuple(schema.unflatten(vector).values())
             with torch.no_grad():
                 total += loss
                 update.step(gradients, rate, added)
                 if terms.anchor_rate and (step + 1) % terms.inner_steps == 0:
                     added.move_anchor(tensors)
+        trained = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
         return Trained(
-            parameters=schema.flatten(dict(zip(schema.names, tensors, strict=True))),
+            parameters=self._with_statistics(silo, trained),
             loss=(total / settings.steps).item(),
             samples=len(positions),
             sample_passes=settings.steps * min(settings.batch_size, len(positions)),
@@ -171,12 +191,58 @@ class ModuleTrainer:
             momentum=None if terms.momentum is None else update.momentum(schema),
         )
 
+    def _in_passes(
+        self,
+        settings: TrainSettings,
+        tensors: list[Tensor],
+        batch: tuple[Inputs, Tensor, Tensor | None, Tensor | None],
+        seed: int,
+        step: int,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return loss and gradients of a step: sums over the parts of its batch."""
+        network, (inputs, targets, weights, factors) = self.network, batch
+        parts = pass_slices(len(targets), settings.passes)
+        if settings.clip is None:  # otherwise they are limited, too
+            weights, factors = weighted(weights, factors), None
+        if len(parts) > 1 and weights is None:
+            weights = torch.full((len(targets),), 1 / len(targets), device=targets.device)
+        loss, gradients = torch.zeros((), device=targets.device), None
+        for number, part in enumerate(parts):
+            if network.seeds:
+                network.set_seed(dropout_seed(seed, step, number))
+            some = tuple(one[part] for one in inputs)
+            own = [None if each is None else each[part] for each in (weights, factors)]
+            one, found = self._gradient(settings, tensors, some, targets[part], *own)
+            loss = loss + one
+            gradients = found if gradients is None else torch._foreach_add(gradients, found)
+        assert gradients is not None  # a batch has samples
+        return loss, tuple(gradients)
+
+    def _with_statistics(self, silo: Silo, trained: Tensor) -> Tensor:
+        """Return a trained model with its batch statistics, where they travel."""
+        schema = self.schema
+        if not schema.statistics:
+            return trained
+        found = self._computed_statistics(silo, trained)
+        return schema.flatten({**schema.unflatten(trained), **found})
+
     def _gradient(
-        self, tensors: list[Tensor], inputs: Inputs, targets: Tensor, weights: Tensor | None
+        self,
+        settings: TrainSettings,
+        tensors: list[Tensor],
+        inputs: Inputs,
+        targets: Tensor,
+        weights: Tensor | None,
+        factors: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return loss and gradients at the parameters that the module holds."""
-        outputs = self.network.shaped(self.network.model(*inputs))
-        loss = self.task.loss(outputs, targets, weights)
+        bf16 = settings.precision == "bf16"
+        if settings.clip is not None:
+            given = (tensors, inputs, targets, weights, factors)
+            return self._private(settings.clip, *given, bf16=bf16)
+        with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
+            outputs = self.network.shaped(self.network.model(*inputs))
+        loss = self.task.loss(outputs.float(), targets, weights)
         # A parameter that this batch does not use has a gradient of zero.
         gradients = torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
         return loss.detach(), _dense(gradients)
@@ -189,20 +255,24 @@ class ModuleTrainer:
         targets: Tensor,
         weights: Tensor | None,
         factors: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+        *,
+        bf16: bool,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return a loss of zero, and the mean of samples' gradients of a limited length."""
         schema = self.schema
         vector = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
-        gradient, loss = clipped_gradient(self.network.loss, schema, clip)(
+        loss = partial(self.network.loss, bf16=bf16)
+        gradient, value = clipped_gradient(loss, schema, clip)(
             vector, inputs, targets, weights, factors
         )
-        return loss, gradient
+        return value, tuple(schema.unflatten(gradient).values())
 
     def gradients(self, silo: Silo, request: Gradient, seed: int) -> Gradients:
         """Return losses and gradients of one or several models on a batch."""
         network, schema = self.network, self.schema
         positions, step, clip = silo.splits[request.split], request.step, request.clip
         check_private(network, clip, request.class_weights, silo.weights)
+        check_differentiable(network)
         drawn_batch, weights, count = gradient_batch(len(positions), request, seed)
         batch = positions[torch.from_numpy(drawn_batch).to(positions.device)]
         inputs, targets = silo.batch(batch)
@@ -238,9 +308,12 @@ class ModuleTrainer:
 
     @torch.no_grad()
     def statistics(self, silo: Silo, row: Tensor) -> dict[str, Tensor]:
+        """Return the batch statistics with which the silo evaluates a model, where it has own."""
+        return self._computed_statistics(silo, row) if self.network.needs_samples else {}
+
+    @torch.no_grad()
+    def _computed_statistics(self, silo: Silo, row: Tensor) -> dict[str, Tensor]:
         """Return the batch statistics of a model over the silo's own training samples."""
-        if not self.network.mixes_samples:
-            return {}
         # Validation and test samples are evaluated one after the other.
         known = self._recent.get(id(silo))
         if known is not None and torch.equal(known[1], row):
@@ -270,7 +343,8 @@ class ModuleTrainer:
         return outputs, targets
 
     def _outputs(self, silo: Silo, row: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        values = {**self.schema.unflatten(row), **self.statistics(silo, row)}
+        # Batch statistics that travel are part of the model.
+        values = {**self.statistics(silo, row), **self.schema.unflatten(row)}
         self.network.set_mode("evaluation")
         outputs, targets = [], []
         for part in torch.split(positions, CHUNK):

@@ -44,6 +44,7 @@ def owner_of(slot: str) -> str:
 
 
 Optimiser = Literal["sgd", "adam", "adamw"]
+Precision = Literal["float32", "bf16"]
 ClassWeights = Literal["balanced"] | Annotated[tuple[Number, ...], Field(max_length=100_000)]
 """The weight of each class in the loss; ``balanced`` makes every class of a silo count alike."""
 
@@ -57,6 +58,13 @@ class TrainSettings(Validated):
         Steps in a round.
     batch_size : int
         Samples in a step; all of them where a silo has fewer.
+    passes : int
+        Parts in which the samples of a step go through the network, to save memory. Their
+        gradients are added up: the step is the same, but for batch normalisation and dropout,
+        which see each part by itself.
+    precision : {"float32", "bf16"}
+        Of activations in training: with bf16, matrix products have 16 bits. Parameters, sums of
+        gradients, losses and evaluations have 32 bits in any case.
     optimiser : {"sgd", "adam", "adamw"}
         Stochastic gradient descent with momentum; Adam, with the weight decay in the gradient; or
         AdamW, with the weight decay beside it. Its state starts at zero in every round; only the
@@ -83,6 +91,8 @@ class TrainSettings(Validated):
 
     steps: int = Field(default=20, ge=1, le=1_000_000)
     batch_size: int = Field(default=64, ge=1)
+    passes: int = Field(default=1, ge=1, le=10_000)
+    precision: Precision = "float32"
     learning_rate: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     optimiser: Optimiser = "sgd"
     momentum: float = Field(default=0.9, ge=0, allow_inf_nan=False)

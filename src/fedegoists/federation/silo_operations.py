@@ -169,6 +169,18 @@ def step_noise(
     return gaussian_noise(shape, spread, seed, step, device)
 
 
+def pass_slices(count: int, passes: int) -> list[slice]:
+    """Return the parts of a batch that go through a network one after the other.
+
+    Examples
+    --------
+    >>> pass_slices(10, 3)
+    [slice(0, 4, None), slice(4, 7, None), slice(7, 10, None)]
+    """
+    parts = np.array_split(np.arange(count), min(passes, count))
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+
 TINY = 1e-12
 """Added to lengths that could be zero."""
 

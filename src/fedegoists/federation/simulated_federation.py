@@ -38,6 +38,7 @@ from fedegoists.federation.silo_operations import uninformed_loss
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.federation.trainer import Trainer, carried_out
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.own_models import ModelParts
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
@@ -56,9 +57,10 @@ class SimulatedFederation:
     data : SiloedData, or mapping of repetitions to SiloedData
         The silos; or those of several repetitions, which run at once as one larger federation.
         Samples that repetitions share are kept once.
-    model : torch.nn.Module or Trainer
+    model : torch.nn.Module, ModelParts or Trainer
         The network all silos train. It is a workspace: its trainable parameters do not matter, its
-        frozen ones do. For anything but a PyTorch module, a `Trainer`.
+        frozen ones do. `ModelParts` bring its task and augmentation along. For anything but a
+        PyTorch module, a `Trainer`.
     task : Task, optional
         Loss and metric; by default those of the data's task.
     augment : function, optional
@@ -94,7 +96,7 @@ class SimulatedFederation:
     def __init__(
         self,
         data: SiloedData | Repeated,
-        model: nn.Module | Trainer,
+        model: nn.Module | ModelParts | Trainer,
         *,
         task: Task | None = None,
         augment: Callable[..., Any] | None = None,
@@ -113,18 +115,19 @@ class SimulatedFederation:
             raise SettingsError("a federation needs at least one repetition")
         self._device = checked_device(device)
         self._silos = pooled_silos(repetitions, self._device)
-        task = TASKS[next(iter(repetitions.values())).task] if task is None else task
-        self._network = None
         if isinstance(model, nn.Module):
-            self._network = examined_network(
-                model, task, self._silos.values(), self._device, augment
-            )
+            task = TASKS[next(iter(repetitions.values())).task] if task is None else task
+            model = ModelParts(model, task, augment)
+        self._network = None
+        if isinstance(model, ModelParts):
+            parts = (model.module, model.task, self._silos.values(), self._device, model.augment)
+            self._network = examined_network(*parts, model.schema)
             model = ModuleTrainer(self._network)
         self._trainer: Trainer = model
         self.engine = chosen_engine(self._network, self._silos.values(), execution)
         self._stacked = self.engine.name == "stacked"
         self._bf16, self._graphs = bf16, graphs
-        self._stacks: dict[tuple[Participant, ...], StackedSilos] = {}
+        self._stacks: dict[tuple[tuple[Participant, ...], bool], StackedSilos] = {}
         self._memories = {name: SiloMemory(self.schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
         self.halved: dict[Participant, int] = {}
@@ -305,7 +308,10 @@ class SimulatedFederation:
         sizes = {split: len(own) for split, own in self._silos[participant].splits.items()}
         width = min(sizes["train"], STATISTICS_BATCH)
         if isinstance(request, Train):
-            width = min(request.settings.batch_size, sizes["train"])
+            own = min(request.settings.batch_size, sizes["train"])
+            if self._network.schema.statistics:  # which are computed after training
+                return (*request.alike, own, width)
+            width = own
         elif isinstance(request, Gradient) and request.split == "train":
             count = share_of(sizes["train"], request.share, request.batch_size)
             width = min(count or sizes["train"], sizes["train"])
@@ -350,6 +356,9 @@ class SimulatedFederation:
         """Carry out requests that are alike, and the steps of personal parameters."""
         first = next(iter(group.values()))
         alone = isinstance(first, Evaluate) and first.bound is not None
+        if isinstance(first, Train) and first.settings.precision == "bf16" and self._network:
+            # `vmap` cannot normalise batches of 16 bits.
+            alone = self._network.mixes_samples and not self.engine.beside
         stacked = self._stacked and isinstance(first, OfModels) and not alone
         replies = self._computed(group, stacked=stacked)
         if isinstance(first, Train) and first.settings.halve and not first.noisy:
@@ -446,7 +455,10 @@ class SimulatedFederation:
         called = {name: request for name, request in group.items() if name not in leaders}
         seeds = [self._seed(name, request) for name, request in called.items()]
         try:
-            results = self._stack(tuple(called)).carried_out(list(called.values()), seeds)
+            requests = list(called.values())
+            bf16 = isinstance(requests[0], Train) and requests[0].settings.precision == "bf16"
+            stack = self._stack(tuple(called), bf16=self._bf16 or bf16)
+            results = stack.carried_out(requests, seeds)
         except Exception as error:  # a user's module may raise anything
             detail = self._in_words(error)
             return {name: Failure(name, "error", detail) for name in group}
@@ -486,15 +498,16 @@ class SimulatedFederation:
             leaders = dict(pair for pair, yes in zip(leaders.items(), same, strict=True) if yes)
         return leaders
 
-    def _stack(self, names: tuple[Participant, ...]) -> StackedSilos:
-        if names not in self._stacks:
+    def _stack(self, names: tuple[Participant, ...], *, bf16: bool) -> StackedSilos:
+        key = (names, bf16)
+        if key not in self._stacks:
             if len(self._stacks) >= MOST_STACKS:
                 self._stacks.pop(next(iter(self._stacks)))
             assert self._network is not None  # other trainers are not stacked
             silos = [self._silos[name] for name in names]
-            how = {"bf16": self._bf16, "graphs": self._graphs, "beside": self.engine.beside}
-            self._stacks[names] = StackedSilos(self._network, silos, **how)
-        return self._stacks[names]
+            how = {"bf16": bf16, "graphs": self._graphs, "beside": self.engine.beside}
+            self._stacks[key] = StackedSilos(self._network, silos, **how)
+        return self._stacks[key]
 
 
 _LOG = logging.getLogger("fedegoists.silo")

@@ -20,6 +20,8 @@ from fedegoists.federation.gradient_privacy import (
 )
 from fedegoists.federation.module_trainer import (
     ADAM_EPSILON,
+    check_differentiable,
+    check_passes,
     check_private,
     dropout_seed,
     statistics_plan,
@@ -47,6 +49,7 @@ from fedegoists.federation.silo_operations import (
     class_weights,
     gradient_batch,
     learning_rates,
+    pass_slices,
     step_noise,
     training_plan,
     weighted,
@@ -119,6 +122,7 @@ class StackedSilos:
         """Train every silo from its parameters."""
         settings = requests[0].settings
         check_private(self._network, settings.clip, settings.class_weights, self._silos[0].weights)
+        check_passes(self._network, settings)
         self._network.set_mode("training")
         parameters = torch.stack([request.parameters for request in requests])
         device = parameters.device
@@ -158,8 +162,11 @@ class StackedSilos:
         if settings.optimiser != "sgd":
             state["squares"] = torch.zeros_like(parameters)
         if self._network.seeds:
-            steps = range(settings.steps)
-            numbers = [[dropout_seed(seed, step) for seed in seeds] for step in steps]
+            numbers = [
+                [[dropout_seed(seed, step, part) for seed in seeds] for part in range(parts)]
+                for step in range(settings.steps)
+                for parts in [min(settings.passes, plan.shape[-1])]
+            ]
             state["seeds"] = torch.tensor(numbers, device=device)
         self._add_class_weights(state, settings.class_weights)
         add_terms(state, terms, settings.steps)
@@ -170,6 +177,7 @@ class StackedSilos:
         if settings.optimiser != "sgd":
             state["momentum"] = torch.zeros_like(parameters)
         momenta = None if terms[0].momentum is None else state["momentum"].unbind()
+        self._set_statistics(state["parameters"])
         fine = (state["parameters"].abs() < LARGEST).all(1)
         # One transfer for both: each waits for the device.
         usable, losses = torch.stack([fine.float(), state["losses"] / settings.steps]).tolist()
@@ -231,8 +239,7 @@ class StackedSilos:
         if "step_weights" in state:
             weights = state["step_weights"].index_select(0, step)[0]
         seeds = state["seeds"].index_select(0, step)[0] if "seeds" in state else None
-        given = (parameters, plan, draws, weights, state.get("by_class"), seeds)
-        gradients, losses = self._models.gradients(*given, clip=settings.clip)
+        gradients, losses = self._in_passes(state, settings, plan, draws, weights, seeds)
         if "noise" in state:
             gradients = gradients + state["noise"].index_select(0, state["noise_step"])[0]
             state["noise_step"].add_(1)
@@ -258,6 +265,43 @@ class StackedSilos:
         state["losses"].add_(losses)
         step.add_(1)
 
+    def _in_passes(
+        self,
+        state: dict[str, Tensor],
+        settings: TrainSettings,
+        plan: Tensor,
+        draws: Tensor | None,
+        weights: Tensor | None,
+        seeds: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return gradients and losses of a step: sums over the parts of its batches."""
+        parts = pass_slices(plan.shape[-1], settings.passes)
+        if len(parts) > 1 and weights is None:
+            weights = torch.full(plan.shape, 1 / plan.shape[-1], device=plan.device)
+        sums: tuple[Tensor, Tensor] | None = None
+        for number, part in enumerate(parts):
+            found = self._models.gradients(
+                state["parameters"],
+                plan[:, part],
+                None if draws is None else draws[:, part],
+                None if weights is None else weights[:, part],
+                state.get("by_class"),
+                None if seeds is None else seeds[number],
+                clip=settings.clip,
+            )
+            sums = found if sums is None else (sums[0] + found[0], sums[1] + found[1])
+        assert sums is not None  # a batch has samples
+        return sums
+
+    def _set_statistics(self, parameters: Tensor) -> None:
+        """Put batch statistics into trained models, in place, where they travel."""
+        schema = self._network.schema
+        if schema.statistics:
+            found = self._computed_statistics(parameters, torch.arange(len(parameters)))
+            for name, own in schema.unflatten(parameters).items():
+                if name in schema.statistics:
+                    own.copy_(found[name])
+
     def _add_class_weights(self, state: dict[str, Tensor], wanted: ClassWeights | None) -> None:
         """Add the weights of classes, one row for each silo, to the state."""
         if wanted is not None:
@@ -271,6 +315,7 @@ class StackedSilos:
         """Return losses and gradients at each model of each silo."""
         request, network = requests[0], self._network
         check_private(network, request.clip, request.class_weights, self._silos[0].weights)
+        check_differentiable(network)
         parameters = [one.rows for one in requests]
         counts = [rows.shape[0] for rows in parameters]
         step, clip = request.step, request.clip
@@ -420,9 +465,13 @@ class StackedSilos:
         return replies
 
     def _statistics(self, parameters: Tensor, silo_of: Tensor) -> dict[str, Tensor]:
-        """Return the batch statistics of models over their silos' own training samples."""
-        if not self._network.mixes_samples:
+        """Return the batch statistics with which silos evaluate models, where they have own."""
+        if not self._network.needs_samples:
             return {}
+        return self._computed_statistics(parameters, silo_of)
+
+    def _computed_statistics(self, parameters: Tensor, silo_of: Tensor) -> dict[str, Tensor]:
+        """Return the batch statistics of models over their silos' own training samples."""
         plans = [own[statistics_plan(len(own)).numpy()] for own in self._positions["train"]]
         plan, uneven = padded(plans)
         assert uneven is None  # silos are stacked by the size of their batches

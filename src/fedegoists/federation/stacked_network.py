@@ -160,7 +160,8 @@ class StackedNetwork:
 
         def of_one(vector: Tensor, inputs: Inputs, fixed: dict[str, Tensor] | None) -> Tensor:
             values = self.network.schema.unflatten(vector)
-            return self.network.outputs({**values, **(fixed or {})}, inputs)
+            # Batch statistics that travel are part of the model.
+            return self.network.outputs({**(fixed or {}), **values}, inputs)
 
         inputs, _ = self._pool.batch(positions)
         outputs: Tensor = self._at_once(of_one, parameters, inputs, fixed or None)
@@ -169,4 +170,6 @@ class StackedNetwork:
 
 def _vmapped(function: Callable[..., Any], *given: Any) -> Any:
     """Apply a function to each row of its arguments, which may be None."""
+    if len(given[0]) == 1:  # with a single row, some layers mistake the layout of images
+        return side_by_side(function, *given)
     return vmap(function, in_dims=tuple(None if one is None else 0 for one in given))(*given)

@@ -8,6 +8,8 @@ Any `torch.nn.Module` will do. The rules are:
   and its own training samples, and are computed from both when a model is evaluated or stored (as
   in Wu and Johnson, "Rethinking 'Batch' in BatchNorm", 2021). They never leave a silo, and no
   method has to know them. A layer whose parameters are all frozen keeps its statistics, too.
+  A user can have running means and variances averaged instead: they are then entries of the vector
+  that a silo sets after training, and that an evaluation uses as they are.
 * Dropout is on in training and off in evaluation, with masks that follow from the seed of a step.
 """
 
@@ -23,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from fedegoists.errors import SettingsError
 from fedegoists.learning.own_task import check_own_task
-from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.learning.parameters import VARIANCE, ParameterSchema
 from fedegoists.learning.seeded_dropout import seed_dropouts
 from fedegoists.learning.task import Task
 
@@ -44,11 +46,13 @@ class Network:
         Its loss and metric.
     augment : function, optional
         Changes the inputs of a training batch at random.
+    schema : ParameterSchema, optional
+        What travels; by default the trainable parameters.
 
     Attributes
     ----------
     schema : ParameterSchema
-        The trainable parameters.
+        The trainable parameters, and batch statistics where they travel.
     mixes_samples : bool
         Whether an output depends on other samples of its batch, in training.
     seeds : tuple of str
@@ -60,10 +64,14 @@ class Network:
     """
 
     def __init__(
-        self, model: nn.Module, task: Task, augment: Callable[..., Any] | None = None
+        self,
+        model: nn.Module,
+        task: Task,
+        augment: Callable[..., Any] | None = None,
+        schema: ParameterSchema | None = None,
     ) -> None:
         self.model, self.task, self._augment = model, task, augment
-        self.schema = ParameterSchema.of(model)
+        self.schema = ParameterSchema.of(model) if schema is None else schema
         self.seeds = seed_dropouts(model)
         self.draws = False
         self._ties = _ties_of(model)
@@ -81,6 +89,14 @@ class Network:
     def mixes_samples(self) -> bool:
         """Whether an output depends on other samples of its batch, in training."""
         return bool(self._statistical) or self.untracked
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether an evaluation needs batch statistics of the silo's own samples."""
+        return any(
+            name not in self.schema.statistics and own.is_floating_point()
+            for name, own in self._updated.items()
+        )
 
     def _buffers_of(self, layers: Mapping[str, nn.Module]) -> dict[str, Tensor]:
         return {
@@ -160,6 +176,9 @@ class Network:
     ) -> Tensor:
         """Return the outputs of named parameters and buffers; a pure function."""
         given = dict(values)
+        for name in self.schema.statistics:  # a sum of models may have left less than nothing
+            if name.endswith(VARIANCE) and name in given:
+                given[name] = given[name].clamp_min(0.0)
         if seed is not None:
             given |= dict.fromkeys(self.seeds, seed)
         return self.shaped(self._called(given, inputs))
@@ -167,7 +186,9 @@ class Network:
     def _called(self, values: Mapping[str, Tensor], inputs: Inputs) -> Tensor:
         """Call the module with other tensors in place of its own, under all names they have."""
         # Views into a vector can begin anywhere; convolutions on a GPU need aligned addresses.
-        views = {name: values[name] for name in self.schema.names if values[name].is_cuda}
+        # Batch statistics stay the tensors that they are: a layer may update them.
+        trained = (name for name in self.schema.names if name not in self.schema.statistics)
+        views = {name: values[name] for name in trained if values[name].is_cuda}
         values = {**values, **{name: own.clone() for name, own in views.items()}}
         tied = {
             other: values[name] for name, others in self._ties.items() if name in values
@@ -287,6 +308,17 @@ def _layers_with_statistics(
             frozen = bool(parameters) and not any(p.requires_grad for p in parameters)
             (fixed if frozen else own)[name] = layer
     return fixed, own
+
+
+def normalisation_statistics(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of running means and variances that training changes."""
+    _, own = _layers_with_statistics(model)
+    return tuple(
+        f"{prefix}.{name}" if prefix else name
+        for prefix, layer in own.items()
+        for name, buffer in layer.named_buffers(recurse=False)
+        if buffer.is_floating_point()
+    )
 
 
 def _ties_of(model: nn.Module) -> dict[str, list[str]]:

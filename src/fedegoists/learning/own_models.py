@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType, ModuleType, SimpleNamespace
@@ -26,14 +26,18 @@ from fedegoists.learning.model_registry import (
     model_for,
     model_options,
 )
+from fedegoists.learning.pretrained_weights import checked_name, load_weights, weights_digest
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
+    from fedegoists.learning.parameters import ParameterSchema
     from fedegoists.learning.task import Task
 
-PARTS = ("model", "loss", "metrics", "optimiser", "augment")
+PARTS = ("model", "loss", "metrics", "optimiser", "augment", "weights", "statistics")
 """What a function may return in a dictionary."""
+WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
+"""Options of a model: its file of pre-trained weights, and the hash of this file."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,29 @@ class ModelParts:
         Changes a batch of training inputs at random.
     settings : mapping
         Settings of training that the model asks for, see `TrainSettings`.
+    start : function, optional
+        Returns the initial tensors of the model for a seed, where these are the model's own
+        business: its file may set them, or read them from pre-trained weights.
+    averaged : bool
+        Whether batch statistics travel and are averaged as parameters are; by default they stay at
+        home.
     """
 
     module: "nn.Module"
     task: "Task"
     augment: Callable[..., Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    start: "Callable[[int], Mapping[str, Tensor]] | None" = None
+    averaged: bool = False
+
+    @property
+    def schema(self) -> "ParameterSchema":
+        """What travels of the module."""
+        from fedegoists.learning.network import normalisation_statistics
+        from fedegoists.learning.parameters import ParameterSchema
+
+        names = normalisation_statistics(self.module) if self.averaged else ()
+        return ParameterSchema.of(self.module, statistics=names, start=self.start)
 
 
 @dataclass(frozen=True)
@@ -88,45 +109,63 @@ class OwnModelEntry(ModelEntry):
         return module
 
     def returned(self, **options: Value) -> dict[str, Any]:
-        """Return the model and what belongs to it, as the function returns them.
+        """Return the model, with its weights, and what belongs to it, as the function returns them.
 
         Raises
         ------
         SettingsError
-            If the file or the function fails, or returns something else.
+            If the file or the function fails, or returns something else; or if the weights do not
+            fit.
         """
-        from torch import nn
-
         if options.get("code", self.digest) != self.digest:
             raise SettingsError(
                 f"{self.path} has changed since this model was made; put back the file with the "
                 f"SHA-256 {options['code']}"
             )
-        function = function_in(self.path, self.function)
-        shapes = [tuple(shape) for shape in json.loads(str(options.get("shapes", "[]")))]
-        data = SimpleNamespace(
-            task=options.get("task"), classes=options.get("classes") or None, shapes=shapes
+        parts = _called(self.path, self.function, options)
+        if WEIGHTS in parts:
+            path = self.path.parent / parts[WEIGHTS]
+            digest = weights_digest(path)
+            if options.get(WEIGHTS_HASH, digest) != digest:
+                raise SettingsError(
+                    f"{path} has changed since this model was made; put back the file with the "
+                    f"SHA-256 {options[WEIGHTS_HASH]}"
+                )
+            load_weights(parts["model"], path)
+        return parts
+
+
+def _called(path: Path, name: str, options: Mapping[str, Value]) -> dict[str, Any]:
+    """Call a function of a file; return the parts of the model that it makes, after a check."""
+    from torch import nn
+
+    function = function_in(path, name)
+    shapes = [tuple(shape) for shape in json.loads(str(options.get("shapes", "[]")))]
+    data = SimpleNamespace(
+        task=options.get("task"), classes=options.get("classes") or None, shapes=shapes
+    )
+    where = f"{path.name}:{name}"
+    try:
+        wanted = len(inspect.signature(function).parameters)
+        given = function(data) if wanted else function()
+    except Exception as error:  # it is the user's own code: anything can happen
+        raise SettingsError(
+            f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
+        ) from error
+    parts = {"model": given} if isinstance(given, nn.Module) else given
+    if not isinstance(parts, Mapping) or not isinstance(parts.get("model"), nn.Module):
+        raise SettingsError(
+            f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, or a "
+            f"dictionary with the keys {', '.join(PARTS)}, of which only model must be there"
         )
-        where = f"{self.path.name}:{self.function}"
-        try:
-            wanted = len(inspect.signature(function).parameters)
-            given = function(data) if wanted else function()
-        except Exception as error:  # it is the user's own code: anything can happen
-            raise SettingsError(
-                f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
-            ) from error
-        parts = {"model": given} if isinstance(given, nn.Module) else given
-        if not isinstance(parts, Mapping) or not isinstance(parts.get("model"), nn.Module):
-            raise SettingsError(
-                f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, or a "
-                f"dictionary with the keys {', '.join(PARTS)}, of which only model must be there"
-            )
-        unknown = [key for key in parts if key not in PARTS]
-        if unknown:
-            raise SettingsError(
-                f"{where} returned the key {shown(unknown[0])}; keys are {', '.join(PARTS)}"
-            )
-        return dict(parts)
+    unknown = [key for key in parts if key not in PARTS]
+    if unknown:
+        raise SettingsError(
+            f"{where} returned the key {shown(unknown[0])}; keys are {', '.join(PARTS)}"
+        )
+    if WEIGHTS in parts:
+        checked_name(parts[WEIGHTS], where)
+    return dict(parts)
 
 
 def file_digest(path: Path) -> str:
@@ -150,17 +189,35 @@ def own_entry(name: str) -> OwnModelEntry:
         summary=f"{function} of {path.name}",
         inputs="table",
         network="",
-        options=partial(_facts, file_digest(path)),
+        options=partial(_facts, path, function),
         output_layer="",
         path=path,
         function=function,
     )
 
 
-def _facts(digest: str, data: DataShape) -> dict[str, Value]:
-    """Return what the function is told about the data, and the hash of its file."""
+def _facts(path: Path, function: str, data: DataShape) -> dict[str, Value]:
+    """Return what the function is told about the data, and the hashes of its files."""
     shapes = json.dumps([list(shape) for shape in data.shapes])
-    return {"task": data.task, "classes": data.classes or 0, "shapes": shapes, "code": digest}
+    facts: dict[str, Value] = {
+        "task": data.task,
+        "classes": data.classes or 0,
+        "shapes": shapes,
+        "code": file_digest(path),
+    }
+    weights = _weights_of(path, function, tuple(facts.items()))
+    if weights:
+        facts |= {WEIGHTS: weights, WEIGHTS_HASH: weights_digest(path.parent / weights)}
+    return facts
+
+
+@lru_cache(maxsize=64)
+def _weights_of(path: Path, function: str, facts: tuple[tuple[str, Value], ...]) -> str:
+    """Return the file of weights that a function names; empty if there is none."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        return str(_called(path, function, dict(facts)).get(WEIGHTS, ""))
 
 
 def function_in(path: Path, name: str) -> Callable[..., Any]:
@@ -199,6 +256,7 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     """
     import torch
 
+    from fedegoists.learning.models import build_model
     from fedegoists.learning.own_task import own_task
     from fedegoists.learning.task import TASKS
 
@@ -208,6 +266,10 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
         if not isinstance(entry, OwnModelEntry):
             return ModelParts(entry.build(**options), TASKS[data.task])
         parts = entry.returned(**options)
+
+    def start(seed: int) -> "Mapping[str, Tensor]":
+        return build_model(name, seed, **options).state_dict()
+
     where = f"{entry.path.name}:{entry.function}"
     settings = parts.get("optimiser") or {}
     if isinstance(settings, str):
@@ -221,7 +283,26 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     if augment is not None and not callable(augment):
         raise SettingsError(f"{where}: augment is {shown(augment)}; expected a function")
     task = own_task(TASKS[data.task], parts.get("loss"), parts.get("metrics"), where)
-    return ModelParts(parts["model"], task, augment, dict(settings))
+    statistics = parts.get("statistics", "personal")
+    if statistics not in ("personal", "averaged"):
+        raise SettingsError(
+            f'{where}: statistics is {shown(statistics)}; expected "personal" or "averaged"'
+        )
+    averaged = statistics == "averaged"
+    return ModelParts(parts["model"], task, augment, dict(settings), start, averaged)
+
+
+def weights_in(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the file of pre-trained weights in a model's options, and its hash.
+
+    Examples
+    --------
+    >>> weights_in({"task": "binary", "weights": "w.safetensors", "weights_sha256": "ab"})
+    ('w.safetensors', 'ab')
+    """
+    if WEIGHTS not in options:
+        return None
+    return str(options[WEIGHTS]), str(options[WEIGHTS_HASH])
 
 
 def is_own(name: str) -> bool:

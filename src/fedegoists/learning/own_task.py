@@ -36,8 +36,8 @@ class OwnTask(Task):
         each = self.own_loss(outputs, targets)
         if each.dim() == 0:
             raise SettingsError(
-                "the loss returns one number for a batch; weights of classes or samples, and "
-                "privacy, need one for each sample: return a vector"
+                "the loss returns one number for a batch; weights of classes or samples, "
+                "accumulate and privacy need one for each sample: return a vector"
             )
         return each.reshape(len(targets), -1).mean(1)
 

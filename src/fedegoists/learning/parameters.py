@@ -2,14 +2,17 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
+
+VARIANCE = "running_var"
+"""The name of variances among batch statistics, as PyTorch has it."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,13 @@ class ParameterSchema:
     constants : str
         A hash of the frozen parameters, without which the others mean something else; empty if
         there are none.
+    frozen : int
+        How many numbers the frozen parameters are.
+    statistics : tuple of str
+        The names of batch statistics in the vector, at its end. They have no gradient: a silo sets
+        them from its own samples after training. None where they stay at home.
+    start : function, optional
+        Returns the initial tensors for a seed, where the model sets them itself.
 
     Examples
     --------
@@ -43,10 +53,21 @@ class ParameterSchema:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     constants: str = ""
+    frozen: int = 0
+    statistics: tuple[str, ...] = ()
+    start: Callable[[int], Mapping[str, Tensor]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @classmethod
-    def of(cls, model: nn.Module) -> "ParameterSchema":
-        """Return the schema of a module.
+    def of(
+        cls,
+        model: nn.Module,
+        *,
+        statistics: Iterable[str] = (),
+        start: Callable[[int], Mapping[str, Tensor]] | None = None,
+    ) -> "ParameterSchema":
+        """Return the schema of a module, with some of its batch statistics if they travel.
 
         Raises
         ------
@@ -60,10 +81,14 @@ class ParameterSchema:
                 "the model has nothing to train: it has no parameter with requires_grad=True"
             )
         frozen = {name: own for name, own in named.items() if not own.requires_grad}
+        travelling = {name: model.get_buffer(name) for name in statistics}
         return cls(
-            tuple(trained),
-            tuple(tuple(own.shape) for own in trained.values()),
+            (*trained, *travelling),
+            tuple(tuple(own.shape) for own in (*trained.values(), *travelling.values())),
             digest_of(frozen) if frozen else "",
+            sum(own.numel() for own in frozen.values()),
+            tuple(travelling),
+            start,
         )
 
     @cached_property
@@ -88,12 +113,14 @@ class ParameterSchema:
         return views
 
     def drawn(self, seed: int) -> Tensor:
-        """Return random initial parameters like PyTorch's, from names and shapes alone.
+        """Return initial parameters: the model's own, or random ones like PyTorch's.
 
-        With them a server without the model can choose where training starts. Matrices, kernels
-        and their biases are uniform within ±1/√inputs; vectors called ``weight`` scale a
-        normalisation and are one.
+        The random ones need names and shapes alone, so that a server without the model can choose
+        where training starts. Matrices, kernels and their biases are uniform within ±1/√inputs;
+        vectors called ``weight`` scale a normalisation and are one.
         """
+        if self.start is not None:
+            return self.flatten(self.start(seed)).cpu()
         generator = torch.Generator().manual_seed(seed)
         shapes = dict(zip(self.names, self.shapes, strict=True))
         parts = []
@@ -105,8 +132,8 @@ class ParameterSchema:
             elif kind == "weight" or (kind == "bias" and len(weight) > 1):
                 bound = math.prod(weight[1:]) ** -0.5
                 part = torch.empty(shape).uniform_(-bound, bound, generator=generator)
-            elif kind == "bias":
-                part = torch.zeros(shape)
+            elif kind == "bias" or name in self.statistics:
+                part = torch.full(shape, float(kind == VARIANCE))
             else:
                 part = 0.02 * torch.randn(shape, generator=generator)
             parts.append(part.reshape(-1))

@@ -11,12 +11,20 @@ LASTING: frozenset[Reason] = frozenset({"error", "not finite", "wrong shape"})
 """Reasons for which another round will fail as well; silos that are late may be back in time."""
 
 
+IN_EVALUATION: frozenset[Reason] = LASTING | {"refused"}
+"""The same in an evaluation. In training, a sum may be refused because a member was away; an
+evaluation is refused for good, as by silos that have not approved the model's code."""
+
+
 class FailedRunError(FedEgoistsError):
     """A run in which every silo failed: there is no result to report."""
 
 
 def check_answered(
-    stage: str, answered: Collection[Participant], failures: Sequence[Failure]
+    stage: str,
+    answered: Collection[Participant],
+    failures: Sequence[Failure],
+    lasting: frozenset[Reason] = LASTING,
 ) -> None:
     """Refuse to go on where every silo failed, and would fail again.
 
@@ -25,7 +33,7 @@ def check_answered(
     FailedRunError
         With the first failure of each kind.
     """
-    if answered or not failures or not {one.reason for one in failures} <= LASTING:
+    if answered or not failures or not {one.reason for one in failures} <= lasting:
         return
     kinds = {(one.reason, one.detail): one for one in reversed(failures)}
     raise FailedRunError(f"{stage}: every silo failed. {'; '.join(map(str, kinds.values()))}")

@@ -25,7 +25,7 @@ from fedegoists.federation.seam import (
 )
 from fedegoists.federation.validated import Validated
 from fedegoists.methods.consent import check_consent
-from fedegoists.methods.failed_rounds import check_answered
+from fedegoists.methods.failed_rounds import IN_EVALUATION, check_answered
 from fedegoists.methods.local import Local
 from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import TUNED
@@ -408,7 +408,8 @@ def _evaluate(
                 }
             )
         )
-        check_answered(f"{method.name}, evaluation on {split} data", replies, failures)
+        stage = f"{method.name}, evaluation on {split} data"
+        check_answered(stage, replies, failures, IN_EVALUATION)
         outcome.failures += [(state.round, failure) for failure in failures]
         for k, name in enumerate(federation.participants):
             if name not in replies:

@@ -94,7 +94,8 @@ def defaults_for(
         A name of `fedegoists.learning.model_registry.MODELS`, or ``auto``.
     changes : mapping, optional
         Settings of local training other than the defaults, see `TrainSettings`; its ``steps`` are
-        those of a round. With ``schedule``: ``cosine`` or ``constant``.
+        those of a round. With ``schedule``: ``cosine`` or ``constant``. With ``accumulate``: see
+        `changed_round`.
     """
     entry = model_for(data, model)
     schedule = schedule_for(data, model)
@@ -124,9 +125,18 @@ def defaults_for(
 
 
 def changed_round(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainSettings:
-    """Return the settings of a round with changes; another optimiser brings its usual rate."""
-    rate = {} if changes.get("optimiser", "sgd") == "sgd" else {"learning_rate": ADAPTED_RATE}
-    return settings.changed(**{**rate, **changes})
+    """Return the settings of a round with changes; another optimiser brings its usual rate.
+
+    With ``accumulate``, a step has this many times the samples, in as many passes.
+    """
+    given = dict(changes)
+    passes = given.pop("accumulate", 1)
+    if given.get("optimiser", "sgd") != "sgd":
+        given = {"learning_rate": ADAPTED_RATE, **given}
+    if passes > 1:
+        batch = given.get("batch_size", settings.batch_size)
+        given |= {"batch_size": passes * batch, "passes": passes}
+    return settings.changed(**given)
 
 
 def learn_settings(

@@ -111,10 +111,7 @@ class Repetitions:
     ) -> "Repetitions":
         """Return one repetition for each seed; its participants start with the same model."""
         first = next(iter(data.values()))
-        parts = model_parts(first, model)
-        federation = SimulatedFederation(
-            data, parts.module, task=parts.task, augment=parts.augment, device=device
-        )
+        federation = SimulatedFederation(data, model_parts(first, model), device=device)
         return cls.over(federation, first, list(data), steps=steps, model=model)
 
     @classmethod
@@ -139,7 +136,7 @@ class Repetitions:
         options = model_options(data, model)
         models: dict[Repetition | None, Tensor] = {
             seed: federation.schema.flatten(
-                dict(build_model(defaults.model, seed, **options).named_parameters())
+                build_model(defaults.model, seed, **options).state_dict()
             )
             for seed in seeds
         }

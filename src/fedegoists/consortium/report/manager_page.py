@@ -16,6 +16,7 @@ from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, R
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
 from fedegoists.learning.model_registry import model_named, model_reason
+from fedegoists.learning.own_models import weights_in
 from fedegoists.training.summary import EVERYBODY
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def manager_view(
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
         "network": model_named(run.repetitions.defaults.model),
         "network_reason": model_reason(run.data),
+        "parameters": run.repetitions.federation.schema,
+        "weights": weights_in(run.repetitions.options),
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {

@@ -13,10 +13,14 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation.flare.silo_secret import STATE_FOLDER
 from fedegoists.files import private_folder, read_text, write_bytes
 from fedegoists.learning.own_models import file_digest, is_own
+from fedegoists.learning.pretrained_weights import weights_digest
 
 APPROVED_FILE = "approved-code.json"
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.py:[A-Za-z_][A-Za-z0-9_]{0,79}")
-"""A file directly in the kit, and a function: no path can lead out of it."""
+CODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.py")
+WEIGHTS_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.safetensors")
+"""Files directly in the kit: no path can lead out of it."""
+PLAIN_NAME = re.compile(CODE_NAME.pattern + r":[A-Za-z_][A-Za-z0-9_]{0,79}")
+"""A function of a file in the kit."""
 
 
 def approved(kit: Path) -> dict[str, str]:
@@ -39,8 +43,11 @@ def approve(kit: Path, file: str, digest: str) -> None:
     SettingsError
         If the file is not the one that was read.
     """
-    if not PLAIN_NAME.fullmatch(f"{file}:build"):
-        raise SettingsError(f"{file!r}: give the name of a Python file in the kit, as model.py")
+    if not (CODE_NAME.fullmatch(file) or WEIGHTS_NAME.fullmatch(file)):
+        raise SettingsError(
+            f"{file!r}: give the name of a Python file in the kit, as model.py, or of one with "
+            "weights, as weights.safetensors"
+        )
     if file_digest(kit / file) != digest:
         raise SettingsError(f"{file} has changed while it was read; read it again")
     private_folder(kit / STATE_FOLDER)
@@ -68,13 +75,37 @@ def model_here(kit: Path, model: str, code: str) -> str:
     if not PLAIN_NAME.fullmatch(model):
         raise SettingsError("the model is no function of a file in this kit")
     file, _, function = model.partition(":")
-    digest = approved_digest(kit, file)
-    if digest != code:
+    _check_agreed(file, approved_digest(kit, file), code)
+    return f"{(kit / file).resolve()}:{function}"
+
+
+def check_weights(kit: Path, weights: tuple[str, str] | None, wanted: str) -> None:
+    """Refuse pre-trained weights that were not approved, or are not the coordinator's.
+
+    Parameters
+    ----------
+    weights : tuple of str, optional
+        The file that the model's code names, and its hash.
+    wanted : str
+        The hash of the coordinator's file; empty if it has none.
+
+    Raises
+    ------
+    SettingsError
+        If the file is missing, is another one than the coordinator's, or was not approved.
+    """
+    if weights is not None:
+        _check_agreed(weights[0], approved_digest(kit, weights[0]), wanted)
+    elif wanted:
+        raise SettingsError("the coordinator's model has pre-trained weights, the one here none")
+
+
+def _check_agreed(file: str, digest: str, wanted: str) -> None:
+    if digest != wanted:
         raise SettingsError(
             f"{file} of the coordinator is not the one that was approved here (SHA-256 {digest}); "
             "agree on one file"
         )
-    return f"{(kit / file).resolve()}:{function}"
 
 
 def approved_digest(kit: Path, file: str) -> str:
@@ -88,7 +119,7 @@ def approved_digest(kit: Path, file: str) -> str:
     how = f"read it and run `fedegoists deploy approve KIT {file}`"
     if not (kit / file).is_file():
         raise SettingsError(f"{file} is not in this kit; get it from the coordinator, {how}")
-    digest = file_digest(kit / file)
+    digest = weights_digest(kit / file) if WEIGHTS_NAME.fullmatch(file) else file_digest(kit / file)
     known = approved(kit).get(file)
     if digest != known:
         state = "not been approved" if known is None else "changed since it was approved"

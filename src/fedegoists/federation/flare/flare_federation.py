@@ -37,7 +37,13 @@ from fedegoists.federation.requests import (
 from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.models import build_model
-from fedegoists.learning.own_models import ModelParts, is_own, own_entry, travelling_name
+from fedegoists.learning.own_models import (
+    ModelParts,
+    is_own,
+    own_entry,
+    travelling_name,
+    weights_in,
+)
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 from fedegoists.version import __version__
@@ -133,9 +139,9 @@ class FlareFederation:
     ) -> None:
         self._link, self._sites, self._samples = link, dict(sites), dict(samples)
         self._consenting = frozenset(consenting)
-        module = build_model(model, 0, **options) if parts is None else parts.module
-        self._schema = ParameterSchema.of(module)
-        self._task = TASKS[task] if parts is None else parts.task
+        if parts is None:
+            parts = ModelParts(build_model(model, 0, **options), TASKS[task])
+        self._schema, self._task = parts.schema, parts.task
         numbers = [None] if repetitions is None else range(repetitions)
         self._participants = tuple(
             Participant(name, number) for number in numbers for name in self._sites
@@ -145,6 +151,7 @@ class FlareFederation:
             run=link.run,
             model=travelling_name(model),
             code=own_entry(model).digest if is_own(model) else "",
+            weights=(weights_in(options) or ("", ""))[1],
             schema_is=schema_digest(self._schema),
             repetitions=repetitions or 0,
         )

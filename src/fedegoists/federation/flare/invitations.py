@@ -9,15 +9,18 @@ channel, no third party can have changed anything in it.
 import hashlib
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from cryptography import x509
 from pydantic import Field, ValidationError
 
 from fedegoists.errors import FileError, first_problem
+from fedegoists.federation.flare.approved_code import CODE_NAME, WEIGHTS_NAME
 from fedegoists.federation.flare.certificate_authority import Authority
 from fedegoists.federation.flare.kit_identity import (
     COORDINATOR_CERTIFICATE,
@@ -45,9 +48,11 @@ FILES = frozenset(
         "readme.txt",
     }
 )
-"""All that an invitation may bring: certificates, and texts for the silo's operator to read."""
+"""All that an invitation may bring: certificates, and texts for the silo's operator to read.
+Besides them, the files of an own model, which a silo uses only after its operator approved them."""
 
 LARGEST_FILE = 10_000_000
+LARGEST_WEIGHTS = 2_000_000_000
 MOST_FILES = 200
 
 
@@ -139,7 +144,11 @@ def read_invitation(path: Path) -> Invitation:
     try:
         with zipfile.ZipFile(path) as archive:
             packed = archive.infolist()
-            if len(packed) > MOST_FILES or any(one.file_size > LARGEST_FILE for one in packed):
+            sizes = {one.filename: one.file_size for one in packed}
+            if len(packed) > MOST_FILES or any(
+                size > (LARGEST_WEIGHTS if WEIGHTS_NAME.fullmatch(name) else LARGEST_FILE)
+                for name, size in sizes.items()
+            ):
                 raise FileError(f"{path}: too large for an invitation")
             found = {one.filename: archive.read(one) for one in packed}
     except (OSError, zipfile.BadZipFile, RuntimeError) as error:
@@ -161,10 +170,27 @@ def read_invitation(path: Path) -> Invitation:
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
     if hashes != contents.files:
         raise IdentityError(f"{path}: changed after the coordinator made it; ask for it again")
-    others = sorted(found.keys() - FILES)
+    others = sorted(name for name in found.keys() - FILES if not _of_a_model(name))
     if others:
         raise FileError(
             f"{path}: has a file {others[0]!r}, which no invitation of this version has; do not "
             "use it, and ask the coordinator for another"
         )
     return Invitation(contents, found, trust)
+
+
+def _of_a_model(name: str) -> bool:
+    """Return whether a file can be an own model's code or weights.
+
+    Code with the name of a module that Python or a package has could be imported in its place,
+    without anybody's approval.
+    """
+    if WEIGHTS_NAME.fullmatch(name):
+        return True
+    stem = name.removesuffix(".py")
+    taken = {*sys.stdlib_module_names, *packages_distributions(), *AT_START}
+    return CODE_NAME.fullmatch(name) is not None and stem not in taken
+
+
+AT_START = ("sitecustomize", "usercustomize")
+"""Modules that Python imports when it starts, if there are any."""

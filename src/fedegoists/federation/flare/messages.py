@@ -166,8 +166,9 @@ class Call(Validated):
         The run that calls, for the log.
     model, schema_is : str
         The network's name, and the hash of its parameters' names and shapes.
-    code : str
-        The hash of the model's file, where the model is a function of a file in every kit.
+    code, weights : str
+        The hashes of the model's file, where the model is a function of a file in every kit, and of
+        its pre-trained weights, where it has some.
     repetitions : int
         The number of repetitions besides the one without a number.
     asked : tuple of RepeatedRequest
@@ -181,6 +182,7 @@ class Call(Validated):
     model: Annotated[str, Field(max_length=100)] = ""
     schema_is: Annotated[str, Field(max_length=64)] = ""
     code: Annotated[str, Field(max_length=64)] = ""
+    weights: Annotated[str, Field(max_length=64)] = ""
     repetitions: Annotated[int, Field(ge=0, le=100)] = 0
     asked: tuple[RepeatedRequest, ...] = ()
     lineages: Annotated[dict[Owner, Lineage], Field(max_length=10)] = Field(default_factory=dict)

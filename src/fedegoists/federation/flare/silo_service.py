@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.flare.approved_code import model_here
+from fedegoists.federation.flare.approved_code import check_weights, model_here
 from fedegoists.federation.flare.messages import (
     SETTING_UP,
     About,
@@ -56,7 +56,7 @@ from fedegoists.files import private_folder
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_files import ModelCard, keep_model
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.own_models import model_parts
+from fedegoists.learning.own_models import is_own, model_parts, weights_in
 from fedegoists.learning.sealed_models import MODELS_FOLDER
 from fedegoists.sealed_files import owner_secret
 from fedegoists.version import __version__
@@ -220,15 +220,16 @@ class SiloService:
 
     def _federation(self, call: Call) -> SimulatedFederation:
         model = model_here(self._kit, call.model, call.code)
-        key = (f"{model} {call.code}", call.repetitions)
+        if is_own(model):
+            weights = weights_in(model_options(self._data, model))
+            check_weights(self._kit, weights, call.weights)
+        key = (f"{model} {call.code} {call.weights}", call.repetitions)
         if self._own is None or self._own[0] != key:
             numbers: list[Repetition | None] = [None, *range(call.repetitions)]
             parts = model_parts(self._data, model)
             federation = SimulatedFederation(
                 dict.fromkeys(numbers, self._data),
-                parts.module,
-                task=parts.task,
-                augment=parts.augment,
+                parts,
                 device=self._settings.data.device,
                 # The coordinator chooses the seeds of requests; it must not know the batches.
                 secrets={self._settings.participant: self._stream_secret},
