@@ -50,7 +50,7 @@ def _scan(rng: np.random.Generator, *, spiky: bool, inverted: bool) -> npt.NDArr
     blur = 1.2 if inverted else 0.6
     spot = 1 / (1 + np.exp((distance - radius) / blur))
     brightness = (0.75 - 0.5 * spot) if inverted else (0.2 + 0.6 * spot)
-    noisy = brightness + rng.normal(0, 0.3, (SIDE, SIDE))
+    noisy = brightness + rng.normal(0, 0.22, (SIDE, SIDE))
     pixels: npt.NDArray[np.uint8] = np.rint(255 * noisy.clip(0, 1)).astype(np.uint8)
     return pixels
 
