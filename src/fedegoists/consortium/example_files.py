@@ -85,8 +85,8 @@ NOTES: dict[Example, dict[str, str]] = {
         "data.source": "One folder for each hospital, with one folder for each class; schema.toml "
         "describes them. Replace them\nby your own.",
         "benefit.estimator": "Much faster than hypernetwork, which auto takes for images.",
-        "benefit.threshold": "A benefit counts where it saves more than a fiftieth of the loss. Few "
-        "validation images\nare not enough to be sure of such gains.",
+        "benefit.threshold": "A benefit counts where it saves more than a fiftieth of the loss. "
+        "There are too few validation\nimages to be sure of such gains.",
         "training.model_settings": "A small network, for a quick example.",
         "training.steps": "For a quick example.",
     },

@@ -9,6 +9,8 @@ channel, no third party can have changed anything in it.
 import hashlib
 import io
 import json
+import re
+import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,10 +47,20 @@ FILES = frozenset(
         "readme.txt",
     }
 )
-"""All that an invitation may bring: certificates, and texts for the silo's operator to read."""
+"""What an invitation brings: certificates, and texts for the silo's operator to read."""
+CODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.py")
+"""Code of a model or loader, which a silo runs only after its operator has approved it. Nothing
+imports it by its name: kits are not on Python's path (`PYTHONSAFEPATH`)."""
+SHADOWED = ("fedegoists", "nvflare", "torch", "numpy", "pydantic", "sitecustomize", "usercustomize")
 
 LARGEST_FILE = 10_000_000
 MOST_FILES = 200
+
+
+def _is_code(name: str) -> bool:
+    """Return whether a file may be code for the operator to read, and shadows no module."""
+    stem = name.partition(".")[0]
+    return CODE.fullmatch(name) is not None and stem not in (*sys.stdlib_module_names, *SHADOWED)
 
 
 class InvitationContents(Validated):
@@ -161,7 +173,7 @@ def read_invitation(path: Path) -> Invitation:
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
     if hashes != contents.files:
         raise IdentityError(f"{path}: changed after the coordinator made it; ask for it again")
-    others = sorted(found.keys() - FILES)
+    others = sorted(name for name in found.keys() - FILES if not _is_code(name))
     if others:
         raise FileError(
             f"{path}: has a file {others[0]!r}, which no invitation of this version has; do not "
