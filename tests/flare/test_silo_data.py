@@ -5,10 +5,13 @@ import pytest
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from fedegoists.consortium.consortium_settings import read_settings
-from fedegoists.deploy.consortium_kits import _silo_files
+from fedegoists.deploy.consortium_kits import _silo_files, make_deployment
 from fedegoists.deploy.flare_engine import described
+from fedegoists.deploy.kit_process import KitProcess
+from fedegoists.deploy.local_deployment import join_all
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.approved_code import approve
+from fedegoists.federation.flare.invitations import _is_code
 from fedegoists.federation.flare.messages import About, Answers, Call
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
@@ -147,3 +150,30 @@ def test_a_folder_of_images_is_a_silos_data(tmp_path):
         assert (
             alone.part("South", split).inputs[0] == everybody.part("South", split).inputs[0]
         ).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("data.py", True),
+        ("my-model.v2.py", True),
+        ("json.py", False),
+        ("nvflare.py", False),
+        ("startup/data.py", False),
+        ("data.sh", False),
+        (".py", False),
+    ],
+)
+def test_an_invitation_brings_code_that_shadows_nothing(name, code):
+    assert _is_code(name) == code
+
+
+def test_an_invitation_with_a_loader_is_accepted(kit):
+    (kit / "consortium.toml").write_text('[data]\nsource = "data.py:load"\n')
+    deployment = make_deployment(read_settings(kit / "consortium.toml"), kit / "deploy")
+    join_all(kit / "deploy", deployment)
+    for site in deployment.sites.values():
+        own = kit / "deploy" / "silos" / site
+        assert (own / "data.py").read_text() == CODE
+        with pytest.raises(SettingsError, match=r"data.py has not been approved"):
+            KitProcess("silo", own, print)

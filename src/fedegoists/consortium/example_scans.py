@@ -9,7 +9,7 @@ import io
 import numpy as np
 import numpy.typing as npt
 
-HOSPITALS = {"Harbour": 100, "Lakeside": 50, "Meadow": 100, "Ridge": 50}
+HOSPITALS = {"Harbour": 70, "Lakeside": 60, "Meadow": 70, "Ridge": 60}
 """The numbers of patients of the hospitals, with two scans each."""
 INVERTED = ("Meadow", "Ridge")
 """Hospitals whose scanners show spots dark, and less sharply."""
@@ -45,12 +45,12 @@ def _scan(rng: np.random.Generator, *, spiky: bool, inverted: bool) -> npt.NDArr
     row, column = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2 - rng.uniform(-1, 1, (2, 1, 1))
     distance, angle = np.hypot(row, column), np.arctan2(row, column)
     spikes = rng.integers(5, 9) if spiky else rng.integers(2, 4)
-    depth = rng.uniform(0.25, 0.4) if spiky else rng.uniform(0.0, 0.1)
+    depth = rng.uniform(0.2, 0.4) if spiky else rng.uniform(0.0, 0.1)
     radius = rng.uniform(4, 5.5) * (1 + depth * np.cos(spikes * angle + rng.uniform(0, 7)))
     blur = 1.2 if inverted else 0.6
     spot = 1 / (1 + np.exp((distance - radius) / blur))
     brightness = (0.75 - 0.5 * spot) if inverted else (0.2 + 0.6 * spot)
-    noisy = brightness + rng.normal(0, 0.12, (SIDE, SIDE))
+    noisy = brightness + rng.normal(0, 0.22, (SIDE, SIDE))
     pixels: npt.NDArray[np.uint8] = np.rint(255 * noisy.clip(0, 1)).astype(np.uint8)
     return pixels
 

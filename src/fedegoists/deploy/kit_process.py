@@ -154,7 +154,7 @@ class KitProcess:
     def _start(self) -> bool:
         """Start the FLARE process; return False if `stop` was called."""
         own = {"PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "1", **self._environment}
-        # The kit holds an own model's code, which only an approval makes run: no import may.
+        # Code in the kit runs only where it was approved, and is never imported by its name.
         own["PYTHONSAFEPATH"] = "1"
         with self._starting:
             if self._stopping.is_set():

@@ -87,7 +87,7 @@ def test_folder_and_options_are_given_to_the_function(file):
 @pytest.mark.parametrize(
     ("function", "kind", "message"),
     [
-        ("fails", SettingsError, "raised KeyError in line 24: 'no such column'"),
+        ("fails", SettingsError, "raised KeyError in line 25: 'no such column'"),
         ("nothing", DataError, "returned a NoneType; expected a dictionary with the keys organis"),
         ("misspelt", DataError, "returned the key 'class'; keys are organisations, task, classes"),
         ("asks", SettingsError, "data.py:asks needs 'server'; it can take organisation, folder"),

@@ -24,11 +24,11 @@ step = 2.0
 """
 
 
-def ward(folder, name="North", count=30, steps=None):
+def ward(folder, name="North", count=30, steps=None, older=0):
     """Stays with a pulse of 60 plus the stay's number at hour 0, and of 100 at hours 2 and 3."""
     own = folder / name
     own.mkdir(parents=True)
-    patients = [f"{k},{40 + k},{'yes' if k % 2 else 'no'}" for k in range(count)]
+    patients = [f"{k},{40 + k + older},{'yes' if k % 2 else 'no'}" for k in range(count)]
     (own / "patients.csv").write_text("\n".join(["stay,age,died", *patients]) + "\n")
     if steps is None:
         steps = [line for k in range(count) for line in (
@@ -61,7 +61,7 @@ def test_scaled_by_own_training_measurements(tmp_path):
 def test_rows_of_a_key_stay_where_they_are_whatever_is_measured(tmp_path):
     before = load_own(ward(tmp_path / "a"))
     shuffled = [f"{k},1,7,8" for k in range(29, -1, -1)]
-    after = load_own(ward(tmp_path / "b", steps=shuffled))
+    after = load_own(ward(tmp_path / "b", steps=shuffled, older=1))
     for one, other in zip(before.silos[0].parts, after.silos[0].parts, strict=True):
         assert (one == other).all()
 
