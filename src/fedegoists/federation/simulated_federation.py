@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.array_trainer import ArrayTrainer
 from fedegoists.federation.batches import SecretSeed, share_of, stream_seed
 from fedegoists.federation.behaviours import Behaviour, misbehaved
 from fedegoists.federation.execution import Execution, chosen_engine, examined_network
@@ -37,7 +38,11 @@ from fedegoists.federation.silo_memory import SiloMemory, fill_all, step_all, wi
 from fedegoists.federation.silo_operations import uninformed_loss
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.federation.trainer import Trainer, carried_out
+from fedegoists.federation.tree_trainer import TreeTrainer
+from fedegoists.learning.array_models import ArrayNetwork
 from fedegoists.learning.data import SiloedData
+from fedegoists.learning.forest import Forest
+from fedegoists.learning.network import Network
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
@@ -114,12 +119,11 @@ class SimulatedFederation:
         self._device = checked_device(device)
         self._silos = pooled_silos(repetitions, self._device)
         task = TASKS[next(iter(repetitions.values())).task] if task is None else task
-        self._network = None
+        self._network: Network | None = None
         if isinstance(model, nn.Module):
-            self._network = examined_network(
-                model, task, self._silos.values(), self._device, augment
-            )
-            model = ModuleTrainer(self._network)
+            network = examined_network(model, task, self._silos.values(), self._device, augment)
+            model = module_trainer_of(network)
+            self._network = network if type(model) is ModuleTrainer else None
         self._trainer: Trainer = model
         self.engine = chosen_engine(self._network, self._silos.values(), execution)
         self._stacked = self.engine.name == "stacked"
@@ -495,6 +499,15 @@ class SimulatedFederation:
             how = {"bf16": self._bf16, "graphs": self._graphs, "beside": self.engine.beside}
             self._stacks[names] = StackedSilos(self._network, silos, **how)
         return self._stacks[names]
+
+
+def module_trainer_of(network: Network) -> ModuleTrainer:
+    """Return the trainer of a network, by the kind of its module."""
+    if isinstance(network.model, Forest):
+        return TreeTrainer(network)
+    if isinstance(network.model, ArrayNetwork):
+        return ArrayTrainer(network)
+    return ModuleTrainer(network)
 
 
 _LOG = logging.getLogger("fedegoists.silo")
