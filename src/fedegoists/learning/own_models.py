@@ -1,7 +1,8 @@
 """Models from a user's own file: ``model = "model.py:build"`` beside a ``consortium.toml``.
 
-The function takes a description of the data and returns a `torch.nn.Module`, or a dictionary with
-the module and what belongs to it. The file is code that runs with all rights of its user: it is
+The function takes a description of the data and returns a `torch.nn.Module`, an `ArrayModel`, a
+`fedegoists.federation.trainer.Trainer`, or a dictionary with one of them and what belongs to it.
+The file is code that runs with all rights of its user: it is
 never sent, and a deployed silo runs it only after its operator has approved it.
 """
 
@@ -15,25 +16,36 @@ from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedegoists.errors import SettingsError, shown
 from fedegoists.learning.model_registry import (
     OWN,
     DataShape,
     ModelEntry,
+    ModelKind,
     Value,
     model_for,
+    model_named,
     model_options,
 )
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
+    from fedegoists.learning.parameters import ParameterSchema
     from fedegoists.learning.task import Task
+
+Result = TypeVar("Result")
 
 PARTS = ("model", "loss", "metrics", "optimiser", "augment")
 """What a function may return in a dictionary."""
+TRAINER_PARTS = ("schema", "train", "gradients", "evaluate", "outputs", "state", "initial")
+"""What a trainer of a user's own has, besides ``task``."""
+
+
+class OwnTrainerError(SettingsError):
+    """A model that only a user's own trainer can use."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +54,8 @@ class ModelParts:
 
     Attributes
     ----------
-    module : torch.nn.Module
-        The network.
+    module : torch.nn.Module or Trainer
+        The network, or a user's own trainer.
     task : Task
         Its loss and metric.
     augment : function, optional
@@ -52,10 +64,11 @@ class ModelParts:
         Settings of training that the model asks for, see `TrainSettings`.
     """
 
-    module: "nn.Module"
+    module: Any
     task: "Task"
     augment: Callable[..., Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    kind: ModelKind = "network"
 
 
 @dataclass(frozen=True)
@@ -83,8 +96,21 @@ class OwnModelEntry(ModelEntry):
         return ""
 
     def build(self, **options: Value) -> "nn.Module":
-        """Return a new network; its parameters are drawn from PyTorch's global generator."""
-        module: nn.Module = self.returned(**options)["model"]
+        """Return a new network; its parameters are drawn from PyTorch's global generator.
+
+        Raises
+        ------
+        OwnTrainerError
+            If the function returns a trainer, which has no module.
+        """
+        from torch import nn
+
+        module = self.returned(**options)["model"]
+        if not isinstance(module, nn.Module):
+            raise OwnTrainerError(
+                f"{self.path.name}:{self.function} is a trainer of its own: only its code knows "
+                "how to predict; load the parameters from the safetensors file there"
+            )
         return module
 
     def returned(self, **options: Value) -> dict[str, Any]:
@@ -95,7 +121,10 @@ class OwnModelEntry(ModelEntry):
         SettingsError
             If the file or the function fails, or returns something else.
         """
+        import torch
         from torch import nn
+
+        from fedegoists.learning.array_models import ArrayModel, ArrayNetwork
 
         if options.get("code", self.digest) != self.digest:
             raise SettingsError(
@@ -108,25 +137,42 @@ class OwnModelEntry(ModelEntry):
             task=options.get("task"), classes=options.get("classes") or None, shapes=shapes
         )
         where = f"{self.path.name}:{self.function}"
-        try:
-            wanted = len(inspect.signature(function).parameters)
-            given = function(data) if wanted else function()
-        except Exception as error:  # it is the user's own code: anything can happen
+        takes_data = _attempted(lambda: len(inspect.signature(function).parameters), where)
+        given = _attempted(lambda: function(data) if takes_data else function(), where)
+        parts = dict(given) if isinstance(given, Mapping) else {"model": given}
+        model = parts.get("model")
+        if isinstance(model, ArrayModel):
+            seed = int(torch.randint(2**31, ()))
+            parts["model"] = _attempted(lambda: ArrayNetwork(model, seed), where)
+        elif not isinstance(model, nn.Module) and not is_trainer(model):
             raise SettingsError(
-                f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
-            ) from error
-        parts = {"model": given} if isinstance(given, nn.Module) else given
-        if not isinstance(parts, Mapping) or not isinstance(parts.get("model"), nn.Module):
-            raise SettingsError(
-                f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, or a "
-                f"dictionary with the keys {', '.join(PARTS)}, of which only model must be there"
+                f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, an "
+                "ArrayModel, a Trainer, or a dictionary with the keys "
+                f"{', '.join(PARTS)}, of which only model must be there"
             )
         unknown = [key for key in parts if key not in PARTS]
         if unknown:
             raise SettingsError(
                 f"{where} returned the key {shown(unknown[0])}; keys are {', '.join(PARTS)}"
             )
-        return dict(parts)
+        return parts
+
+
+def is_trainer(model: object) -> bool:
+    """Return whether an object is a trainer of a user's own."""
+    return hasattr(model, "task") and all(hasattr(model, part) for part in TRAINER_PARTS)
+
+
+def _attempted(what: Callable[[], Result], where: str) -> Result:
+    """Call a user's own code, and say where it failed."""
+    try:
+        return what()
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    except Exception as error:  # it is the user's own code: anything can happen
+        raise SettingsError(
+            f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
+        ) from error
 
 
 def file_digest(path: Path) -> str:
@@ -199,6 +245,7 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     """
     import torch
 
+    from fedegoists.learning.array_models import ArrayNetwork
     from fedegoists.learning.own_task import own_task
     from fedegoists.learning.task import TASKS
 
@@ -206,7 +253,7 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if not isinstance(entry, OwnModelEntry):
-            return ModelParts(entry.build(**options), TASKS[data.task])
+            return ModelParts(entry.build(**options), TASKS[data.task], kind=entry.kind)
         parts = entry.returned(**options)
     where = f"{entry.path.name}:{entry.function}"
     settings = parts.get("optimiser") or {}
@@ -220,8 +267,41 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     augment = parts.get("augment")
     if augment is not None and not callable(augment):
         raise SettingsError(f"{where}: augment is {shown(augment)}; expected a function")
+    model = parts["model"]
     task = own_task(TASKS[data.task], parts.get("loss"), parts.get("metrics"), where)
-    return ModelParts(parts["model"], task, augment, dict(settings))
+    kind: ModelKind = "arrays" if isinstance(model, ArrayNetwork) else "network"
+    if is_trainer(model):
+        task = model.task
+    return ModelParts(model, task, augment, dict(settings), kind)
+
+
+def initial_parameters(model: str, seed: int, options: Mapping[str, Value]) -> "Tensor":
+    """Return the vector with which a model starts, from its module or from its trainer."""
+    import torch
+
+    from fedegoists.learning.models import build_model
+    from fedegoists.learning.parameters import ParameterSchema
+
+    entry = model_named(model)
+    if isinstance(entry, OwnModelEntry):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            own = entry.returned(**options)["model"]
+        if is_trainer(own):
+            vector: Tensor = torch.as_tensor(own.initial(seed), dtype=torch.float32)
+            return vector
+    module = build_model(model, seed, **options)
+    return ParameterSchema.of(module).flatten(dict(module.named_parameters()))
+
+
+def model_schema(module: Any) -> "ParameterSchema":
+    """Return the parameters of a module, or of a user's own trainer."""
+    from fedegoists.learning.parameters import ParameterSchema
+
+    if is_trainer(module):
+        schema: ParameterSchema = module.schema
+        return schema
+    return ParameterSchema.of(module)
 
 
 def is_own(name: str) -> bool:

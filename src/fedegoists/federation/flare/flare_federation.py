@@ -37,7 +37,13 @@ from fedegoists.federation.requests import (
 from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.models import build_model
-from fedegoists.learning.own_models import ModelParts, is_own, own_entry, travelling_name
+from fedegoists.learning.own_models import (
+    ModelParts,
+    is_own,
+    model_schema,
+    own_entry,
+    travelling_name,
+)
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 from fedegoists.version import __version__
@@ -134,7 +140,7 @@ class FlareFederation:
         self._link, self._sites, self._samples = link, dict(sites), dict(samples)
         self._consenting = frozenset(consenting)
         module = build_model(model, 0, **options) if parts is None else parts.module
-        self._schema = ParameterSchema.of(module)
+        self._schema = model_schema(module)
         self._task = TASKS[task] if parts is None else parts.task
         numbers = [None] if repetitions is None else range(repetitions)
         self._participants = tuple(
