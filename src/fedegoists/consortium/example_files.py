@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
+from fedegoists.consortium.example_clinics import CLINIC_SCHEMA, CLINICS, patients_csv
 from fedegoists.consortium.toml_text import commented_toml
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-Example = Literal["synthetic", "banks", "hospitals", "own"]
+Example = Literal["synthetic", "banks", "hospitals", "own", "trees"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 GIVEN: dict[Example, dict[str, object]] = {
@@ -38,6 +39,12 @@ GIVEN: dict[Example, dict[str, object]] = {
         "competition": {"pairs": []},
         "training": {"methods": ["local", "fedavg+ft", "fedegoists", "egomix"]},
     },
+    "trees": {
+        "name": "clinics",
+        "data": {"source": "clinics"},
+        "competition": {"pairs": [["Aspen", "Beech"]]},
+        "training": {"model": "trees", "methods": ["local", "bagging"]},
+    },
 }
 """The settings of each example; all others are written as comments."""
 
@@ -63,6 +70,10 @@ NOTES: dict[Example, dict[str, str]] = {
         "data.source": "A folder with one file for each organisation, and a schema.toml that "
         "describes them.",
     },
+    "trees": {
+        "data.source": "One file for each clinic; schema.toml describes them. Replace them by your "
+        "own.",
+    },
 }
 
 
@@ -84,6 +95,11 @@ def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list
         contents.append((folder / "banks" / "schema.toml", SCHEMA.encode()))
         contents += [
             (folder / "banks" / f"{name}.csv", customers_csv(name).encode()) for name in BANKS
+        ]
+    if example == "trees":
+        contents.append((folder / "clinics" / "schema.toml", CLINIC_SCHEMA.encode()))
+        contents += [
+            (folder / "clinics" / f"{name}.csv", patients_csv(name).encode()) for name in CLINICS
         ]
     for path, _ in contents:
         if path.exists():

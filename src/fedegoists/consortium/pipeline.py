@@ -52,6 +52,7 @@ from fedegoists.consortium.run_folder import RunFolder
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
+from fedegoists.consortium.tree_yardstick import TreeYardstick, trees_alone
 from fedegoists.consortium.warm_start import StartedMember, WarmStart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
@@ -435,6 +436,7 @@ class Consortium:
                 evaluations=self._evaluated(wanted, personal, repetitions, alone),
                 begun=started,
                 masked=masked,
+                yardstick=self._yardstick(repetitions),
             )
             write_results(folder, result, models, begun)
         folder.finish()
@@ -463,6 +465,13 @@ class Consortium:
         if not isinstance(federation, SimulatedFederation):
             return Evaluations()
         return evaluated(federation, wanted, personal, alone=alone, thresholds=thresholds)
+
+    def _yardstick(self, repetitions: Repetitions) -> TreeYardstick:
+        """Return the results of boosted trees that each participant trains alone."""
+        seeds, metric = self.settings.training.seeds, repetitions.federation.task.metric
+        key = self.store.key("training", ["trees alone", self.data.digest, self.data.task, seeds])
+        kept = self.store.path("training", key, "trees-alone.safetensors")
+        return trees_alone(self.engine, seeds, self.model.name, metric, kept)
 
     def _hand_over(
         self,

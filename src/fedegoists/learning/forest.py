@@ -77,12 +77,12 @@ class Forest(nn.Module):
 
     def _of_slot(self, values: Tensor, slot: int) -> Tensor:
         if not torch.compiler.is_exporting() and not self.leaf[slot].any():
-            return values.new_zeros(len(values), self.leaf.shape[2]).double()  # an empty slot
+            return values.new_zeros(values.shape[0], self.leaf.shape[2]).double()  # an empty slot
         feature, leaf = self.feature[slot].flatten(0, 1).long(), self.leaf[slot].flatten(0, 1)
         threshold = self.threshold[slot].flatten(0, 1)
         count, nodes = feature.shape
         first = torch.arange(count, device=values.device) * nodes
-        node = torch.zeros_like(first).expand(len(values), count)
+        node = torch.zeros_like(first).expand(values.shape[0], count)
         for _ in range(self.depth):
             place = first + node
             right = values.gather(1, feature.flatten()[place]) > threshold.flatten()[place]
