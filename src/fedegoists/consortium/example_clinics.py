@@ -22,7 +22,7 @@ COLUMNS = {
 }
 """Mean and standard deviation of each column."""
 
-CLINICS = {"Aspen": 420, "Beech": 380, "Hazel": 260, "Maple": 240, "Rowan": 360}
+CLINICS = {"Aspen": 1200, "Beech": 1100, "Hazel": 800, "Maple": 700, "Rowan": 1000}
 """The numbers of patients of the clinics."""
 
 OTHER = "Rowan"
@@ -54,15 +54,12 @@ def patients_csv(clinic: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _risk(
-    values: dict[str, npt.NDArray[np.float64]], sign: float
-) -> npt.NDArray[np.float64]:
+def _risk(values: dict[str, npt.NDArray[np.float64]], sign: float) -> npt.NDArray[np.float64]:
     """Return the logit of coming back, from standardised values."""
-    shock = np.sign(values["pulse"] * values["blood_pressure"])
+    shock = (values["pulse"] > 0.0) & (values["blood_pressure"] < 0.0)
     salt = np.abs(values["sodium"]) > 1.0  # too low or too high
-    kidney = (values["creatinine"] > 0.3) & (values["drugs"] > 0.0)
+    kidney = (values["creatinine"] > 0.0) & (values["drugs"] > 0.0)
     frail = (values["age"] > 0.0) & (values["haemoglobin"] < 0.0)
-    risk: npt.NDArray[np.float64] = -1.2 + sign * (
-        -1.8 * shock + 2.0 * kidney + 1.4 * frail
-    ) + 1.8 * salt
+    combined = 4.0 * shock + 4.0 * kidney + 3.0 * frail - 2.6
+    risk: npt.NDArray[np.float64] = sign * combined + 3.0 * salt - 0.9
     return risk

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from fedegoists.consortium.consortium_settings import TrainingSection
+from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.model_registry import (
@@ -16,7 +17,6 @@ from fedegoists.learning.model_registry import (
     suggested_model,
 )
 from fedegoists.learning.own_models import is_own, model_parts, own_entry
-from fedegoists.errors import SettingsError
 from fedegoists.methods.method_registry import METHOD_ENTRIES, check_suits
 from fedegoists.training.defaults import schedule_for
 from fedegoists.training.repetitions import Repetitions

@@ -130,7 +130,9 @@ class TreeTrainer(ModuleTrainer):
         (inputs,), targets = silo.batch(silo.splits["validation"])
         parts = self.schema.unflatten(vector)
         contributions = torch.func.functional_call(
-            _Contributions(self._forest), {f"forest.{k}": own for k, own in parts.items()}, (inputs,)
+            _Contributions(self._forest),
+            {f"forest.{k}": own for k, own in parts.items()},
+            (inputs,),
         )
         with torch.enable_grad():
             found = chosen_weights(

@@ -45,7 +45,7 @@ class Forest(nn.Module):
         features: int,
         outputs: int = 1,
         members: int = 8,
-        trees: int = 100,
+        trees: int = 200,
         depth: int = 3,
         caution: float = 1.0,
         least: int = 10,

@@ -244,7 +244,7 @@ MODELS: dict[str, ModelEntry] = {
             output_layer="",
             tasks=("binary", "classification", "regression"),
             recipe="trees",
-            tunable={"members": 8, "trees": 100, "depth": 3, "caution": 1.0, "least": 10},
+            tunable={"members": 8, "trees": 200, "depth": 3, "caution": 1.0, "least": 10},
             kind="trees",
         ),
         ModelEntry(

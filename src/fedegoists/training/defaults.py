@@ -54,11 +54,11 @@ _IMAGES = TrainSettings(steps=50, learning_rate=0.02, weight_decay=5e-4, augment
 # All samples in a step, as few as there are: a linear model needs no luck to be trained.
 _LINEAR = TrainSettings(steps=20, batch_size=256, learning_rate=0.05, weight_decay=0.1)
 # A step is a tree, which all samples take part in.
-_TREES = TrainSettings(steps=10, batch_size=1_000_000, learning_rate=0.1, halve=False)
+_TREES = TrainSettings(steps=20, batch_size=1_000_000, learning_rate=0.1, halve=False)
 SCHEDULES: dict[Recipe, Schedule] = {
     "table": Schedule(2000, 200, _TABLE, 300, 64),
     "linear": Schedule(2000, 200, _LINEAR, 300, 256),
-    "trees": Schedule(100, 10, _TREES, 50, 1_000_000),
+    "trees": Schedule(200, 20, _TREES, 50, 1_000_000),
     "hourly": Schedule(400, 100, _TABLE.changed(weight_decay=1e-4), 60, 32),
     "images": Schedule(4000, 400, _IMAGES, 500, 64),
 }
