@@ -13,10 +13,11 @@ from fedegoists.files import csv_bytes
 from fedegoists.learning.model_registry import MODELS
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.repetitions import Repetitions, Wanted, train_methods
-from fedegoists.training.summary import EVERYBODY, by_participant, chosen_test_values
+from fedegoists.training.summary import EVERYBODY, ByName, by_participant, chosen_test_values
 
 if TYPE_CHECKING:
     from fedegoists.consortium.engine import Engine
+    from fedegoists.federation import Participant
 
 MODEL = "trees"
 ALONE = "trees(members=1)"
@@ -77,7 +78,7 @@ def trees_alone(engine: "Engine", seeds: int, model: str, metric: str, kept: Pat
         if federation.task.metric != metric:
             return TreeYardstick(why_not=f"trees are judged by {federation.task.metric}")
         repetitions = Repetitions.over(federation, data, range(seeds), steps=None, model=ALONE)
-        alone = [(one,) for one in federation.participants]
+        alone: list[tuple[Participant, ...]] = [(one,) for one in federation.participants]
         outcomes = train_methods(
             Wanted(("local",)), repetitions, Decisions(alone, alone, None), lambda _: kept
         )
@@ -87,7 +88,7 @@ def trees_alone(engine: "Engine", seeds: int, model: str, metric: str, kept: Pat
     return TreeYardstick(_averaged({name: values[name] for name in data.participants}))
 
 
-def _averaged(values: Mapping[str, Mapping[object, float]]) -> dict[str, tuple[float, float]]:
+def _averaged(values: ByName) -> dict[str, tuple[float, float]]:
     """Return means and standard deviations over repetitions, and those of the mean of all."""
     rows = {name: list(own.values()) for name, own in values.items()}
     rows[EVERYBODY] = [statistics.fmean(one) for one in zip(*rows.values(), strict=True)]

@@ -52,6 +52,6 @@ class ArrayTrainer(ModuleTrainer):
             momentum=None if momentum is None else momentum.new_zeros(momentum.shape),
         )
 
-    def gradients(self, silo: Silo, request: Gradient, seed: int) -> Gradients:
+    def gradients(self, silo: Silo, request: Gradient, seed: int) -> Gradients:  # noqa: ARG002
         """Refuse: the model has no gradients."""
         raise SettingsError(NO_STEPS)

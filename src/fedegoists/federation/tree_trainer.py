@@ -144,7 +144,7 @@ class TreeTrainer(ModuleTrainer):
             )
         parts["weight"].copy_(found)
 
-    def gradients(self, silo: Silo, request: Gradient, seed: int) -> Gradients:
+    def gradients(self, silo: Silo, request: Gradient, seed: int) -> Gradients:  # noqa: ARG002
         """Refuse: trees have no gradients."""
         raise SettingsError(NO_GRADIENTS)
 

@@ -15,6 +15,8 @@ from fedegoists.learning.parameters import ParameterSchema
 
 PARTS = ("feature", "threshold", "leaf", "weight", "intercept")
 """The parameters of a forest, in their order."""
+NEAR_ZERO = 1e-35
+"""Numbers that are not larger count as zero, as in LightGBM."""
 LARGEST = 1e6
 """The largest number that a leaf or a threshold may hold."""
 
@@ -72,7 +74,8 @@ class Forest(nn.Module):
 
     def contributions(self, x: Tensor) -> Tensor:
         """Return the sum of each contributor's trees, (batch, members, outputs)."""
-        values = torch.cat([x.nan_to_num(nan=0.0), torch.zeros_like(x[:, :1])], 1)
+        known = torch.where(x.abs() > NEAR_ZERO, x, torch.zeros_like(x))  # also for NaN
+        values = torch.cat([known, torch.zeros_like(x[:, :1])], 1)
         return torch.stack([self._of_slot(values, slot) for slot in range(len(self.weight))], 1)
 
     def _of_slot(self, values: Tensor, slot: int) -> Tensor:
@@ -89,7 +92,7 @@ class Forest(nn.Module):
             node = 2 * node + 1 + right.long()
         found = leaf.flatten()[first + torch.arange(count, device=values.device) + node - nodes]
         # LightGBM adds up in double precision, too.
-        return found.double().unflatten(1, self.leaf.shape[1:3]).sum(1)
+        return found.double().reshape(-1, *self.leaf.shape[1:3]).sum(1)
 
 
 DEEPEST = 10

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation.participant import Participant
 from fedegoists.federation.seam import Failure, Federation
 from fedegoists.learning.forest import is_forest, joined, malformed, room
 from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, in_company
@@ -91,7 +90,7 @@ def _checked(
 ) -> tuple[Tensor, RoundReport]:
     """Return the models after a call, without malformed ones, whose senders count as failed."""
     features = int(before.tensors["features"].item())
-    wrong: dict[Participant, str] = {
+    wrong = {
         name: problem
         for name, row in zip(federation.participants, trained.rows, strict=True)
         if name in trained.report.losses
