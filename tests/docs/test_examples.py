@@ -37,7 +37,8 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_an_own_model_is_trained_as_the_page_says():
-    own, code = HowTo("how-to-own-model").blocks("python")
+    page = HowTo("how-to-own-model")
+    own, code = page.block_with("def brier"), page.block_with("SimulatedFederation(")
     written: dict = {}
     exec(compile(own, "model.py", "exec"), written)
     parts = written["build"](SimpleNamespace(shapes=[(5,)]))
