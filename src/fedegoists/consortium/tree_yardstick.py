@@ -1,6 +1,5 @@
 """Trees alone: boosted trees of each participant by itself, a yardstick for any model on tables."""
 
-import importlib.util
 import math
 import statistics
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 MODEL = "trees"
 ALONE = "trees(members=1)"
 """The model: no slots for the trees of others."""
-INSTALL = "LightGBM is not installed: pip install 'fedegoists[trees]'"
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,6 @@ def trees_alone(engine: "Engine", seeds: int, model: str, metric: str, kept: Pat
         return TreeYardstick(why_not=misfit)
     if not engine.local:
         return TreeYardstick(why_not="it is measured in simulations only")
-    if importlib.util.find_spec("lightgbm") is None:
-        return TreeYardstick(why_not=INSTALL)
     try:
         federation = engine.federation(ALONE, seeds)
         if federation.task.metric != metric:
