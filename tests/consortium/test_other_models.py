@@ -99,7 +99,12 @@ def test_a_report_on_a_table_shows_trees_alone(tmp_path):
     run = make(tmp_path, NAMES, circle(NAMES))
     assert set(run.yardstick.values) == {*NAMES, "all"}
     with (run.folder / "trees-alone.csv").open() as file:
-        assert [row["participant"] for row in csv.DictReader(file)] == ["East", "North", "South", "all"]
+        assert [row["participant"] for row in csv.DictReader(file)] == [
+            "East",
+            "North",
+            "South",
+            "all",
+        ]
     pages = pages_of(run)
     for page in pages.values():
         assert "trees alone<br>" in page
@@ -143,11 +148,11 @@ def test_scikit_learn_goes_from_the_file_to_a_report_and_predicts(tmp_path):
     predicted = predict(files[0], tmp_path / "c" / "clinics" / "Hazel.csv").values
     assert predicted.shape == (800, 1)
     assert 0 < predicted.min() < predicted.max() < 1
-    with pytest.raises(SettingsError, match="model.py:build is no PyTorch module"):
+    with pytest.raises(SettingsError, match=r"model.py:build is no PyTorch module"):
         export(run.folder, "Hazel", tmp_path / "o", onnx=True)
-    with pytest.raises(SettingsError, match="training.methods: fedegoists: it needs steps"):
+    with pytest.raises(SettingsError, match=r"training.methods: fedegoists: it needs steps"):
         consortium(tmp_path, {"model": model, "methods": ("fedegoists",)})
-    with pytest.raises(SettingsError, match="hypernetwork cannot .* which has no gradients"):
+    with pytest.raises(SettingsError, match=r"hypernetwork cannot .* which has no gradients"):
         consortium(tmp_path, {"model": model}, {"estimator": "hypernetwork"})
 
 
@@ -165,4 +170,3 @@ def test_the_model_of_an_own_trainer_is_exported_and_only_its_code_predicts(tmp_
     assert [path.suffix for path in files] == [".safetensors", ".json", ".md"]
     with pytest.raises(OwnTrainerError, match="only its code knows how to predict"):
         predict(files[0], tmp_path / "data" / "North.csv")
-

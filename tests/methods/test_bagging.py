@@ -123,20 +123,20 @@ def test_a_silo_refuses_a_malformed_forest_from_the_server():
 
 
 def test_what_does_not_fit_is_refused():
+    silos = network_federation("mlp")
     with pytest.raises(SettingsError, match=r'bagging joins boosted trees.* set model = "trees"'):
-        silos = network_federation("mlp")
         METHODS["bagging"]().start(silos, [silos.participants], initial("mlp"), 0)
     data = planted((50, 50, 50))
     model = forest(members=2)
     federation = SimulatedFederation(data, model)
     start = federation.schema.flatten(dict(model.named_parameters())).expand(3, -1)
-    with pytest.raises(SettingsError, match="a coalition has 3 members.*set members = 3"):
+    with pytest.raises(SettingsError, match=r"a coalition has 3 members.*set members = 3"):
         METHODS["bagging"]().start(federation, [federation.participants], start, 0)
 
 
 @pytest.mark.parametrize("name", ["fedprox", "scaffold", "fedegoists"])
 def test_methods_for_networks_fail_with_the_reason(name):
-    with pytest.raises(FailedRunError, match="trees have no gradients|methods local and bagging"):
+    with pytest.raises(FailedRunError, match=r"trees have no gradients|methods local and bagging"):
         trained(planted((50, 50)), name, rounds=1)
 
 

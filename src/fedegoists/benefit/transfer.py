@@ -26,11 +26,11 @@ def transfer(inquiry: Inquiry) -> Learned:
     """Learn what j's local model, mixed with i's, is worth on i's validation data.
 
     Let g(f) be the part of its loss on its own validation data that i saves with 1 − f times its
-    model plus f times j's; of boosted trees, the outputs are mixed. The weight is
-    τ · log Σ exp(g(f)/τ) over f = 0, which saves nothing, and `FRACTIONS`: close to the most that i
-    can save, and to zero where j's model is of no use. The gain is g(1/2) less what i saves half-way to the model from which all started: that one knows
-    nothing, but a mixture with it is shrunken too, and shrinking alone may save something. The
-    saving is the largest g(f), in the mean over runs.
+    model plus f times j's; of boosted trees, the outputs are mixed. The weight is τ · log Σ
+    exp(g(f)/τ) over f = 0, which saves nothing, and `FRACTIONS`: close to the most that i can save,
+    and to zero where j's model is of no use. The gain is g(1/2) less what i saves half-way to the
+    model from which all started: that one knows nothing, but a mixture with it is shrunken too, and
+    shrinking alone may save something. The saving is the largest g(f), in the mean over runs.
 
     Where i competes with j it is asked about a decoy instead, and its answer is thrown away; it is
     asked in an order of its own, and both are drawn from a secret, see `fedegoists.benefit.decoys`.

@@ -43,7 +43,11 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "clinics",
         "data": {"source": "clinics"},
         "competition": {"pairs": [["Aspen", "Beech"]]},
-        "training": {"model": "trees", "methods": ["local", "bagging"]},
+        "training": {
+            "model": "trees",
+            "model_settings": {"depth": 3},
+            "methods": ["local", "bagging"],
+        },
     },
 }
 """The settings of each example; all others are written as comments."""
