@@ -136,7 +136,9 @@ def methods_command() -> None:
         "What the server sees holds for deployed coalitions of three or more. Silos show single "
         "updates and gradients only with single_updates = true in their silo.toml."
     )
-    line("All but local can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md.")
+    line(
+        "All but local and bagging can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md."
+    )
 
 
 def train_command(
