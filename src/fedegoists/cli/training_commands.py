@@ -137,7 +137,8 @@ def methods_command() -> None:
         "updates and gradients only with single_updates = true in their silo.toml."
     )
     line(
-        "All but local and bagging can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md."
+        "All but local and bagging can be fine-tuned on own data: fedavg+ft. See "
+        "docs/reference-methods.md."
     )
 
 

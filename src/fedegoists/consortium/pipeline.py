@@ -62,7 +62,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.own_models import OwnModelEntry, initial_parameters, model_parts
+from fedegoists.learning.own_models import OwnModelEntry, known_start, model_parts
 from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
@@ -229,11 +229,7 @@ class Consortium:
         secret: str,
         progress: Progress,
     ) -> BenefitEstimate:
-        # Only of networks it is known how to draw parameters.
-        start = None
-        if self.model_kind != "network":
-            options = model_options(self.data, self.model.name)
-            start = initial_parameters(self.model.name, settings.seed, options)
+        start = known_start(self.data, self.model.name, self.model_kind, settings.seed)
         return learn(
             self.engine.federation(self.model.name),
             settings,

@@ -294,6 +294,13 @@ def initial_parameters(model: str, seed: int, options: Mapping[str, Value]) -> "
     return ParameterSchema.of(module).flatten(dict(module.named_parameters()))
 
 
+def known_start(data: DataShape, model: str, kind: ModelKind, seed: int) -> "Tensor | None":
+    """Return where silos start when benefits are learned; None for networks, which are drawn."""
+    if kind == "network":
+        return None
+    return initial_parameters(model, seed, model_options(data, model))
+
+
 def model_schema(module: Any) -> "ParameterSchema":
     """Return the parameters of a module, or of a user's own trainer."""
     from fedegoists.learning.parameters import ParameterSchema
