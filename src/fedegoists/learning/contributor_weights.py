@@ -1,5 +1,7 @@
 """Weights of contributors: how much of each one's trees a receiver uses, chosen on its own data."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -56,7 +58,7 @@ def chosen_weights(
     return _minimised(objective, weights, useful).float()
 
 
-def _minimised(objective, weights: Tensor, useful: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _minimised(objective: Callable[[Tensor], Tensor], weights: Tensor, useful: Tensor) -> Tensor:
     """Minimise a convex function over the simplex by projected descent with a line search."""
     step = 1.0
     best = objective(weights).item()
