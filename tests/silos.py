@@ -14,6 +14,7 @@ from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods import Callbacks, Outcome, RunSettings
 from fedegoists.methods import run as run_method
+from fedegoists.methods.method_registry import methods_for
 
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"features": 20},
@@ -22,6 +23,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "icu-transformer": {"hourly": 6, "static": 3, "hours": 5},
 }
 SIZES = (110, 60, 90)
+FOR_NETWORKS = methods_for("network")
 
 
 def silos(model: str, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> SiloedData:

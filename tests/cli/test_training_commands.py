@@ -236,3 +236,17 @@ def test_what_to_choose_by_is_only_shown_where_everybody_has_it(metric, values, 
     outcome = Outcome(State(1, {"parameters": torch.zeros(2, 1)}), torch.zeros(2, 1), [1, 1], best)
     outcome.rows.extend(rows)
     assert _validated(outcome, metric) == shown
+
+
+def test_all_methods_are_those_that_suit_the_model(run):
+    pytest.importorskip("lightgbm")
+    trees = (*QUICK, "--model", "trees")
+    code, out, err = run(
+        *trees, "--methods", "all", "--out", "r", "--benefit", "learn", "--coalitions", "best"
+    )
+    assert (code, err) == (0, "")
+    assert "bagging" in out
+    assert "fedavg" not in out
+    code, _, err = run(*trees, "--out", "other")
+    assert code == 2
+    assert "fedavg: it averages parameters or follows gradients" in " ".join(err.split())

@@ -9,6 +9,7 @@ import pytest
 from fedegoists.consortium.consortium_settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.example_files import EXAMPLES, init
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import MODELS
 
 
@@ -50,6 +51,16 @@ def test_each_comment_is_a_setting_that_can_be_used(example, tmp_path):
         if not kind.model_fields[found[1]].examples:
             assert value == getattr(getattr(before, table), found[1])
     assert used > 20
+
+
+def test_the_clinics_for_trees_come_with_their_files(tmp_path):
+    written = init(tmp_path, "trees")
+    assert len(written) == 7
+    data = load(str(tmp_path / "clinics"))
+    assert data.participants == ("Aspen", "Beech", "Hazel", "Maple", "Rowan")
+    assert min(sum(silo.sizes) for silo in data.silos) == 700
+    share = data.samples.targets.mean()
+    assert 0.3 < share < 0.7
 
 
 def test_banks_come_with_their_files_and_nothing_is_overwritten(tmp_path):

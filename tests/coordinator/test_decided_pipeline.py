@@ -50,6 +50,19 @@ def test_a_run_that_would_show_competitors_each_others_data_is_refused_at_its_st
             decided_pipeline.learn(task(estimator, [names[:2]]), SILENT)
 
 
+def test_methods_that_nobody_named_are_left_to_the_model(tmp_path):
+    task = RunTask(
+        RunPlan(source="banks", model="trees"),
+        "flare",
+        CompetitionGraph([], tuple(BANKS[:3])),
+        None,
+        tmp_path,
+        "run-1",
+        tmp_path / "silos",
+    )
+    assert "methods" not in decided_pipeline.settings_of(task).training.model_fields_set
+
+
 def test_a_plan_passes_all_training_settings_on(tmp_path):
     given = {
         "methods": ("fedprox", "fedegoists"),

@@ -29,6 +29,11 @@ class HowTo:
         """Return the blocks of code in a language."""
         return re.findall(rf"^```{language}\n(.*?)^```$", self.text, re.S | re.M)
 
+    def block_with(self, text: str) -> str:
+        """Return the only Python block that contains a text."""
+        (block,) = (one for one in self.blocks("python") if text in one)
+        return block
+
     def module(self, monkeypatch, folder: Path) -> ModuleType:
         """Import the first Python block as the module whose path the page gives."""
         (path,) = re.findall(r"^`src/(\S+)\.py`:", self.text, re.M)

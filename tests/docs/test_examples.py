@@ -38,7 +38,8 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_an_own_model_is_trained_as_the_page_says():
-    own, _, _, code = HowTo("how-to-own-model").blocks("python")
+    page = HowTo("how-to-own-model")
+    own, code = page.block_with("def brier"), page.block_with("SimulatedFederation(")
     written: dict = {}
     exec(compile(own, "model.py", "exec"), written)
     parts = written["build"](SimpleNamespace(shapes=[(5,)]))
@@ -61,7 +62,7 @@ def test_the_losses_and_metrics_on_the_page_are_what_they_say():
     from fedegoists.learning.own_task import own_task
     from fedegoists.learning.task import TASKS
 
-    _, code, _, _ = HowTo("how-to-own-model").blocks("python")
+    code = HowTo("how-to-own-model").block_with("def auroc")
     own: dict = {}
     exec(compile(code, "how-to-own-model.md", "exec"), own)
     generator = torch.Generator().manual_seed(0)
@@ -90,7 +91,7 @@ def test_the_network_of_a_script_trains_on_images_as_the_page_says(tmp_path):
     from fedegoists.learning.own_models import model_parts
     from tests.own_modules import own_silos
 
-    _, _, code, _ = HowTo("how-to-own-model").blocks("python")
+    code = HowTo("how-to-own-model").block_with("AdaptiveAvgPool2d")
     (tmp_path / "model.py").write_text(code, encoding="utf-8")
     data = own_silos("residual", (60, 70))
     parts = model_parts(data, f"{tmp_path / 'model.py'}:build")

@@ -18,6 +18,7 @@ from tests.flare.authorities import new_authority, write_identities
 from tests.flare.loopback import write_tables
 
 NAMES = ("North Bank", "South", "East", "West", "Middle")
+TABLE = {"features": 3, "outputs": 1}
 SITES = {name: name.replace(" ", "-") for name in NAMES}
 
 
@@ -118,22 +119,21 @@ class MaskedWire:
         return FlareFederation(
             self,
             {name: SITES[name] for name in SITES if SITES[name] in self.kits},
-            model="mlp",
-            options={"features": 3, "outputs": 1},
             task="binary",
             repetitions=repetitions,
-            **{"samples": samples, **more},
+            **{"model": "mlp", "options": TABLE, "samples": samples, **more},
         )
 
-    def simulation(self, repetitions=None):
+    def simulation(self, repetitions=None, model=None):
         """The same silos in a simulation that draws the same batches."""
+        model = model or (lambda: build_model("mlp", 0, **TABLE))
         settings = {site: read_silo_settings(kit / "silo.toml") for site, kit in self.kits.items()}
         numbers = [None] if repetitions is None else range(repetitions)
         return _Each(
             {
                 Participant(one.participant, number): SimulatedFederation(
                     {number: load_silo(one)},
-                    build_model("mlp", 0, features=3, outputs=1),
+                    model(),
                     secrets={
                         one.participant: stream_secret(load_silo(one), self.kits[site] / "state")
                     },

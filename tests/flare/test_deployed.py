@@ -36,12 +36,12 @@ from fedegoists.federation.flare.wire import unpack
 from fedegoists.federation.requests import OfModels
 from fedegoists.files import write_bytes
 from fedegoists.learning.own_models import file_digest
-from fedegoists.methods import METHODS
 from fedegoists.methods.failed_rounds import FailedRunError
 from tests.flare.loopback import NOTE, PLANTED, run_deployed, write_tables
+from tests.silos import FOR_NETWORKS
 
 NAMES = ("North Bank", "South", "East")
-ALL = json.dumps(list(METHODS))
+ALL = json.dumps(FOR_NETWORKS)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silo_secrets")]
 
@@ -93,7 +93,7 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
     for name in ("metrics.csv", "summary.csv", "gains.csv", "benefit.csv", "weights.csv"):
         assert_same_table(run.folder / name, simulated.folder / name)
     methods = {row[1] for row in rows(run.folder / "metrics.csv")[1:]}
-    assert methods == set(METHODS)
+    assert methods == set(FOR_NETWORKS)
 
     def files(folder):
         return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

@@ -102,7 +102,7 @@ def test_an_own_augmentation_is_drawn_from_the_seed(tmp_path):
         ("def build(:", "raised SyntaxError"),
         ("x = 1", "has no function 'build'"),
         ("def build(data):\n    return data.colour", "raised AttributeError.*call it yourself"),
-        ("def build():\n    return 3", "returned a int; expected a torch.nn.Module, or a"),
+        ("def build():\n    return 3", "returned a int; expected a torch.nn.Module, an Arr"),
         (WHOLE.replace('"loss": loss', '"los": loss'), "returned the key 'los'; keys are model"),
         (WHOLE.replace('"loss": loss', '"loss": 3'), "loss is 3; expected a function"),
         (WHOLE.replace('"lower"', '"less"'), "the metric 'errors' is .*expected a function, or a"),

@@ -8,6 +8,7 @@ from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.federation.module_trainer import ModuleTrainer
 from fedegoists.methods import METHODS, RunSettings, run
 from tests.own_modules import LOOPED_ONLY, MODULES, module, own_silos
+from tests.silos import FOR_NETWORKS
 
 SETTINGS = TrainSettings(steps=3, batch_size=16, learning_rate=0.05)
 CHOSEN = ("local", "fedavg", "scaffold", "egomix", "fedegoists")
@@ -50,7 +51,7 @@ def test_every_model_trains_with_every_method(name, method, engine):
 
 
 @pytest.mark.parametrize("engine", ["looped", "stacked"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", FOR_NETWORKS)
 def test_every_method_trains_a_model_that_begins_at_zero(method, engine):
     """As linear models by name do: nothing of them has a direction at the start."""
     silos = SimulatedFederation(own_silos("linear"), module("linear"), execution=engine)

@@ -13,7 +13,7 @@ from fedegoists.methods.consent import (
     exposed_coalitions,
 )
 from tests.federation.sums import SummingFederation
-from tests.silos import MODELS, groups, initial, silos
+from tests.silos import FOR_NETWORKS, MODELS, groups, initial, silos
 
 QUICK = TrainSettings(steps=2, batch_size=16, learning_rate=0.05)
 NAMES = ("s0", "s1", "s2", "s3", "s4")
@@ -75,7 +75,7 @@ def test_without_consent_only_methods_by_sums_train(name):
         check_all_consent(method, over)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", FOR_NETWORKS)
 def test_with_consent_of_the_coalition_every_method_trains(name):
     over = federation("s0", "s1", "s2")
     method = METHODS[name](QUICK)

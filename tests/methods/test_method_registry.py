@@ -10,7 +10,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Describe
 from fedegoists.methods import METHOD_ENTRIES
 from fedegoists.methods.method_registry import MethodEntry, check_method
-from tests.silos import federation, initial
+from tests.silos import FOR_NETWORKS, federation, initial
 
 
 @pytest.mark.parametrize("name", METHOD_ENTRIES)
@@ -38,10 +38,11 @@ def test_every_entry_says_what_the_server_sees():
         "fedegoists": "gradients",
         "egomix": "sums",
         "fedavgm": "sums",
+        "bagging": "single updates",
     }
 
 
-@pytest.mark.parametrize("name", METHOD_ENTRIES)
+@pytest.mark.parametrize("name", FOR_NETWORKS)
 def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, monkeypatch):
     asked, entry, silos = [], METHOD_ENTRIES[name], federation("mlp")
     call = silos.call

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from fedegoists.federation import Participant
 from fedegoists.federation.batches import stream_seed
+from fedegoists.learning.forest import is_forest
 from fedegoists.learning.parameters import ParameterSchema
 
 
@@ -127,6 +128,8 @@ def decoy(
     known : Tensor
         Of shape (models, parameters), at least one. With one alone, the start is the other one.
     """
+    if is_forest(schema):
+        return _forest_decoy(start, known, schema, generator)
     changes = known - start
     if len(known) < 2:
         changes = torch.cat([changes, torch.zeros_like(changes)])
@@ -143,6 +146,33 @@ def decoy(
     longest = changes.norm(dim=-1).max()
     shortened: Tensor = start + drawn * (longest / drawn.norm().clamp_min(TINY)).clamp_max(1.0)
     return shortened
+
+
+def _forest_decoy(
+    start: Tensor, known: Tensor, schema: ParameterSchema, generator: torch.Generator
+) -> Tensor:
+    """Return a forest of known trees in which every split and every leaf is moved at random.
+
+    A mean of splits is no split, so there is no normal distribution to draw from.
+    """
+    found = start.clone()
+    into, own = schema.unflatten(found), schema.unflatten(known)
+    trees = into["feature"].shape[1]
+    source = torch.randint(len(known), (trees,), generator=generator).to(known.device)
+    places = torch.arange(trees, device=known.device)
+    into["feature"][0] = own["feature"][source, 0, places]
+    splits = into["feature"][0] != start[0]  # the number of features: a node without a split
+    for name in ("threshold", "leaf"):
+        values = own[name][source, 0, places]
+        noise = torch.randn(values.shape, generator=generator).to(values)
+        spread = values[values != 0].std().nan_to_num(nan=0.0) if values.any() else 0.0
+        moved = values + FOREST_NOISE * spread * noise
+        into[name][0] = torch.where(splits if name == "threshold" else values != 0, moved, values)
+    return found
+
+
+FOREST_NOISE = 0.2
+"""How far splits and leaves of a decoy are moved, in standard deviations over all of them."""
 
 
 def _noise(schema: ParameterSchema, deviations: Tensor, generator: torch.Generator) -> Tensor:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
+from fedegoists.errors import SettingsError
+from fedegoists.learning.model_registry import ModelKind
+
 if TYPE_CHECKING:
     from fedegoists.benefit.estimator import Estimator
 
@@ -39,6 +42,8 @@ class EstimatorEntry:
         Whether it works only where silos tell their losses.
     from_halves : bool
         Whether a single repeat tells the standard error, from halves of the validation data.
+    models : tuple of {"network", "arrays", "trees"}
+        The kinds of models that it can be used with; see `MethodEntry`.
     """
 
     place: str
@@ -51,6 +56,7 @@ class EstimatorEntry:
     sends: Literal["models", "gradients"] = "gradients"
     needs_losses: bool = True
     from_halves: bool = True
+    models: tuple[ModelKind, ...] = ("network",)
 
     def load(self) -> "Estimator":
         """Import the estimator; this loads PyTorch."""
@@ -86,6 +92,7 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         hides=False,
         sends="models",
         from_halves=False,
+        models=("network", "arrays"),
     ),
     "transfer": EstimatorEntry(
         "fedegoists.benefit.transfer:transfer",
@@ -95,6 +102,7 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         mingles=False,
         hides=True,
         sends="models",
+        models=("network", "arrays", "trees"),
     ),
 }
 
@@ -111,3 +119,21 @@ def check_estimator(name: str, *others: str) -> str:
     if name not in known:
         raise ValueError(f"unknown estimator {name!r}; estimators are {', '.join(known)}")
     return name
+
+
+def check_estimator_suits(name: str, kind: ModelKind) -> None:
+    """Refuse an estimator that cannot be used with a kind of model, before anything is trained.
+
+    Raises
+    ------
+    SettingsError
+        With the reason, and the estimators that can.
+    """
+    if kind in ESTIMATOR_ENTRIES[name].models:
+        return
+    others = ", ".join(one for one, own in ESTIMATOR_ENTRIES.items() if kind in own.models)
+    why = "no parameters that can be compared or moved" if kind == "trees" else "no gradients"
+    raise SettingsError(
+        f"benefit.estimator: {name} cannot be used with this model, which has {why}; "
+        f"estimators that can are {others}"
+    )

@@ -6,8 +6,11 @@ import torch
 from torch import Tensor
 
 from fedegoists.benefit.estimator import Inquiry
+from fedegoists.errors import SettingsError
 from fedegoists.federation import Train
 from fedegoists.federation.batches import stream_seed
+from fedegoists.learning.forest import is_forest, malformed
+from fedegoists.learning.parameters import ParameterSchema
 
 FARTHEST = 100.0
 """How far a model may be from the start, in lengths of that one."""
@@ -24,20 +27,35 @@ def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
     """
     queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
+    schema = queries.federation.schema
+    if is_forest(schema) and inquiry.start is None:
+        raise SettingsError("trees cannot start at random: give learn an empty forest as start")
     models, starts = [], []
     present = torch.ones(repetitions, n, dtype=torch.bool)
     for repeat in range(settings.repeats):
         seed = stream_seed(settings.seed, repeat, "local")
-        start = queries.federation.schema.drawn(seed).to(queries.federation.device)
+        start = schema.drawn(seed) if inquiry.start is None else inquiry.start
+        start = start.to(queries.federation.device)
         trained, answered = queries.trained(
             start.expand(repetitions, n, -1), partial(Train, settings=settings.local, seed=seed)
         )
-        models.append(_near(trained, start))
+        if is_forest(schema):
+            answered &= _forests(schema, trained, start)
+            models.append(torch.where(answered[..., None].to(trained.device), trained, start))
+        else:
+            models.append(_near(trained, start))
         starts.append(start)
         present &= answered
         inquiry.progress("local training", repeat + 1, settings.repeats, float("nan"))
     queries.restart_count()  # the evaluations that follow are counted by themselves
     return torch.stack(models, 1), torch.stack(starts), present
+
+
+def _forests(schema: ParameterSchema, models: Tensor, start: Tensor) -> Tensor:
+    """Return which models are forests that another silo can evaluate."""
+    features = int(start[0])  # an empty forest holds their number in every node
+    fine = [not malformed(schema, one, features) for one in models.flatten(0, -2)]
+    return torch.tensor(fine).reshape(models.shape[:-1])
 
 
 def _near(models: Tensor, start: Tensor) -> Tensor:

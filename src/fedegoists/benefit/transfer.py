@@ -1,11 +1,16 @@
 """The estimator ``transfer``: the local model of one participant on the data of another."""
 
+from functools import partial
+
 import torch
+from torch import Tensor
 
 from fedegoists.benefit.decoys import Disguise
 from fedegoists.benefit.estimator import TINY, Inquiry, Learned
 from fedegoists.benefit.local_models import local_models
 from fedegoists.benefit.validation_halves import HALVES, half_of
+from fedegoists.learning.forest import is_forest, mixtures
+from fedegoists.learning.parameters import ParameterSchema
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """The fractions by which i's model is moved towards j's."""
@@ -21,11 +26,11 @@ def transfer(inquiry: Inquiry) -> Learned:
     """Learn what j's local model, mixed with i's, is worth on i's validation data.
 
     Let g(f) be the part of its loss on its own validation data that i saves with 1 − f times its
-    model plus f times j's. The weight is τ · log Σ exp(g(f)/τ) over f = 0, which saves nothing, and
-    `FRACTIONS`: close to the most that i can save, and to zero where j's model is of no use. The
-    gain is g(1/2) less what i saves half-way to the model from which all started: that one knows
-    nothing, but a mixture with it is shrunken too, and shrinking alone may save something. The
-    saving is the largest g(f), in the mean over runs.
+    model plus f times j's; of boosted trees, the outputs are mixed. The weight is τ · log Σ
+    exp(g(f)/τ) over f = 0, which saves nothing, and `FRACTIONS`: close to the most that i can save,
+    and to zero where j's model is of no use. The gain is g(1/2) less what i saves half-way to the
+    model from which all started: that one knows nothing, but a mixture with it is shrunken too, and
+    shrinking alone may save something. The saving is the largest g(f), in the mean over runs.
 
     Where i competes with j it is asked about a decoy instead, and its answer is thrown away; it is
     asked in an order of its own, and both are drawn from a secret, see `fedegoists.benefit.decoys`.
@@ -38,7 +43,7 @@ def transfer(inquiry: Inquiry) -> Learned:
     rivals = torch.cat([rivals, torch.zeros(repetitions, n, 1, dtype=torch.bool)], 2)
     saved = torch.zeros(repetitions, settings.repeats, HALVES, n, n + 1, len(FRACTIONS))
     known = torch.zeros(repetitions, settings.repeats, HALVES, n, n + 1, dtype=torch.bool)
-    fractions = torch.tensor(FRACTIONS, device=models.device)[:, None]
+    mixed = partial(_mixed, schema, torch.tensor(FRACTIONS, device=models.device))
     together = MOST_TOGETHER if models.shape[-1] < LARGE else 2
     repetition, target = torch.arange(repetitions)[:, None, None], torch.arange(n)[:, None]
     for repeat in range(settings.repeats):
@@ -51,7 +56,7 @@ def transfer(inquiry: Inquiry) -> Learned:
             for sources in torch.split(disguise.orders(n + 1, repeat, half), together, 2):
                 others = sources_and_start[repetition, sources]
                 disguise.hide(others, sources, models[:, repeat], start, repeat)
-                rows = (own + fractions * (others.unsqueeze(3) - own)).flatten(2, 3)
+                rows = mixed(own, others).flatten(2, 3)
                 losses = queries.losses(rows, seen)
                 parts = 1 - losses / alone.clamp_min(TINY)
                 parts = parts.reshape(repetitions, n, sources.shape[2], len(FRACTIONS))
@@ -73,3 +78,11 @@ def transfer(inquiry: Inquiry) -> Learned:
         present,
         with_others.mean((1, 2)).amax(-1),
     )
+
+
+def _mixed(schema: ParameterSchema, fractions: Tensor, own: Tensor, others: Tensor) -> Tensor:
+    """Return mixtures of i's model with others, by all fractions, in an axis before the last."""
+    if is_forest(schema):
+        return mixtures(schema, own[..., 0, :], others, fractions)
+    moved: Tensor = own + fractions[:, None] * (others.unsqueeze(3) - own)
+    return moved

@@ -49,8 +49,8 @@ def init_command(
     example: Annotated[
         str,
         typer.Option(
-            help="synthetic, hospitals; banks, images, survival or text, with made-up files; or "
-            "own, for your data."
+            help="synthetic, hospitals; banks, images, survival, text or trees, with made-up "
+            "files; or own, for your data."
         ),
     ] = "synthetic",
 ) -> None:

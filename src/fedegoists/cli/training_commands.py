@@ -136,7 +136,10 @@ def methods_command() -> None:
         "What the server sees holds for deployed coalitions of three or more. Silos show single "
         "updates and gradients only with single_updates = true in their silo.toml."
     )
-    line("All but local can be fine-tuned on own data: fedavg+ft. See docs/reference-methods.md.")
+    line(
+        "All but local and bagging can be fine-tuned on own data: fedavg+ft. See "
+        "docs/reference-methods.md."
+    )
 
 
 def train_command(
@@ -160,13 +163,15 @@ def train_command(
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
-        from fedegoists.methods import METHOD_ENTRIES
+        from fedegoists.learning.model_registry import model_named
+        from fedegoists.methods.method_registry import methods_for
         from fedegoists.training import Comparison, compare
         from fedegoists.training.run_logs import run_logs
 
     named = [name.strip() for name in methods.split(",") if name.strip()]
+    kind = "network" if model == "auto" else model_named(model).kind
     chosen = dict.fromkeys(
-        one for name in named for one in (METHOD_ENTRIES if name == "all" else [name])
+        one for name in named for one in (methods_for(kind) if name == "all" else [name])
     )
     comparison = Comparison(
         data=data,

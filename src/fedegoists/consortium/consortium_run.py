@@ -13,6 +13,7 @@ from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.exposure import Exposure, MaskedSums
 from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import preferred
+from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.graphs import BenefitGraph
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
@@ -60,6 +61,8 @@ class ConsortiumRun:
         How each participant started, if the run started from an earlier one.
     masked : tuple of MaskedSums
         Coalitions of a deployed run whose sums were masked.
+    yardstick : TreeYardstick
+        The test metric of boosted trees that each participant trains alone, on tables.
     """
 
     folder: Path
@@ -77,6 +80,7 @@ class ConsortiumRun:
     evaluations: Evaluations = field(default_factory=Evaluations)
     begun: Mapping[str, str] = field(default_factory=dict)
     masked: tuple[MaskedSums, ...] = ()
+    yardstick: TreeYardstick = field(default_factory=TreeYardstick)
 
     @property
     def wanted(self) -> dict[str, Outcome]:

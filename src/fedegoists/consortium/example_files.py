@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
+from fedegoists.consortium.example_clinics import clinic_files
 from fedegoists.consortium.example_notes import note_files
 from fedegoists.consortium.example_registries import registry_files
 from fedegoists.consortium.example_scans import scan_files
@@ -14,7 +15,7 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-Example = Literal["synthetic", "banks", "hospitals", "images", "survival", "text", "own"]
+Example = Literal["synthetic", "banks", "hospitals", "images", "survival", "text", "trees", "own"]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 GIVEN: dict[Example, dict[str, object]] = {
@@ -73,6 +74,16 @@ GIVEN: dict[Example, dict[str, object]] = {
         "competition": {"pairs": []},
         "training": {"methods": ["local", "fedavg+ft", "fedegoists", "egomix"]},
     },
+    "trees": {
+        "name": "clinics",
+        "data": {"source": "clinics"},
+        "competition": {"pairs": [["Aspen", "Beech"]]},
+        "training": {
+            "model": "trees",
+            "model_settings": {"depth": 3},
+            "methods": ["local", "bagging"],
+        },
+    },
 }
 """The settings of each example; all others are written as comments."""
 
@@ -121,6 +132,10 @@ NOTES: dict[Example, dict[str, str]] = {
         "data.source": "A folder with one file for each organisation, and a schema.toml that "
         "describes them.",
     },
+    "trees": {
+        "data.source": "One file for each clinic; schema.toml describes them. Replace them by your "
+        "own.",
+    },
 }
 
 
@@ -134,6 +149,7 @@ FILES: dict[Example, Callable[[], Mapping[str, bytes]]] = {
     "images": scan_files,
     "survival": registry_files,
     "text": note_files,
+    "trees": clinic_files,
 }
 """For examples with made-up data: a function that returns its files, by path."""
 

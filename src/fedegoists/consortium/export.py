@@ -1,5 +1,6 @@
 """Export of a participant's model: its weights, its card, and an example that runs."""
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -21,10 +22,11 @@ from fedegoists.consortium.model_cards import (
 from fedegoists.consortium.onnx_files import onnx_bytes
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all
+from fedegoists.learning.array_models import ArrayNetwork
 from fedegoists.learning.model_files import CARD_KEY, ModelCard
 from fedegoists.learning.model_registry import MODELS
 from fedegoists.learning.models import build_model
-from fedegoists.learning.own_models import is_own
+from fedegoists.learning.own_models import OwnTrainerError, is_own, travelling_name
 from fedegoists.learning.sealed_models import MODELS_FOLDER, check_run_model
 
 
@@ -74,8 +76,8 @@ class PreparedModel(nn.Module):
         return prepared.movedim(-1, -3) if name == "pixels" else prepared
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
-    """Return a model from the file of a run, and its card.
+def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], ModelCard]:
+    """Return the tensors of a model from the file of a run, and its card.
 
     Raises
     ------
@@ -98,15 +100,38 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
                 f"{path}: its network {card.model!r} is not in this version; install the version "
                 "that trained it"
             )
-        model = build_model(card.model, 0, **card.options)
-        model.load_state_dict(tensors)
+        return tensors, card
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except FileError:
         raise
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise FileError(f"{path}: not a model that a run of this version left ({error})") from None
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise _foreign(path, error) from None
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelCard]:
+    """Return a model from the file of a run, and its card.
+
+    Raises
+    ------
+    FileError
+        As `read_file`.
+    OwnTrainerError
+        If it has no module, because it was trained by a user's own trainer.
+    """
+    tensors, card = read_file(path)
+    try:
+        model = build_model(card.model, 0, **card.options)
+        model.load_state_dict(tensors)
+    except (OwnTrainerError, FileError):
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _foreign(path, error) from None
     return model.eval(), card
+
+
+def _foreign(path: str | os.PathLike[str], error: Exception) -> FileError:
+    return FileError(f"{path}: not a model that a run of this version left ({error})")
 
 
 def export(
@@ -167,14 +192,23 @@ def export_file(
     text : function from a ModelCard to str
         Returns the model card for people.
     """
-    model, card = read_model(source)
-    shapes = _shapes(card)
+    card = read_file(source)[1]
     contents = [
         (folder / f"{file}.safetensors", source.read_bytes()),
         (folder / f"{file}.json", (card.json_text(indent=2) + "\n").encode()),
-        (folder / "example.py", loading_example(file, card, shapes).encode()),
     ]
+    shapes = _shapes(card)
+    model: nn.Module | None = None
+    with contextlib.suppress(OwnTrainerError):  # only its own code can use the parameters
+        model, _ = read_model(source)
+        contents.append((folder / "example.py", loading_example(file, card, shapes).encode()))
+    if onnx and (model is None or isinstance(model, ArrayNetwork)):
+        raise SettingsError(
+            f"{travelling_name(card.model)} is no PyTorch module, so it cannot be written as ONNX; "
+            "export it without --onnx"
+        )
     if onnx:
+        assert model is not None
         content = onnx_bytes(PreparedModel(model, card).eval(), card, shapes)
         contents.append((folder / f"{file}.onnx", content))
     hashed = {path.name: content for path, content in contents}

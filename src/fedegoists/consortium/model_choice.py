@@ -4,18 +4,20 @@ import math
 from collections.abc import Sequence
 
 from fedegoists.consortium.consortium_settings import TrainingSection
+from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.model_registry import (
     AUTO,
     ModelEntry,
+    ModelKind,
     middle_rows,
     model_for,
     model_reason,
     suggested_model,
 )
 from fedegoists.learning.own_models import is_own, model_parts, own_entry, weights_in
-from fedegoists.methods.method_registry import METHOD_ENTRIES
+from fedegoists.methods.method_registry import METHOD_ENTRIES, check_suits
 from fedegoists.training.defaults import schedule_for
 from fedegoists.training.repetitions import Repetitions
 
@@ -32,7 +34,54 @@ def chosen_model(training: TrainingSection, data: DataDescription) -> tuple[Mode
     else:
         found, reason = model_for(data, training.model), "as set"
     found = found.set_to(training.model_settings)
+    if found.kind == "trees":
+        found = _with_room(found, training, data)
     return found, f"{found.name}: {reason}"
+
+
+def _with_room(model: ModelEntry, training: TrainingSection, data: DataDescription) -> ModelEntry:
+    """Return trees with a slot for every participant, and room for all their trees."""
+    each = training.round_steps or schedule_for(data, model.name).round.steps
+    total = training_steps(training, data, model.name) or schedule_for(data, model.name).steps
+    wanted = {
+        "members": max(2, len(data.participants)),
+        # Whole rounds, and the trees from which benefits are learned.
+        "trees": max(-(-total // each) * each, schedule_for(data, model.name).benefit_steps),
+    }
+    return model.set_to({key: own for key, own in wanted.items() if key not in model.given})
+
+
+def fitting_methods(training: TrainingSection, kind: ModelKind) -> TrainingSection:
+    """Return the section with methods that suit the model, where none were named.
+
+    Raises
+    ------
+    SettingsError
+        If methods were named that do not, or settings that mean nothing to the model.
+    """
+    if "methods" not in training.model_fields_set and kind in DEFAULT_METHODS:
+        training = training.model_copy(update={"methods": DEFAULT_METHODS[kind]})
+    try:
+        check_suits(training.methods, kind)
+    except SettingsError as error:
+        raise SettingsError(f"training.methods: {error}") from None
+    if kind == "trees":
+        descent = {"optimiser", "momentum", "weight_decay", "batch_size", "schedule"}
+        given = sorted((descent | {"accumulate", "precision"}) & set(training.changes))
+        if given:
+            raise SettingsError(
+                f"training.{given[0]}: trees are not trained by gradient descent; remove it"
+            )
+        if training.learning_rate == "auto":
+            raise SettingsError("training.learning_rate: trees need a number, such as 0.1")
+    return training
+
+
+DEFAULT_METHODS: dict[ModelKind, tuple[str, ...]] = {
+    "arrays": ("local", "fedavg+ft", "egomix"),
+    "trees": ("local", "bagging"),
+}
+"""The methods that are compared where none are named, and the usual ones do not suit the model."""
 
 
 def training_changes(

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
+from fedegoists.benefit.estimator_registry import check_estimator_suits
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit, alone_in
 from fedegoists.consortium.consortium_settings import (
@@ -34,6 +35,7 @@ from fedegoists.consortium.exposure import (
 from fedegoists.consortium.gains import gains_over_local
 from fedegoists.consortium.model_choice import (
     chosen_model,
+    fitting_methods,
     remarks_on,
     training_changes,
     training_steps,
@@ -50,15 +52,17 @@ from fedegoists.consortium.run_folder import RunFolder
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
 from fedegoists.consortium.toml_text import config_toml
+from fedegoists.consortium.tree_yardstick import TreeYardstick, trees_alone
 from fedegoists.consortium.warm_start import StartedMember, WarmStart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.own_models import OwnModelEntry
+from fedegoists.learning.own_models import OwnModelEntry, known_start, model_parts
 from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
@@ -99,28 +103,48 @@ class Consortium:
         competition: CompetitionGraph | None = None,
         decision: Formation | None = None,
     ) -> None:
-        self.settings = settings
         self.engine = SimulatedEngine(settings) if engine is None else engine
         self.data = self.engine.data
-        training = settings.training
+        self.decision, training = decision, settings.training
         try:
             checked_device(training.device)
         except SettingsError as error:
             raise SettingsError(f"training.device: {error}") from None
-        self.wanted = Wanted(training.methods, training.settings, training.personal)
         try:
             self.model, self.model_reason = chosen_model(training, self.data)
+            self.model_kind = self.model.kind
+            if isinstance(self.model, OwnModelEntry):
+                self.model_kind = model_parts(self.data, self.model.name).kind
         except SettingsError as error:
             raise SettingsError(f"training.model: {error}") from None
+        training = fitting_methods(training, self.model_kind)
+        self.settings = settings.model_copy(update={"training": training})
+        if self.model_kind == "trees" and self.engine.local:
+            require_lightgbm()
+        if self.estimator is not None:
+            check_estimator_suits(self.estimator, self.model_kind)
+        self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.start = self._start()
         self.competition = self._competition() if competition is None else competition
-        self.decision = decision
         self.store = StageStore(Path(settings.output.folder))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], changes: Sequence[str] = ()) -> "Consortium":
         """Read a consortium.toml; changes like ``training.seeds=5`` override it."""
         return cls(read_settings(path, changes))
+
+    @property
+    def estimator(self) -> str | None:
+        """The estimator of benefits; None where they are given."""
+        section = self.settings.benefit
+        if self.decision is not None or section.estimator in ("everybody", "file"):
+            return None
+        if section.estimator != "auto":
+            return section.estimator
+        if self.engine.local and self.model_kind == "network":
+            return learn_settings(self.data, model=self.model.name).estimator
+        # It needs no gradients, and shows no models to competitors.
+        return "transfer"
 
     def _start(self) -> WarmStart | None:
         """Return the earlier run's models to start from, after a check that they fit."""
@@ -131,6 +155,11 @@ class Consortium:
             raise SettingsError(
                 "--from: models of silos at their organisations are there, not in a run's folder; "
                 "this works in simulations only"
+            )
+        if self.model_kind == "trees":
+            raise SettingsError(
+                "--from: trees of an earlier run fill their places, so that no new ones could be "
+                "added; train from scratch, which takes seconds"
             )
         start = WarmStart.read(Path(folder))
         start.check(self.data, self.model.name, model_options(self.data, self.model.name))
@@ -162,12 +191,10 @@ class Consortium:
         if section.file is not None:
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
-        # Models of silos at their organisations are not shown to competitors unless asked for.
-        automatic = None if self.engine.local else "transfer"
         given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
         settings = learn_settings(
             self.data,
-            automatic if section.estimator == "auto" else section.estimator,
+            self.estimator,
             model=self.model.name,
             training=training_changes(self.settings.training, self.data, self.model.name),
             **{name: value for name, value in given.items() if value is not None},
@@ -202,6 +229,7 @@ class Consortium:
         secret: str,
         progress: Progress,
     ) -> BenefitEstimate:
+        start = known_start(self.data, self.model.name, self.model_kind, settings.seed)
         return learn(
             self.engine.federation(self.model.name),
             settings,
@@ -210,6 +238,7 @@ class Consortium:
             progress=lambda what, done, total, loss: progress(
                 "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
             ),
+            start=start,
         )
 
     def form(self, benefit: LearnedBenefit) -> Formation:
@@ -403,6 +432,7 @@ class Consortium:
                 evaluations=self._evaluated(wanted, personal, repetitions, alone),
                 begun=started,
                 masked=masked,
+                yardstick=self._yardstick(repetitions),
             )
             write_results(folder, result, models, begun)
         folder.finish()
@@ -431,6 +461,13 @@ class Consortium:
         if not isinstance(federation, SimulatedFederation):
             return Evaluations()
         return evaluated(federation, wanted, personal, alone=alone, thresholds=thresholds)
+
+    def _yardstick(self, repetitions: Repetitions) -> TreeYardstick:
+        """Return the results of boosted trees that each participant trains alone."""
+        seeds, metric = self.settings.training.seeds, repetitions.federation.task.metric
+        key = self.store.key("training", ["trees alone", self.data.digest, self.data.task, seeds])
+        kept = self.store.path("training", key, "trees-alone.safetensors")
+        return trees_alone(self.engine, seeds, self.model.name, metric, kept)
 
     def _hand_over(
         self,

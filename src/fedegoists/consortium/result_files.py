@@ -39,6 +39,8 @@ def write_results(
         ORIGINS_FILE: origins_json(models, result.formation.coalitions, begun),
         **run_cards(result, {one.card.participant: one.card for one in models}),
     }
+    if result.yardstick.values:
+        files["trees-alone.csv"] = result.yardstick.csv()
     if result.evaluations.methods:
         files["intervals.csv"] = result.evaluations.csv()
     folder.write(files)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation.array_trainer import ArrayTrainer
 from fedegoists.federation.batches import SecretSeed, share_of, stream_seed
 from fedegoists.federation.behaviours import Behaviour, misbehaved
 from fedegoists.federation.execution import Execution, chosen_engine, examined_network
@@ -37,8 +38,12 @@ from fedegoists.federation.silo_memory import SiloMemory, fill_all, step_all, wi
 from fedegoists.federation.silo_operations import uninformed_loss
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.federation.trainer import Trainer, carried_out
+from fedegoists.federation.tree_trainer import TreeTrainer
+from fedegoists.learning.array_models import ArrayNetwork
 from fedegoists.learning.data import SiloedData
-from fedegoists.learning.own_models import ModelParts
+from fedegoists.learning.forest import Forest
+from fedegoists.learning.network import Network
+from fedegoists.learning.own_models import ModelParts, is_trainer
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import TASKS, Task
 
@@ -118,11 +123,14 @@ class SimulatedFederation:
         if isinstance(model, nn.Module):
             task = TASKS[next(iter(repetitions.values())).task] if task is None else task
             model = ModelParts(model, task, augment)
-        self._network = None
-        if isinstance(model, ModelParts):
+        self._network: Network | None = None
+        if isinstance(model, ModelParts) and not is_trainer(model.module):
             parts = (model.module, model.task, self._silos.values(), self._device, model.augment)
-            self._network = examined_network(*parts, model.schema)
-            model = ModuleTrainer(self._network)
+            network = examined_network(*parts, model.schema)
+            model = module_trainer_of(network)
+            self._network = network if type(model) is ModuleTrainer else None
+        elif isinstance(model, ModelParts):
+            model = cast("Trainer", model.module)
         self._trainer: Trainer = model
         self.engine = chosen_engine(self._network, self._silos.values(), execution)
         self._stacked = self.engine.name == "stacked"
@@ -508,6 +516,15 @@ class SimulatedFederation:
             how = {"bf16": bf16, "graphs": self._graphs, "beside": self.engine.beside}
             self._stacks[key] = StackedSilos(self._network, silos, **how)
         return self._stacks[key]
+
+
+def module_trainer_of(network: Network) -> ModuleTrainer:
+    """Return the trainer of a network, by the kind of its module."""
+    if isinstance(network.model, Forest):
+        return TreeTrainer(network)
+    if isinstance(network.model, ArrayNetwork):
+        return ArrayTrainer(network)
+    return ModuleTrainer(network)
 
 
 _LOG = logging.getLogger("fedegoists.silo")

@@ -34,8 +34,10 @@ INPUT_SHAPES: dict[InputKind, tuple[tuple[int | None, ...], ...]] = {
 """The shape of one sample in each input array: features; hours × features, and static features;
 rows × columns × colours. None stands for any number."""
 ANY_IMAGES: tuple[tuple[int | None, ...], ...] = ((None, None, None),)
-Recipe = Literal["table", "linear", "hourly", "images"]
+Recipe = Literal["table", "linear", "trees", "hourly", "images"]
 """The kinds of training settings, see `fedegoists.training.defaults.SCHEDULES`."""
+ModelKind = Literal["network", "arrays", "trees"]
+"""A PyTorch module; a model on NumPy arrays, trained by a function of its own; boosted trees."""
 Value = str | int | float | bool
 SPEC = re.compile(r"([A-Za-z0-9_.-]+)\((.*)\)")
 """A network with settings: ``mlp(hidden=200)``."""
@@ -114,6 +116,8 @@ class ModelEntry:
         The settings that a user can change, with their defaults.
     given : mapping of str to number
         The settings that a user has changed.
+    kind : {"network", "arrays", "trees"}
+        How it is trained, which decides about the methods that suit it.
     """
 
     name: str
@@ -128,6 +132,7 @@ class ModelEntry:
     recipe: Recipe | None = None
     tunable: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
     given: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
+    kind: ModelKind = "network"
 
     @property
     def base(self) -> str:
@@ -229,6 +234,18 @@ MODELS: dict[str, ModelEntry] = {
             output_layer="",
             tasks=("survival",),
             recipe="linear",
+        ),
+        ModelEntry(
+            "trees",
+            "boosted trees (LightGBM), for the methods local and bagging",
+            "table",
+            "fedegoists.learning.forest:Forest",
+            _table_options,
+            output_layer="",
+            tasks=("binary", "classification", "regression"),
+            recipe="trees",
+            tunable={"members": 8, "trees": 200, "depth": 3, "caution": 1.0, "least": 10},
+            kind="trees",
         ),
         ModelEntry(
             "cifar10-cnn",

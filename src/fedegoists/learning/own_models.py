@@ -1,7 +1,8 @@
 """Models from a user's own file: ``model = "model.py:build"`` beside a ``consortium.toml``.
 
-The function takes a description of the data and returns a `torch.nn.Module`, or a dictionary with
-the module and what belongs to it. The file is code that runs with all rights of its user: it is
+The function takes a description of the data and returns a `torch.nn.Module`, an `ArrayModel`, a
+`fedegoists.federation.trainer.Trainer`, or a dictionary with one of them and what belongs to it.
+The file is code that runs with all rights of its user: it is
 never sent, and a deployed silo runs it only after its operator has approved it.
 """
 
@@ -15,15 +16,17 @@ from functools import lru_cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedegoists.errors import SettingsError, shown
 from fedegoists.learning.model_registry import (
     OWN,
     DataShape,
     ModelEntry,
+    ModelKind,
     Value,
     model_for,
+    model_named,
     model_options,
 )
 from fedegoists.learning.pretrained_weights import checked_name, load_weights, weights_digest
@@ -34,10 +37,18 @@ if TYPE_CHECKING:
     from fedegoists.learning.parameters import ParameterSchema
     from fedegoists.learning.task import Task
 
+Result = TypeVar("Result")
+
 PARTS = ("model", "loss", "metrics", "optimiser", "augment", "weights", "statistics")
 """What a function may return in a dictionary."""
 WEIGHTS, WEIGHTS_HASH = "weights", "weights_sha256"
 """Options of a model: its file of pre-trained weights, and the hash of this file."""
+TRAINER_PARTS = ("schema", "train", "gradients", "evaluate", "outputs", "state", "initial")
+"""What a trainer of a user's own has, besides ``task``."""
+
+
+class OwnTrainerError(SettingsError):
+    """A model that only a user's own trainer can use."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,8 @@ class ModelParts:
 
     Attributes
     ----------
-    module : torch.nn.Module
-        The network.
+    module : torch.nn.Module or Trainer
+        The network, or a user's own trainer.
     task : Task
         Its loss and metric.
     augment : function, optional
@@ -62,19 +73,23 @@ class ModelParts:
         home.
     """
 
-    module: "nn.Module"
+    module: Any
     task: "Task"
     augment: Callable[..., Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     start: "Callable[[int], Mapping[str, Tensor]] | None" = None
     averaged: bool = False
+    kind: ModelKind = "network"
 
     @property
     def schema(self) -> "ParameterSchema":
-        """What travels of the module."""
+        """What travels of the module, or the parameters of a user's own trainer."""
         from fedegoists.learning.network import normalisation_statistics
         from fedegoists.learning.parameters import ParameterSchema
 
+        if is_trainer(self.module):
+            schema: ParameterSchema = self.module.schema
+            return schema
         names = normalisation_statistics(self.module) if self.averaged else ()
         return ParameterSchema.of(self.module, statistics=names, start=self.start)
 
@@ -104,8 +119,21 @@ class OwnModelEntry(ModelEntry):
         return ""
 
     def build(self, **options: Value) -> "nn.Module":
-        """Return a new network; its parameters are drawn from PyTorch's global generator."""
-        module: nn.Module = self.returned(**options)["model"]
+        """Return a new network; its parameters are drawn from PyTorch's global generator.
+
+        Raises
+        ------
+        OwnTrainerError
+            If the function returns a trainer, which has no module.
+        """
+        from torch import nn
+
+        module = self.returned(**options)["model"]
+        if not isinstance(module, nn.Module):
+            raise OwnTrainerError(
+                f"{self.path.name}:{self.function} is a trainer of its own: only its code knows "
+                "how to predict; load the parameters from the safetensors file there"
+            )
         return module
 
     def returned(self, **options: Value) -> dict[str, Any]:
@@ -137,7 +165,10 @@ class OwnModelEntry(ModelEntry):
 
 def _called(path: Path, name: str, options: Mapping[str, Value]) -> dict[str, Any]:
     """Call a function of a file; return the parts of the model that it makes, after a check."""
+    import torch
     from torch import nn
+
+    from fedegoists.learning.array_models import ArrayModel, ArrayNetwork
 
     function = function_in(path, name)
     shapes = [tuple(shape) for shape in json.loads(str(options.get("shapes", "[]")))]
@@ -145,27 +176,47 @@ def _called(path: Path, name: str, options: Mapping[str, Value]) -> dict[str, An
         task=options.get("task"), classes=options.get("classes") or None, shapes=shapes
     )
     where = f"{path.name}:{name}"
-    try:
-        wanted = len(inspect.signature(function).parameters)
-        given = function(data) if wanted else function()
-    except Exception as error:  # it is the user's own code: anything can happen
+    takes_data = _attempted(lambda: len(inspect.signature(function).parameters), where)
+    given = _attempted(lambda: function(data) if takes_data else function(), where)
+    parts = dict(given) if isinstance(given, Mapping) else {"model": given}
+    model = parts.get("model")
+    module = isinstance(model, nn.Module)
+    if isinstance(model, ArrayModel):
+        seed = int(torch.randint(2**31, ()))
+        parts["model"] = _attempted(lambda: ArrayNetwork(model, seed), where)
+    elif not module and not is_trainer(model):
         raise SettingsError(
-            f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
-        ) from error
-    parts = {"model": given} if isinstance(given, nn.Module) else given
-    if not isinstance(parts, Mapping) or not isinstance(parts.get("model"), nn.Module):
-        raise SettingsError(
-            f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, or a "
-            f"dictionary with the keys {', '.join(PARTS)}, of which only model must be there"
+            f"{where} returned a {type(given).__name__}; expected a torch.nn.Module, an "
+            f"ArrayModel, a Trainer, or a dictionary with the keys {', '.join(PARTS)}, of which "
+            "only model must be there"
         )
     unknown = [key for key in parts if key not in PARTS]
     if unknown:
         raise SettingsError(
             f"{where} returned the key {shown(unknown[0])}; keys are {', '.join(PARTS)}"
         )
+    if not module and not {WEIGHTS, "statistics"}.isdisjoint(parts):
+        raise SettingsError(f"{where}: weights and statistics are for a torch.nn.Module only")
     if WEIGHTS in parts:
         checked_name(parts[WEIGHTS], where)
-    return dict(parts)
+    return parts
+
+
+def is_trainer(model: object) -> bool:
+    """Return whether an object is a trainer of a user's own."""
+    return hasattr(model, "task") and all(hasattr(model, part) for part in TRAINER_PARTS)
+
+
+def _attempted(what: Callable[[], Result], where: str) -> Result:
+    """Call a user's own code, and say where it failed."""
+    try:
+        return what()
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    except Exception as error:  # it is the user's own code: anything can happen
+        raise SettingsError(
+            f"{where} raised {type(error).__name__}: {error}; call it yourself to see where"
+        ) from error
 
 
 def file_digest(path: Path) -> str:
@@ -256,6 +307,7 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     """
     import torch
 
+    from fedegoists.learning.array_models import ArrayNetwork
     from fedegoists.learning.models import build_model
     from fedegoists.learning.own_task import own_task
     from fedegoists.learning.task import TASKS
@@ -264,7 +316,7 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if not isinstance(entry, OwnModelEntry):
-            return ModelParts(entry.build(**options), TASKS[data.task])
+            return ModelParts(entry.build(**options), TASKS[data.task], kind=entry.kind)
         parts = entry.returned(**options)
 
     def start(seed: int) -> "Mapping[str, Tensor]":
@@ -282,14 +334,18 @@ def model_parts(data: DataShape, name: str, seed: int = 0) -> ModelParts:
     augment = parts.get("augment")
     if augment is not None and not callable(augment):
         raise SettingsError(f"{where}: augment is {shown(augment)}; expected a function")
+    model = parts["model"]
     task = own_task(TASKS[data.task], parts.get("loss"), parts.get("metrics"), where)
     statistics = parts.get("statistics", "personal")
     if statistics not in ("personal", "averaged"):
         raise SettingsError(
             f'{where}: statistics is {shown(statistics)}; expected "personal" or "averaged"'
         )
+    if is_trainer(model):
+        return ModelParts(model, model.task, augment, dict(settings))
+    kind: ModelKind = "arrays" if isinstance(model, ArrayNetwork) else "network"
     averaged = statistics == "averaged"
-    return ModelParts(parts["model"], task, augment, dict(settings), start, averaged)
+    return ModelParts(model, task, augment, dict(settings), start, averaged, kind)
 
 
 def weights_in(options: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -303,6 +359,35 @@ def weights_in(options: Mapping[str, Any]) -> tuple[str, str] | None:
     if WEIGHTS not in options:
         return None
     return str(options[WEIGHTS]), str(options[WEIGHTS_HASH])
+
+
+def initial_parameters(
+    model: str, seed: int, options: Mapping[str, Value], schema: "ParameterSchema | None" = None
+) -> "Tensor":
+    """Return the vector with which a model starts, from its module or from its trainer."""
+    import torch
+
+    from fedegoists.learning.models import build_model
+    from fedegoists.learning.parameters import ParameterSchema
+
+    entry = model_named(model)
+    if isinstance(entry, OwnModelEntry):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            own = entry.returned(**options)["model"]
+        if is_trainer(own):
+            vector: Tensor = torch.as_tensor(own.initial(seed), dtype=torch.float32)
+            return vector
+    module = build_model(model, seed, **options)
+    schema = ParameterSchema.of(module) if schema is None else schema
+    return schema.flatten(module.state_dict())
+
+
+def known_start(data: DataShape, model: str, kind: ModelKind, seed: int) -> "Tensor | None":
+    """Return where silos start when benefits are learned; None for networks, which are drawn."""
+    if kind == "network":
+        return None
+    return initial_parameters(model, seed, model_options(data, model))
 
 
 def is_own(name: str) -> bool:

@@ -3,11 +3,13 @@
 A method is one file with a class, and one entry here.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from fedegoists.errors import SettingsError
+from fedegoists.learning.model_registry import ModelKind
 
 if TYPE_CHECKING:
     from fedegoists.methods.method import MethodSettings
@@ -56,6 +58,9 @@ class MethodEntry:
         Whether output layers stay in the silos in a classification, unless something else is said.
     plain_steps : bool
         Whether it counts on steps of plain gradient descent, so that it does not train with Adam.
+    models : tuple of {"network", "arrays", "trees"}
+        The kinds of models that it can train: networks by gradient descent; models that are
+        trained by a function of their own, whose parameters can be averaged; boosted trees.
     """
 
     place: str
@@ -67,6 +72,7 @@ class MethodEntry:
     personal_output: bool = False
     plain_steps: bool = False
     describes: str = ""
+    models: tuple[ModelKind, ...] = ("network", "arrays")
 
     @property
     def told(self) -> str:
@@ -77,8 +83,8 @@ class MethodEntry:
 
     @property
     def tunable(self) -> bool:
-        """Whether fine-tuning adds anything: not to training alone."""
-        return self.coalitions != "alone"
+        """Whether fine-tuning adds anything: not to training alone, nor to trees."""
+        return self.coalitions != "alone" and self.models != ("trees",)
 
     def load(self) -> "type[MethodSettings]":
         """Import the method; this loads PyTorch."""
@@ -89,7 +95,11 @@ class MethodEntry:
 
 METHOD_ENTRIES: dict[str, MethodEntry] = {
     "local": MethodEntry(
-        "fedegoists.methods.local:Local", "own data only", "nothing", coalitions="alone"
+        "fedegoists.methods.local:Local",
+        "own data only",
+        "nothing",
+        coalitions="alone",
+        models=("network", "arrays", "trees"),
     ),
     "fedavg": MethodEntry(
         "fedegoists.methods.fedavg:FedAvg",
@@ -110,6 +120,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith",
             "MLSys 2020",
         ),
+        models=("network",),
     ),
     "scaffold": MethodEntry(
         "fedegoists.methods.scaffold:Scaffold",
@@ -121,6 +132,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "ICML 2020",
         ),
         plain_steps=True,
+        models=("network",),
     ),
     "pfedme": MethodEntry(
         "fedegoists.methods.pfedme:PFedMe",
@@ -131,6 +143,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "T. Dinh, Tran, Nguyen",
             "NeurIPS 2020",
         ),
+        models=("network",),
     ),
     "pfedhn": MethodEntry(
         "fedegoists.methods.pfedhn:PFedHN",
@@ -162,6 +175,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Ye, Ni, Wu, Chen, Wang",
             "ICML 2023",
         ),
+        models=("network",),
     ),
     "fedora": MethodEntry(
         "fedegoists.methods.fedora:FedORA",
@@ -174,6 +188,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
         ),
         describes="label counts and the direction in which its samples vary most, or refuses where "
         "it adds noise to counts",
+        models=("network",),
     ),
     "fedegoists": MethodEntry(
         "fedegoists.methods.fedegoists.fedegoists_method:FedEgoists",
@@ -189,6 +204,7 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
         coalitions="final",
         personal_output=True,  # as published for CIFAR
         plain_steps=True,
+        models=("network",),
     ),
     "egomix": MethodEntry(
         "fedegoists.methods.egomix:EgoMix",
@@ -208,6 +224,13 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Hsu, Qi, Brown",
             "2019",
         ),
+    ),
+    "bagging": MethodEntry(
+        "fedegoists.methods.bagging:Bagging",
+        "boosted trees of all members, with weights of each receiver's own",
+        "single updates",
+        coalitions="final",
+        models=("trees",),
     ),
 }
 """By the names of the published tables, in their order; then what is not in the paper."""
@@ -235,3 +258,39 @@ def check_method(name: str) -> None:
             for ft in (("", TUNED) if own.tunable else ("",))
         ]
         raise SettingsError(f"unknown method {name!r}; methods are {', '.join(known)}")
+
+
+UNSUITABLE: dict[ModelKind, str] = {
+    "trees": "it averages parameters or follows gradients, and boosted trees have neither; methods "
+    "for trees are {methods}",
+    "arrays": "it needs steps of gradient descent in the silos, and this model is trained by its "
+    "own function fit; methods that work with it are {methods}",
+    "network": 'it joins boosted trees; set model = "trees" under [training], or choose among '
+    "{methods}",
+}
+"""Why a method cannot train a kind of model, and what to do."""
+
+
+def methods_for(kind: ModelKind) -> tuple[str, ...]:
+    """Return the methods that can train a kind of model.
+
+    Examples
+    --------
+    >>> methods_for("trees")
+    ('local', 'bagging')
+    """
+    return tuple(name for name, entry in METHOD_ENTRIES.items() if kind in entry.models)
+
+
+def check_suits(methods: Iterable[str], kind: ModelKind) -> None:
+    """Refuse methods that cannot train a kind of model, before anything is trained.
+
+    Raises
+    ------
+    SettingsError
+        With the reason, and the methods that can.
+    """
+    for name in methods:
+        if kind not in METHOD_ENTRIES[base_of(name)].models:
+            known = ", ".join(methods_for(kind))
+            raise SettingsError(f"{name}: {UNSUITABLE[kind].format(methods=known)}")

@@ -128,7 +128,11 @@ def compare(
         for seed in comparison.seeds
     }
     repetitions = Repetitions.simulated(
-        data, steps=comparison.steps, device=comparison.device, model=comparison.model
+        data,
+        steps=comparison.steps,
+        device=comparison.device,
+        model=comparison.model,
+        methods=comparison.methods,
     )
     decisions = decide(comparison, data, repetitions.federation)
     for name in comparison.wanted.bases:

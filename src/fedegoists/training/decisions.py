@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedegoists.benefit import learn_repetitions
+from fedegoists.benefit.estimator_registry import check_estimator_suits
 from fedegoists.coalitions import FORMATION_METHODS, form
 from fedegoists.coalitions.coalition_files import read_coalitions
 from fedegoists.coalitions.principles import check_partition
@@ -16,6 +17,7 @@ from fedegoists.files import csv_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import published_competition
+from fedegoists.learning.own_models import known_start, model_parts
 from fedegoists.training.defaults import learn_settings
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def decide(
     rivals = {
         seed: _competition(comparison.competition, data, seed) for seed, data in repeated.items()
     }
-    graphs = _benefits(comparison.benefit, repeated, rivals, federation)
+    graphs = _benefits(comparison, repeated, rivals, federation)
     baseline, final, edges = [], [], []
     for seed, data in repeated.items():
         names = data.participants
@@ -101,17 +103,21 @@ def decide(
 
 
 def _benefits(
-    text: str,
+    comparison: "Comparison",
     repeated: Mapping[int, SiloedData],
     rivals: Mapping[int, CompetitionGraph],
     federation: Federation,
 ) -> dict[int, BenefitGraph]:
     """Learn or read the benefit graph of every repetition; without either, it is complete."""
+    text, first = comparison.benefit, next(iter(repeated.values()))
     if text == LEARN or text.startswith(f"{LEARN}:"):
         estimator = text.removeprefix(LEARN).removeprefix(":") or None
-        settings = learn_settings(next(iter(repeated.values())), estimator)
+        settings = learn_settings(first, estimator, model=comparison.model)
+        kind = model_parts(first, comparison.model).kind
+        check_estimator_suits(settings.estimator, kind)
+        start = known_start(first, comparison.model, kind, settings.seed)
         apart: Apart = {seed: graph.pairs for seed, graph in rivals.items()}
-        estimates = learn_repetitions(federation, settings, apart=apart, secret="")
+        estimates = learn_repetitions(federation, settings, apart=apart, secret="", start=start)
         return {seed: estimates[seed].graph() for seed in repeated}
     graphs = {}
     for seed, data in repeated.items():

@@ -53,9 +53,12 @@ _TABLE = TrainSettings(steps=20, learning_rate=0.01)
 _IMAGES = TrainSettings(steps=50, learning_rate=0.02, weight_decay=5e-4, augment=True)
 # All samples in a step, as few as there are: a linear model needs no luck to be trained.
 _LINEAR = TrainSettings(steps=20, batch_size=256, learning_rate=0.05, weight_decay=0.1)
+# A step is a tree, which all samples take part in.
+_TREES = TrainSettings(steps=20, batch_size=1_000_000, learning_rate=0.1, halve=False)
 SCHEDULES: dict[Recipe, Schedule] = {
     "table": Schedule(2000, 200, _TABLE, 300, 64),
     "linear": Schedule(2000, 200, _LINEAR, 300, 256),
+    "trees": Schedule(200, 20, _TREES, 50, 1_000_000),
     "hourly": Schedule(400, 100, _TABLE.changed(weight_decay=1e-4), 60, 32),
     "images": Schedule(4000, 400, _IMAGES, 500, 64),
 }
@@ -102,7 +105,8 @@ def defaults_for(
     if steps is not None and steps < 1:
         raise SettingsError(f"{steps} training steps; expected at least 1")
     given = dict(changes or {})
-    falling = given.pop("schedule", "cosine") == "cosine"
+    usual = "constant" if entry.kind == "trees" else "cosine"
+    falling = given.pop("schedule", usual) == "cosine"
     one, total = changed_round(schedule.round, given), schedule.steps if steps is None else steps
     if is_own(model):  # flips and shifts may be wrong for a user's own images
         one = one.changed(augment=bool(given.get("augment", False)))

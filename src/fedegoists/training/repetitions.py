@@ -18,10 +18,15 @@ from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_named, model_options
-from fedegoists.learning.models import build_model
-from fedegoists.learning.own_models import model_parts
+from fedegoists.learning.own_models import initial_parameters, model_parts
 from fedegoists.methods.method import Coalitions, Method
-from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED, base_of, check_method
+from fedegoists.methods.method_registry import (
+    METHOD_ENTRIES,
+    TUNED,
+    base_of,
+    check_method,
+    check_suits,
+)
 from fedegoists.methods.method_run import Callbacks, Observer, RunSettings, fine_tune, run
 from fedegoists.methods.outcome import Outcome
 from fedegoists.training.decisions import Decisions
@@ -108,10 +113,19 @@ class Repetitions:
         steps: int | None,
         device: str,
         model: str = AUTO,
+        methods: Iterable[str] = (),
     ) -> "Repetitions":
-        """Return one repetition for each seed; its participants start with the same model."""
+        """Return one repetition for each seed; its participants start with the same model.
+
+        Raises
+        ------
+        SettingsError
+            If one of the methods cannot train the model.
+        """
         first = next(iter(data.values()))
-        federation = SimulatedFederation(data, model_parts(first, model), device=device)
+        parts = model_parts(first, model)
+        check_suits(methods, parts.kind)
+        federation = SimulatedFederation(data, parts, device=device)
         return cls.over(federation, first, list(data), steps=steps, model=model)
 
     @classmethod
@@ -135,9 +149,7 @@ class Repetitions:
         defaults = defaults_for(data, steps, model, changes)
         options = model_options(data, model)
         models: dict[Repetition | None, Tensor] = {
-            seed: federation.schema.flatten(
-                build_model(defaults.model, seed, **options).state_dict()
-            )
+            seed: initial_parameters(defaults.model, seed, options, federation.schema)
             for seed in seeds
         }
         rows = [models[participant.repetition] for participant in federation.participants]
@@ -203,7 +215,10 @@ def train_methods(
         callbacks = Callbacks(checkpoint(name), observers=observers)
         alone = METHOD_ENTRIES[name].coalitions == "alone"
         start = repetitions.initial if alone or repetitions.warm is None else repetitions.warm
-        outcome = run(method, federation, coalitions, start, settings, callbacks)
+        # The guard's bounds on norms are for parameters; trees are judged by their receivers.
+        trees = METHOD_ENTRIES[name].models == ("trees",)
+        own = settings.changed(robust=None) if trees else settings
+        outcome = run(method, federation, coalitions, start, own, callbacks)
         outcomes[name] = outcome
         tuned = f"{name}{TUNED}"
         if tuned in wanted.methods:

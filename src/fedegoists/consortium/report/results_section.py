@@ -3,13 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import preferred
 from fedegoists.consortium.report.wording import UNKNOWN, counted, decimals_for, fixed, signed
+from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.learning.sample_scores import few_samples
 from fedegoists.training.summary import COSTS, Summary
 
@@ -113,6 +114,8 @@ class Results:
         Why the test samples of some participants are too few for a result.
     evaluations : Evaluations
         Intervals over test samples; empty where they are not known.
+    yardstick : TreeYardstick
+        Boosted trees that each participant trains alone, for comparison.
     """
 
     methods: tuple[str, ...]
@@ -125,6 +128,7 @@ class Results:
     alone: tuple[str, ...]
     few: Mapping[str, str]
     evaluations: Evaluations
+    yardstick: TreeYardstick = field(default_factory=TreeYardstick)
 
     @classmethod
     def of(cls, run: "ConsortiumRun") -> "Results":
@@ -151,6 +155,7 @@ class Results:
             run.alone,
             few,
             run.evaluations,
+            run.yardstick,
         )
 
     def about(self, participant: str) -> "Results":
@@ -166,6 +171,7 @@ class Results:
             alone=tuple(name for name in self.alone if name == participant),
             few={name: why for name, why in self.few.items() if name == participant},
             evaluations=self.evaluations.about(participant),
+            yardstick=self.yardstick.about(participant),
         )
 
     @property
@@ -182,6 +188,15 @@ class Results:
         mean = fixed(row.mean, decimals)
         mark = " †" if participant in self.few and math.isfinite(row.mean) else ""
         return f"{mean} ± {fixed(row.std, decimals)}{mark}" if row.n > 1 else f"{mean}{mark}"
+
+    def trees_of(self, participant: str) -> str:
+        """Return the metric of boosted trees that a participant, or each of all, trains alone."""
+        known = self.yardstick.values.get(participant)
+        if known is None:
+            return UNKNOWN
+        mean, spread = (fixed(number, _decimals(self.summary)) for number in known)
+        mark = " †" if participant in self.few else ""
+        return f"{mean} ± {spread}{mark}" if self.seeds > 1 else f"{mean}{mark}"
 
     def interval_of(self, method: str, participant: str) -> str:
         """Return the interval of the metric over test samples; a dash where it is not known."""

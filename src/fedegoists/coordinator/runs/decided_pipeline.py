@@ -105,6 +105,9 @@ def settings_of(task: RunTask) -> ConsortiumSettings:
             repeats=plan.repeats,
             steps=plan.benefit_steps,
         ),
-        training=TrainingSection(**plan.model_dump(include=set(TrainingSection.model_fields))),
+        # Without defaults: methods that nobody named are those that suit the model.
+        training=TrainingSection(
+            **plan.model_dump(include=set(TrainingSection.model_fields), exclude_defaults=True)
+        ),
         output=OutputSection(folder=str(task.folder)),
     )

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from fedegoists.errors import SettingsError
+from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.federation.flare.approved_code import check_weights, model_here
 from fedegoists.federation.flare.messages import (
     SETTING_UP,
@@ -105,7 +105,7 @@ class SiloService:
             except OldVersionError as error:
                 self._log.warning("refused a message: %s %s", caller, error)
                 return old_refusal(error.protocol, f"the coordinator {error}")
-            except (RefusedError, WireError, SettingsError) as error:
+            except (RefusedError, WireError, SettingsError, MissingDependencyError) as error:
                 what = "a message" if call is None else call.operation
                 self._log.warning("refused %s from %s: %s", what, caller, error)
                 return pack(Answers(refused=str(error)[:400]))

@@ -1,0 +1,122 @@
+"""Forests: the vector predicts as LightGBM does, and refuses what is no forest."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedegoists.errors import SettingsError
+from fedegoists.learning.boosting import complete_trees, grown_booster, rounded_down
+from fedegoists.learning.forest import Forest, is_forest, joined, malformed, mixtures
+from fedegoists.learning.parameters import ParameterSchema
+from tests.trees import FEATURES, forest, planted
+
+pytest.importorskip("lightgbm")
+
+
+def grown(task, outputs, depth=4, trees=20, rows=300, least=5):
+    data = planted((rows,), task=task, tests=0)
+    x, y = data.samples.inputs[0], data.samples.targets
+    booster = grown_booster(
+        x,
+        y,
+        np.zeros((rows, outputs)),
+        task,
+        trees=trees,
+        rate=0.2,
+        depth=depth,
+        least=least,
+        seed=3,
+    )
+    model = forest(outputs, members=2, trees=trees, depth=depth)
+    found = complete_trees(booster, trees=trees, outputs=outputs, depth=depth, features=FEATURES)
+    with torch.no_grad():
+        for name, values in vars(found).items():
+            getattr(model, name)[0] = torch.from_numpy(values)
+    return booster, model, x
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs"), [("binary", 1), ("classification", 3), ("regression", 1)]
+)
+def test_outputs_are_those_of_lightgbm(task, outputs):
+    booster, model, x = grown(task, outputs)
+    thresholds = model.threshold[0].detach().numpy().ravel()
+    # Also at the thresholds themselves, where one bit decides about the side.
+    edges = np.resize(thresholds, (200, FEATURES)).astype(np.float32)
+    above = np.nextafter(edges, np.float32(np.inf))
+    tiny = np.float32([0.0, -0.0, 1e-35, -1e-35, 1.1e-35, -1.1e-35])
+    zeros = np.stack([np.roll(tiny, k) for k in range(FEATURES)])
+    for inputs in (x, edges, above, zeros, np.full_like(x[:5], np.nan)):
+        expected = booster.predict(inputs, raw_score=True).reshape(len(inputs), outputs)
+        found = model(torch.tensor(inputs)).detach().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert len({tuple(row) for row in found}) == 1
+
+
+@given(st.floats(-1e6, 1e6, allow_nan=False), st.floats(-1e6, 1e6, width=32, allow_nan=False))
+@settings(deadline=None)
+def test_a_threshold_that_is_rounded_down_divides_32_bit_numbers_alike(threshold, value):
+    assert (value <= threshold) == (value <= float(rounded_down(threshold)))
+
+
+def test_a_tree_by_hand():
+    """x0 ≤ 1 goes left; there is one more split on the right: x1 ≤ 2."""
+    model = Forest(features=2, members=2, trees=1, depth=2)
+    with torch.no_grad():
+        model.feature[0, 0, 0] = torch.tensor([0.0, 2.0, 1.0])
+        model.threshold[0, 0, 0] = torch.tensor([1.0, 0.0, 2.0])
+        model.leaf[0, 0, 0] = torch.tensor([10.0, 10.0, 20.0, 30.0])
+        model.leaf[1, 0, 0] = 100.0  # a tree without splits, of somebody else
+        model.weight[:] = torch.tensor([0.75, 0.25])
+        model.intercept[:] = 1.0
+    x = torch.tensor([[1.0, 9.0], [1.5, 2.0], [1.5, 2.5]])
+    assert model(x).tolist() == [[33.5], [41.0], [48.5]]
+
+
+def vectors(model):
+    schema = ParameterSchema.of(model)
+    return schema, schema.flatten(dict(model.named_parameters()))
+
+
+def test_joined_forests_keep_their_own_trees_and_weights_and_get_those_of_others():
+    _, model, x = grown("binary", 1)
+    schema, own = vectors(model)
+    assert is_forest(schema)
+    other = own.clone()
+    schema.unflatten(other)["leaf"][0] *= 3.0
+    both = schema.unflatten(joined(schema, own, other[None]))
+    assert torch.equal(both["leaf"][1], 3 * model.leaf[0])
+    assert torch.equal(both["leaf"][0], model.leaf[0])
+    assert both["weight"].tolist() == [1.0, 0.0]
+    inputs = torch.tensor(x[:10])
+    alone = model(inputs)
+    rows = mixtures(schema, own, other, torch.tensor([0.25, 1.0]))
+    for row, factor in zip(rows, (1.5, 3.0), strict=True):
+        mixed = torch.func.functional_call(model, schema.unflatten(row), (inputs,))
+        torch.testing.assert_close(mixed, factor * alone)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "problem"),
+    [
+        ("feature", 99.0, "a tree splits on column 99 of 6"),
+        ("feature", -1.0, "a tree splits on column -1 of 6"),
+        ("feature", 1.5, "a tree splits on column 1.5 of 6"),
+        ("threshold", torch.nan, "not finite"),
+        ("leaf", torch.inf, "not finite"),
+        ("leaf", 1e30, "a leaf of 1e+30"),
+        ("weight", -0.5, "weights of contributors"),
+    ],
+)
+def test_what_is_no_forest_is_named(part, value, problem):
+    schema, vector = vectors(forest(members=2, trees=2))
+    assert malformed(schema, vector, FEATURES) == ""
+    schema.unflatten(vector)[part].flatten()[-1] = value
+    assert problem in malformed(schema, vector, FEATURES)
+
+
+def test_trees_of_any_depth_are_not_built():
+    with pytest.raises(SettingsError, match="depth is 40; expected 1 to 10"):
+        forest(depth=40)
