@@ -1,0 +1,84 @@
+"""The commands of the studies on real hospitals and of the yardstick."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedegoists.cli.output import line
+from fedegoists.files import write_bytes
+from reproduction import COMMAND, RESULTS
+from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.repeated_runs import rows_csv
+
+__all__ = ["register"]
+
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")]
+WorkOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="A folder for checkpoints, to go on later; else none."),
+]
+DivisionsOption = Annotated[
+    int, typer.Option(min=2, max=len(SEEDS), help="Divisions of the samples.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("hospitals")(hospitals_command)
+
+
+def hospitals_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"{', '.join(HOSPITALS)}.")
+    ] = None,
+    out: OutOption = RESULTS / "hospitals",
+    work: WorkOption = None,
+    divisions: DivisionsOption = len(SEEDS),
+) -> None:
+    """Train models and methods on real consortia of hospitals, over several divisions."""
+    for name in _checked(names, HOSPITALS):
+        began = time.monotonic()
+        with _folder(work) as folder:
+            rows = hospital_rows(name, folder, SEEDS[:divisions], line)
+        page = hospital_page(HOSPITALS[name], rows, origin(f"hospitals {name}", began))
+        write_bytes(out / f"{name}.csv", rows_csv(rows))
+        write_bytes(out / f"{name}.md", page.encode())
+
+
+def _checked(names: list[str] | None, known: dict[str, object] | dict[str, str]) -> list[str]:
+    for name in names or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}")
+    return names or list(known)
+
+
+@contextmanager
+def _folder(work: Path | None) -> Iterator[Path]:
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+        yield work
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def origin(command: str, began: float) -> str:
+    """Return a line that says how results were made."""
+    import torch
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    return (
+        f"Written by `{COMMAND} {command}` at commit {commit[:12] or 'unknown'}, torch "
+        f"{torch.__version__}, {time.monotonic() - began:.0f} s."
+    )
