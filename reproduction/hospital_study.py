@@ -13,6 +13,7 @@ from reproduction.repeated_runs import (
     by_seed,
     consortium_text,
     corrected,
+    level,
     mean_differences,
     measured,
     ratio_of,
@@ -90,19 +91,15 @@ def hospital_rows(
 ) -> list[Measured]:
     """Run the consortia of one data set: every model in every division."""
     study, rows = HOSPITALS[name], []
-    for seed in seeds:
-        for one in study.models:
-            text = consortium_text(study.source, study.options, seed, one.training)
-            found = measured(name, one.name, seed, text, work)
-            tell(
-                f"{name}, division {seed}, {one.name}: "
-                + ", ".join(
-                    f"{method} {statistics.fmean(own[seed].values()):.3f}"
-                    for method in one.methods
-                    for own in [by_seed(found, one.name, method)]
-                )
-            )
-            rows += found
+    for one in study.models:
+        texts = {
+            seed: consortium_text(study.source, study.options, seed, one.training)
+            for seed in seeds
+        }
+        found = measured(name, one.name, texts, work)
+        for method in one.methods:
+            tell(f"{name}, {one.name}, {method}: {level(by_seed(found, one.name, method)):.3f}")
+        rows += found
     return rows
 
 
@@ -124,11 +121,9 @@ def hospital_page(study: HospitalData, rows: Sequence[Measured], origin: str) ->
         alone = by_seed(rows, one.name, ALONE)
         for method in one.methods:
             own = by_seed(rows, one.name, method)
-            zero = {seed: dict.fromkeys(values, 0.0) for seed, values in own.items()}
-            level = statistics.fmean(mean_differences(own, zero))
             gain = corrected(mean_differences(own, alone), ratio_of(rows))
             shown = "" if method == ALONE else gain.shown(3)
-            lines.append(f"| {one.name} | {method} | {level:.3f} | {shown} |")
+            lines.append(f"| {one.name} | {method} | {level(own):.3f} | {shown} |")
     first = study.models[0]
     lines += ["", f"By participant, {first.name}:", ""]
     lines += _participants(rows, first)
@@ -150,9 +145,7 @@ def _participants(rows: Sequence[Measured], one: ModelRow) -> list[str]:
             for size in ("train", "test")
         ]
         before = {seed: {name: values[name]} for seed, values in alone.items() if name in values}
-        zero = {seed: {name: 0.0} for seed in before}
-        level = corrected(mean_differences(before, zero), 0.0).mean
-        cells = [name, f"{sizes[0]:.0f}, {sizes[1]:.0f}", f"{level:.3f}"]
+        cells = [name, f"{sizes[0]:.0f}, {sizes[1]:.0f}", f"{level(before):.3f}"]
         for method in others:
             after = by_seed(rows, one.name, method)
             pairs = {seed: {name: after[seed][name]} for seed in before if name in after[seed]}

@@ -3,7 +3,7 @@
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,7 @@ from fedegoists.files import write_bytes
 from reproduction import COMMAND, RESULTS
 from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.repeated_runs import rows_csv
+from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
 
 __all__ = ["register"]
 
@@ -31,6 +32,7 @@ DivisionsOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("hospitals")(hospitals_command)
+    app.command("yardsticks")(yardsticks_command)
 
 
 def hospitals_command(
@@ -51,7 +53,24 @@ def hospitals_command(
         write_bytes(out / f"{name}.md", page.encode())
 
 
-def _checked(names: list[str] | None, known: dict[str, object] | dict[str, str]) -> list[str]:
+def yardsticks_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"{', '.join(TABLES_COMPARED)}.")
+    ] = None,
+    out: OutOption = RESULTS / "yardsticks",
+    work: WorkOption = None,
+    divisions: DivisionsOption = len(SEEDS),
+) -> None:
+    """Compare training alone with linear models of scikit-learn on the same samples."""
+    began, rows = time.monotonic(), []
+    with _folder(work) as folder:
+        for name in _checked(names, TABLES_COMPARED):
+            rows += yardstick_rows(name, folder, SEEDS[:divisions], line)
+    write_bytes(out / "yardsticks.csv", rows_csv(rows))
+    write_bytes(out / "yardsticks.md", yardstick_page(rows, origin("yardsticks", began)).encode())
+
+
+def _checked(names: list[str] | None, known: Mapping[str, object]) -> list[str]:
     for name in names or ():
         if name not in known:
             raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}")

@@ -1,16 +1,24 @@
-"""Consortia described in files, run over several divisions of their data; no report is drawn."""
+"""Consortia described in files, trained over several divisions of their data."""
 
 import csv
 import io
 import math
 import statistics
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from fedegoists.consortium.model_choice import searches_decay, training_changes, training_steps
 from fedegoists.consortium.pipeline import Consortium
+from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.toml_text import toml_value
+from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes, read_text, write_bytes
+from fedegoists.learning.own_models import model_parts
+from fedegoists.training.decay_search import searched_decays
+from fedegoists.training.decisions import Decisions
+from fedegoists.training.repetitions import Repetitions, train_methods
 from fedegoists.training.summary import chosen_test_values
 
 __all__ = ["Difference", "Measured", "consortium_text", "corrected", "measured", "read_rows"]
@@ -54,37 +62,94 @@ def consortium_text(
     return "\n".join(lines) + "\n"
 
 
-def measured(data: str, model: str, seed: int, text: str, work: Path) -> list[Measured]:
-    """Write a consortium.toml, run it, and return the test metrics of all participants.
+def measured(data: str, model: str, texts: Mapping[int, str], work: Path) -> list[Measured]:
+    """Train what several consortium.toml say, and return the test metrics of all participants.
+
+    The files differ in the division of the data. They are trained side by side in one simulation,
+    as the repetitions of one consortium are, which gives the numbers of single runs in much less
+    time: a step of a small model costs as much for one silo as for fifty.
 
     Parameters
     ----------
     data, model : str
         Names for the rows.
+    texts : mapping of int to str
+        The contents of the files, by the seed of the division.
     work : Path
-        A folder for the file and for checkpoints, which later calls continue from.
+        A folder for the files.
     """
-    path = work / f"{data}-{model}-{seed}.toml".replace(" ", "-")
-    write_bytes(path, text.encode())
-    consortium = Consortium.read(path)
-    formation = consortium.form(consortium.learn_benefit())
-    repetitions, outcomes, _ = consortium.train(formation)
-    sizes = consortium.data.sizes
-    return [
-        Measured(
-            data,
-            model,
-            method,
-            seed,
-            one.name,
-            sizes[one.name].train,
-            sizes[one.name].test,
-            repetitions.defaults.train.weight_decay,
-            value,
-        )
-        for method in consortium.wanted.methods
-        for one, value in chosen_test_values(outcomes[method], repetitions.federation).items()
+    consortia = {}
+    for seed, text in texts.items():
+        path = work / f"{data}-{model}-{seed}.toml".replace(" ", "-")
+        write_bytes(path, text.encode())
+        consortia[seed] = Consortium.read(path)
+    groups: dict[float | None, list[int]] = {}
+    for seed, decay in _decays(consortia).items():
+        groups.setdefault(decay, []).append(seed)
+    rows = []
+    for decay, seeds in groups.items():
+        changes = {} if decay is None else {"weight_decay": decay}
+        rows += _trained({seed: consortia[seed] for seed in seeds}, data, model, changes)
+    return sorted(rows, key=lambda row: row.seed)
+
+
+def _decays(consortia: Mapping[int, Consortium]) -> dict[int, float | None]:
+    """Return the weight decay of each division: searched for, or as it is set."""
+    first = next(iter(consortia.values()))
+    if not searches_decay(first.settings.training, first.model, simulated=True):
+        return dict.fromkeys(consortia)
+    found = searched_decays(_repetitions(consortia, {}))
+    return {seed: found[seed] for seed in consortia}
+
+
+def _repetitions(
+    consortia: Mapping[int, Consortium], changes: Mapping[str, object]
+) -> Repetitions:
+    first = next(iter(consortia.values()))
+    training, model = first.settings.training, first.model.name
+    samples = {}
+    for seed, one in consortia.items():
+        assert isinstance(one.engine, SimulatedEngine)
+        samples[seed] = one.engine.samples
+    parts = model_parts(first.data, model)
+    return Repetitions.over(
+        SimulatedFederation(samples, parts.module, task=parts.task, augment=parts.augment),
+        first.data,
+        list(consortia),
+        steps=training_steps(training, first.data, model),
+        model=model,
+        changes={**training_changes(training, first.data, model), **changes},
+    )
+
+
+def _trained(
+    consortia: Mapping[int, Consortium], data: str, model: str, changes: Mapping[str, object]
+) -> list[Measured]:
+    """Train with all methods, and return the test metrics."""
+    repetitions = _repetitions(consortia, changes)
+    coalitions = [
+        group
+        for seed, one in consortia.items()
+        for group in Participant.groups(one.form(one.learn_benefit()).coalitions, seed)
     ]
+    wanted = next(iter(consortia.values())).wanted
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = train_methods(
+            wanted,
+            repetitions,
+            Decisions(coalitions, coalitions, None),
+            lambda method: Path(folder, f"{method}.safetensors"),
+        )
+    rows = []
+    for method in wanted.methods:
+        values = chosen_test_values(outcomes[method], repetitions.federation)
+        for one in repetitions.federation.participants:
+            assert one.repetition is not None
+            sizes = consortia[int(one.repetition)].data.sizes[one.name]
+            decay = repetitions.defaults.train.weight_decay
+            about = (one.name, sizes.train, sizes.test, decay, values.get(one, math.nan))
+            rows.append(Measured(data, model, method, int(one.repetition), *about))
+    return rows
 
 
 def rows_csv(rows: Iterable[Measured]) -> bytes:
@@ -176,6 +241,12 @@ def mean_differences(
         if known:
             found.append(statistics.fmean(known))
     return found
+
+
+def level(values: Mapping[int, Mapping[str, float]]) -> float:
+    """Return the mean over divisions of the mean over participants."""
+    zero = {seed: dict.fromkeys(own, 0.0) for seed, own in values.items()}
+    return statistics.fmean(mean_differences(values, zero))
 
 
 def ratio_of(rows: Sequence[Measured]) -> float:

@@ -7,7 +7,7 @@ import torch
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
-from fedegoists.training.decay_search import DECAYS, searched_decay
+from fedegoists.training.decay_search import DECAYS, searched_decays
 from fedegoists.training.repetitions import Repetitions
 from tests.silos import simulated
 
@@ -32,15 +32,16 @@ def repetitions(noise: float) -> Repetitions:
 
 
 def test_noise_asks_for_more_weight_decay_and_clean_data_for_none():
-    clean, noisy = (searched_decay(repetitions(noise)) for noise in (0.0, 3.0))
+    clean, noisy = (searched_decays(repetitions(noise))[0] for noise in (0.0, 3.0))
     assert clean == min(DECAYS)
     assert noisy >= 0.3
 
 
 def test_what_is_found_is_the_best_of_those_tried_and_nothing_is_left_behind():
     data, told = silos(1.0), []
-    found = searched_decay(repetitions(1.0), lambda done, total: told.append((done, total)))
-    assert searched_decay(repetitions(1.0)) == found
+    before = repetitions(1.0)
+    (found,) = searched_decays(before, lambda done, total: told.append((done, total))).values()
+    assert searched_decays(before) == {0: found}
     assert told == [(k, len(DECAYS)) for k in range(len(DECAYS))]
     # By hand: ridge regression minimises the same loss, mean squared error / 2 + decay / 2 ‖w‖²,
     # up to its offset, on which the decay is weaker and which is near zero here.
@@ -57,6 +58,14 @@ def test_what_is_found_is_the_best_of_those_tried_and_nothing_is_left_behind():
     assert found == min(errors, key=lambda one: errors[one])
 
 
+def test_every_repetition_has_its_own():
+    both = {0: silos(0.0), 1: silos(3.0)}
+    found = searched_decays(
+        Repetitions.simulated(both, steps=400, device="cpu", model="linear")
+    )
+    assert found[0] < found[1]
+
+
 def test_a_silo_that_does_not_tell_is_not_left_out():
     before = repetitions(1.0)
 
@@ -69,4 +78,4 @@ def test_a_silo_that_does_not_tell_is_not_left_out():
     some = simulated({0: silos(1.0)}, torch.nn.Linear(20, 1), {plain.participants[0]: silent})
     start = torch.zeros(len(some.participants), 21)
     with pytest.raises(SettingsError, match="answer of every silo about its validation data"):
-        searched_decay(Repetitions(some, start, before.defaults, {}))
+        searched_decays(Repetitions(some, start, before.defaults, {}))

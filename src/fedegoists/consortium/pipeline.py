@@ -64,7 +64,7 @@ from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
 from fedegoists.methods.method_run import Observer
-from fedegoists.training.decay_search import searched_decay
+from fedegoists.training.decay_search import searched_decays
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
 from fedegoists.training.rate_search import with_searched_rate
@@ -326,9 +326,9 @@ class Consortium:
         key = self.store.key("decay", [*self._data_key(), {**settings, "tune": None}])
         known = self.store.read("decay", key, float)
         if known is None:
-            known = searched_decay(
+            (known,) = searched_decays(
                 repetitions, lambda done, all_: progress(stage, "weight decay", done, all_, "")
-            )
+            ).values()
             self.store.write("decay", key, repr(known))
         return known
 

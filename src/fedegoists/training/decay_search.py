@@ -5,15 +5,16 @@ hundred times the weight decay of clean ones. A yardstick with the wrong one is 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Evaluate, Keep, Participant, Personal, Train
+from fedegoists.federation import Evaluate, Keep, Personal, Repetition, Train
 from fedegoists.federation.replies import Evaluated
 from fedegoists.federation.requests import EVERYTHING
 from fedegoists.federation.seam import sorted_out
+from fedegoists.learning.task import Task
 from fedegoists.training.repetitions import Repetitions
 
 DECAYS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
@@ -21,15 +22,14 @@ DECAYS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 SLOT = "decay"
 
 
-def searched_decay(
+def searched_decays(
     repetitions: Repetitions, progress: Callable[[int, int], object] = lambda _done, _total: None
-) -> float:
-    """Return the weight decay with which models that silos train alone are best on average.
+) -> dict[Repetition | None, float]:
+    """Return, for each repetition, the weight decay with which models trained alone are best.
 
-    Every silo trains alone for the whole number of steps with each weight decay, in the first
-    repetition, and tells how good the model is on its validation data; the models stay at home.
-    One weight decay for all, because the validation data of a single silo is often too little to
-    choose by.
+    Every silo trains alone for the whole number of steps with each weight decay, and tells how good
+    the model is on its validation data; the models stay at home. One weight decay for all silos of
+    a repetition, because the validation data of a single silo is often too little to choose by.
 
     Parameters
     ----------
@@ -39,26 +39,24 @@ def searched_decay(
     Raises
     ------
     SettingsError
-        If no silo answers, or all hide how good their models are.
+        If a silo does not tell how good its models are.
     """
     federation, settings = repetitions.federation, repetitions.defaults.train
-    first = federation.participants[0].repetition
     rows = dict(zip(federation.participants, repetitions.initial, strict=True))
-    chosen = [name for name in rows if name.repetition == first]
     steps = repetitions.defaults.rounds * settings.steps
-    whole = settings.total_steps if settings.total_steps is None else steps
+    whole = None if settings.total_steps is None else steps
     personal = Personal(prefixes=EVERYTHING, slot=SLOT)
-    best, found = (-math.inf, -math.inf), math.nan
+    best: dict[Repetition | None, tuple[tuple[float, float], float]] = {}
     for done, decay in enumerate(DECAYS):
         progress(done, len(DECAYS))
         tried = settings.changed(steps=steps, total_steps=whole, weight_decay=decay)
         # Every weight decay starts from the initial model.
-        federation.call(dict.fromkeys(chosen, Keep(slot=SLOT)))
+        federation.call(dict.fromkeys(rows, Keep(slot=SLOT)))
         trained, _ = sorted_out(
             federation.call(
                 {
-                    name: Train(parameters=rows[name], settings=tried, personal=personal)
-                    for name in chosen
+                    name: Train(parameters=row, settings=tried, personal=personal)
+                    for name, row in rows.items()
                 }
             )
         )
@@ -70,27 +68,28 @@ def searched_decay(
                 }
             )
         )
-        quality = _quality(replies, federation.task.name, federation.task.higher_is_better)
-        if len(replies) == len(chosen) and quality > best:
-            best, found = quality, decay
-    if math.isnan(found):
+        for repetition in {name.repetition for name in rows}:
+            members = [name for name in rows if name.repetition == repetition]
+            if not all(name in replies for name in members):
+                continue
+            quality = _quality([replies[name] for name in members], federation.task)
+            if repetition not in best or quality > best[repetition][0]:
+                best[repetition] = quality, decay
+    if len(best) < len({name.repetition for name in rows}):
         raise SettingsError(
             'weight_decay = "auto" needs an answer of every silo about its validation data; set a '
             "number, such as weight_decay = 0.1"
         )
-    return found
+    return {repetition: decay for repetition, (_, decay) in best.items()}
 
 
-def _quality(
-    replies: dict[Participant, Evaluated], task: str, higher_is_better: bool
-) -> tuple[float, float]:
+def _quality(replies: Sequence[Evaluated], task: Task) -> tuple[float, float]:
     """Return the mean validation metric, higher is better, and the mean loss to break ties.
 
     Errors of a regression are in the units of each silo, which may differ; its losses are not.
     """
-    losses = -float(np.mean([one.losses[0] for one in replies.values()] or [math.inf]))
-    scores = [one.scores[0] for one in replies.values() if math.isfinite(one.scores[0])]
-    if task == "regression" or not scores:
-        return (losses, losses) if math.isfinite(losses) else (-math.inf, -math.inf)
-    return (1 if higher_is_better else -1) * float(np.mean(scores)), losses
-
+    loss = -float(np.mean([one.losses[0] for one in replies]))
+    scores = [one.scores[0] for one in replies if math.isfinite(one.scores[0])]
+    if task.name == "regression" or not scores:
+        return loss, loss
+    return (1 if task.higher_is_better else -1) * float(np.mean(scores)), loss
