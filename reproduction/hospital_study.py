@@ -93,8 +93,7 @@ def hospital_rows(
     study, rows = HOSPITALS[name], []
     for one in study.models:
         texts = {
-            seed: consortium_text(study.source, study.options, seed, one.training)
-            for seed in seeds
+            seed: consortium_text(study.source, study.options, seed, one.training) for seed in seeds
         }
         found = measured(name, one.name, texts, work)
         for method in one.methods:

@@ -19,13 +19,14 @@ from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardst
 
 __all__ = ["register"]
 
+MOST_DIVISIONS = len(SEEDS)
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")]
 WorkOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="A folder for checkpoints, to go on later; else none."),
 ]
 DivisionsOption = Annotated[
-    int, typer.Option(min=2, max=len(SEEDS), help="Divisions of the samples.")
+    int, typer.Option(min=2, max=MOST_DIVISIONS, help="Divisions of the samples.")
 ]
 
 
@@ -41,7 +42,7 @@ def hospitals_command(
     ] = None,
     out: OutOption = RESULTS / "hospitals",
     work: WorkOption = None,
-    divisions: DivisionsOption = len(SEEDS),
+    divisions: DivisionsOption = MOST_DIVISIONS,
 ) -> None:
     """Train models and methods on real consortia of hospitals, over several divisions."""
     for name in _checked(names, HOSPITALS):
@@ -59,7 +60,7 @@ def yardsticks_command(
     ] = None,
     out: OutOption = RESULTS / "yardsticks",
     work: WorkOption = None,
-    divisions: DivisionsOption = len(SEEDS),
+    divisions: DivisionsOption = MOST_DIVISIONS,
 ) -> None:
     """Compare training alone with linear models of scikit-learn on the same samples."""
     began, rows = time.monotonic(), []

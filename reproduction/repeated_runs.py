@@ -102,9 +102,7 @@ def _decays(consortia: Mapping[int, Consortium]) -> dict[int, float | None]:
     return {seed: found[seed] for seed in consortia}
 
 
-def _repetitions(
-    consortia: Mapping[int, Consortium], changes: Mapping[str, object]
-) -> Repetitions:
+def _repetitions(consortia: Mapping[int, Consortium], changes: Mapping[str, object]) -> Repetitions:
     first = next(iter(consortia.values()))
     training, model = first.settings.training, first.model.name
     samples = {}

@@ -7,6 +7,7 @@ on training and validation samples together, with which the product only chooses
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,8 +127,7 @@ def yardstick_rows(
         write_silos(table, work / name)
         source = name
     texts = {
-        seed: consortium_text(source, table.options, seed, {"methods": ["local"]})
-        for seed in seeds
+        seed: consortium_text(source, table.options, seed, {"methods": ["local"]}) for seed in seeds
     }
     rows = measured(name, PRODUCT, texts, work)
     for seed in seeds:
@@ -191,7 +191,9 @@ def fitted_outputs(
         model = LogisticRegressionCV(
             Cs=[1 / one for one in PENALTIES], cv=folds, max_iter=2000, scoring="neg_log_loss"
         )
-    model.fit(inputs, targets)
+    with warnings.catch_warnings():  # about arguments that newer versions will want
+        warnings.simplefilter("ignore", FutureWarning)
+        model.fit(inputs, targets)
     found = model.decision_function(new) if task == "binary" else model.predict(new)
     return np.asarray(found, dtype=np.float64)
 
@@ -289,6 +291,7 @@ def yardstick_page(rows: Sequence[Measured], origin: str) -> str:
         name: sorted({row.decay for row in rows if (row.data, row.model) == (name, PRODUCT)})
         for name in dict.fromkeys(row.data for row in rows)
     }
-    told = "; ".join(f"{name} {', '.join(f'{one:g}' for one in own)}" for name, own in decays.items())
+    told = "; ".join(
+        f"{name} {', '.join(f'{one:g}' for one in own)}" for name, own in decays.items()
+    )
     return "\n".join([*lines, "", f"Weight decays that were found: {told}.", "", origin, ""])
-

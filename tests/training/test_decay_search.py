@@ -60,9 +60,7 @@ def test_what_is_found_is_the_best_of_those_tried_and_nothing_is_left_behind():
 
 def test_every_repetition_has_its_own():
     both = {0: silos(0.0), 1: silos(3.0)}
-    found = searched_decays(
-        Repetitions.simulated(both, steps=400, device="cpu", model="linear")
-    )
+    found = searched_decays(Repetitions.simulated(both, steps=400, device="cpu", model="linear"))
     assert found[0] < found[1]
 
 

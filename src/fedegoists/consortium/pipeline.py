@@ -237,7 +237,9 @@ class Consortium:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
         seeds = range(training.seeds)
-        repetitions = self._repetitions(training.seeds, self._training_changes("training", progress))
+        repetitions = self._repetitions(
+            training.seeds, self._training_changes("training", progress)
+        )
         begun = self.begun(formation, repetitions)
         warm = _warm(repetitions, begun) if begun else None
         repetitions = replace(repetitions, warm=warm)

@@ -135,7 +135,6 @@ class TestWhatIsSeen:
         assert set(static[:, 3]) == {0.0}  # a constant weight
         assert np.nanmax(np.abs(hourly)) <= 10
 
-
     def test_a_table_has_summaries_and_marks_for_what_is_missing(self, tmp_path: Path) -> None:
         write(tmp_path, some())
         with np.load(tmp_path / "eicu_demo" / "yaib_aki.npz") as file:

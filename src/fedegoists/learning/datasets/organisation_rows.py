@@ -25,6 +25,8 @@ TELL_APART = (
 )
 UNEVEN = 0.15
 """How far the fraction of rows for training may be from its share without a warning."""
+DOMINANT = 0.9
+"""The fraction of rows of one class from which on accuracy says little."""
 FEWEST_TESTED = 10
 """Keys of the rarest class in the test split below which a metric says little."""
 
@@ -99,7 +101,7 @@ def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[
         elif kind == "number" and looks_like_identifier(name, own):
             warnings.append(
                 f"column {name!r} looks like an identifier; if it is one, "
-                " remove it from the features (a patient's number belongs into group)"
+                "remove it from the features (a patient's number belongs into group)"
             )
         if len(known) and kind != "category" and (known == known[0]).all():
             warnings.append(f"column {name!r} has the value {known[0]:g} only")
@@ -180,11 +182,13 @@ def _divided(
             )
     if schema.classes is not None:
         _check_classes(table, schema, classes, keys)
+        warnings += _on_imbalance(schema, classes)
     division = split_by_key(keys, classes, seed)
     copies = len(content) - len(set(content))
     if copies:
         together = "" if schema.group is not None else "; copies are in the same split"
-        warnings.append(f"{copies:,} rows have the same features as another row{together}")
+        some = "1 row has" if copies == 1 else f"{copies:,} rows have"
+        warnings.append(f"{some} the same features as another row{together}")
     if division.moved:
         notes.append(
             f"{division.moved:,} of {count:,} {what} were moved to another split, so that each "
@@ -199,8 +203,24 @@ def _divided(
     fewest = int(tested[tested > 0].min())
     if fewest < FEWEST_TESTED:
         of = "" if schema.classes is None else f" of the class {schema.classes[_rarest(tested)]!r}"
-        notes.append(f"{fewest} rows{of} for test; its results are uncertain")
+        some = "1 row" if fewest == 1 else f"{fewest} rows"
+        notes.append(f"{some}{of} for test; its results are uncertain")
     return division
+
+
+def _on_imbalance(schema: Schema, classes: Indices) -> list[str]:
+    """Return a warning where accuracy would not notice that a rare class is never found."""
+    counts = np.bincount(classes)
+    share, most = counts.max() / len(classes), int(counts.argmax())
+    if schema.task != "classification" or share < DOMINANT:
+        return []
+    assert schema.classes is not None
+    two = 'set task = "binary", which is judged by AUC, and ' if len(schema.classes) == 2 else ""
+    return [
+        f"{100 * share:.0f} % of the rows are of the class {schema.classes[most]!r}: who always "
+        f"predicts it has an accuracy of {share:.2f}; {two}consider class_weights = "
+        '"balanced" under [training]'
+    ]
 
 
 def _rarest(counts: Indices) -> int:
