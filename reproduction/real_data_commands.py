@@ -13,8 +13,8 @@ import typer
 from fedegoists.cli.output import line
 from fedegoists.files import write_bytes
 from reproduction import COMMAND, RESULTS
-from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
-from reproduction.repeated_runs import rows_csv
+from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.repeated_runs import Measured, read_rows, rows_csv
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
 
 __all__ = ["register"]
@@ -66,9 +66,18 @@ def yardsticks_command(
     began, rows = time.monotonic(), []
     with _folder(work) as folder:
         for name in _checked(names, TABLES_COMPARED):
-            rows += yardstick_rows(name, folder, SEEDS[:divisions], line)
+            known = known_alone(out.parent / "hospitals" / f"{name}.csv")
+            rows += yardstick_rows(name, folder, SEEDS[:divisions], line, known)
     write_bytes(out / "yardsticks.csv", rows_csv(rows))
     write_bytes(out / "yardsticks.md", yardstick_page(rows, origin("yardsticks", began)).encode())
+
+
+def known_alone(path: Path) -> list[Measured]:
+    """Return what the study of hospitals measured for linear models that are trained alone."""
+    if not path.exists():
+        return []
+    linear = HOSPITALS[path.stem].models[0].name
+    return [row for row in read_rows(path) if (row.model, row.method) == (linear, ALONE)]
 
 
 def _checked(names: list[str] | None, known: Mapping[str, object]) -> list[str]:

@@ -9,7 +9,7 @@ on training and validation samples together, with which the product only chooses
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,8 +119,15 @@ def yardstick_rows(
     work: Path,
     seeds: Iterable[int] = SEEDS,
     tell: Callable[[str], object] = lambda _: None,
+    known: Sequence[Measured] = (),
 ) -> list[Measured]:
-    """Train alone with the product and with the yardsticks, in every division."""
+    """Train alone with the product and with the yardsticks, in every division.
+
+    Parameters
+    ----------
+    known : sequence of Measured
+        Results of the product from another study of the same data, which need not be made again.
+    """
     table, seeds = TABLES_COMPARED[name], list(seeds)
     source = table.source
     if table.maker:
@@ -129,8 +136,9 @@ def yardstick_rows(
     texts = {
         seed: consortium_text(source, table.options, seed, {"methods": ["local"]}) for seed in seeds
     }
-    rows = measured(name, PRODUCT, texts, work)
-    for seed in seeds:
+    rows = [replace(row, data=name, model=PRODUCT) for row in known if row.seed in texts]
+    rows = rows or measured(name, PRODUCT, texts, work)
+    for seed in sorted({row.seed for row in rows}):
         data = load(str(work / name) if table.maker else source, seed=seed, **table.options)
         for label, penalty, both in YARDSTICKS:
             rows += yardstick(data, name, label, seed, penalty, both=both)
@@ -262,18 +270,17 @@ def chosen_cox(inputs: Numbers, targets: npt.NDArray[Any]) -> float:
 def yardstick_page(rows: Sequence[Measured], origin: str) -> str:
     """Return all comparisons as a page."""
     labels = [label for label, *_ in YARDSTICKS]
-    count = len({row.seed for row in rows})
     lines = [
         "# Training alone, beside scikit-learn",
         "",
-        f"Test metrics of linear models that every silo trains alone, mean over silos and {count} "
+        "Test metrics of linear models that every silo trains alone, mean over silos and over "
         "divisions of the samples. *Alone* is the method `local` with the default model of "
         "`consortium.toml`; the others are ridge models: of scikit-learn, and Cox regression by "
         "`reproduction/yardstick_study.py`. In brackets: *alone* minus the other, with the 95 % "
         "interval of Nadeau and Bengio. The mean squared error (mse) is better where it is lower.",
         "",
-        "| data | metric | alone | " + " | ".join(labels) + " |",
-        "|---|---|---|" + "---|" * len(labels),
+        "| data | metric | divisions | alone | " + " | ".join(labels) + " |",
+        "|---|---|---|---|" + "---|" * len(labels),
     ]
     for name, table in TABLES_COMPARED.items():
         own = [row for row in rows if row.data == name]
@@ -281,7 +288,7 @@ def yardstick_page(rows: Sequence[Measured], origin: str) -> str:
             continue
         digits = 0 if table.metric == "mse" else 3
         alone = by_seed(own, PRODUCT, "local")
-        cells = [table.title, table.metric, f"{level(alone):.{digits}f}"]
+        cells = [table.title, table.metric, str(len(alone)), f"{level(alone):.{digits}f}"]
         for label in labels:
             other = by_seed(own, label, "local")
             gap = corrected(mean_differences(alone, other), ratio_of(own))
