@@ -1,6 +1,5 @@
 """The commands of the studies on real hospitals and of the yardstick."""
 
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from fedegoists.files import write_bytes
 from reproduction import COMMAND, RESULTS
 from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.repeated_runs import Measured, read_rows, rows_csv
+from reproduction.running import commit
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
 
 __all__ = ["register"]
@@ -101,13 +101,7 @@ def origin(command: str, began: float) -> str:
     """Return a line that says how results were made."""
     import torch
 
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
     return (
-        f"Written by `{COMMAND} {command}` at commit {commit[:12] or 'unknown'}, torch "
+        f"Written by `{COMMAND} {command}` at commit {commit() or 'unknown'}, torch "
         f"{torch.__version__}, {time.monotonic() - began:.0f} s."
     )

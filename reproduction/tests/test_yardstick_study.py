@@ -44,7 +44,9 @@ def test_patients_with_the_same_time_are_at_risk_together():
 def test_noise_alone_gets_the_strongest_penalty_or_near():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 30))
-    signal = np.where(rng.random(60) < 0.7, 1, -1) * np.exp(-3 * x[:, 0] + 0.1 * rng.normal(size=60))
+    signal = np.where(rng.random(60) < 0.7, 1, -1) * np.exp(
+        -3 * x[:, 0] + 0.1 * rng.normal(size=60)
+    )
     assert chosen_cox(x, signal) < 1000
     risks = fitted_outputs("survival", x, signal, x, "usual")
     assert score("survival", risks, signal, 1.0) > 0.9
