@@ -182,7 +182,12 @@ def fitted_outputs(
     task: str, inputs: Numbers, targets: npt.NDArray[Any], new: Numbers, penalty: Penalty
 ) -> Numbers:
     """Fit a ridge model, and return its outputs for new samples."""
-    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge, RidgeCV
+    from sklearn.linear_model import (  # type: ignore[import-untyped]
+        LogisticRegression,
+        LogisticRegressionCV,
+        Ridge,
+        RidgeCV,
+    )
 
     usual = penalty == "usual"
     if task == "survival":

@@ -28,7 +28,7 @@ def silos(noise: float, features: int = 20) -> SiloedData:
 
 
 def repetitions(noise: float) -> Repetitions:
-    return Repetitions.simulated({0: silos(noise)}, steps=1600, device="cpu", model="linear")
+    return Repetitions.simulated({0: silos(noise)}, steps=600, device="cpu", model="linear")
 
 
 def test_noise_asks_for_more_weight_decay_and_clean_data_for_none():
@@ -60,7 +60,7 @@ def test_what_is_found_is_the_best_of_those_tried_and_nothing_is_left_behind():
 
 def test_every_repetition_has_its_own():
     both = {0: silos(0.0), 1: silos(3.0)}
-    found = searched_decays(Repetitions.simulated(both, steps=1600, device="cpu", model="linear"))
+    found = searched_decays(Repetitions.simulated(both, steps=600, device="cpu", model="linear"))
     assert found[0] < found[1]
 
 
