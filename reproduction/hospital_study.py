@@ -116,14 +116,16 @@ def hospital_page(study: HospitalData, rows: Sequence[Measured], origin: str) ->
         f"| model | method | {study.metric} | gain over training alone |",
         "|---|---|---|---|",
     ]
-    for one in study.models:
+    done = {row.model for row in rows}
+    models = [one for one in study.models if one.name in done]
+    for one in models:
         alone = by_seed(rows, one.name, ALONE)
         for method in one.methods:
             own = by_seed(rows, one.name, method)
             gain = corrected(mean_differences(own, alone), ratio_of(rows))
             shown = "" if method == ALONE else gain.shown(3)
             lines.append(f"| {one.name} | {method} | {level(own):.3f} | {shown} |")
-    first = study.models[0]
+    first = models[0]
     lines += ["", f"By participant, {first.name}:", ""]
     lines += _participants(rows, first)
     return "\n".join([*lines, "", origin, ""])
