@@ -15,8 +15,8 @@ from reproduction.cells import Cell, Plan, cell_from
 from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
-from reproduction.reproduced_tables import TABLES
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
+from reproduction.reproduced_tables import TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_writing import table_contents
 from reproduction.variants import VARIANTS

@@ -1,20 +1,18 @@
-"""A weight decay for a run: silos try several at home, and only validation scores leave them.
+"""A weight decay for a run: silos try several at home, and only validation losses leave them.
 
 How much a linear model must be held back depends on the data: noisy tables of a hundred rows need a
 hundred times the weight decay of clean ones. A yardstick with the wrong one is too weak.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Keep, Personal, Repetition, Train
-from fedegoists.federation.replies import Evaluated
 from fedegoists.federation.requests import EVERYTHING
 from fedegoists.federation.seam import sorted_out
-from fedegoists.learning.task import Task
 from fedegoists.training.repetitions import Repetitions
 
 DECAYS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
@@ -30,9 +28,10 @@ def searched_decays(
 ) -> dict[Repetition | None, float]:
     """Return, for each repetition, the weight decay with which models trained alone are best.
 
-    Every silo trains alone with each weight decay, and tells how good the model is on its
-    validation data; the models stay at home. One weight decay for all silos of a repetition,
-    because the validation data of a single silo is often too little to choose by.
+    Every silo trains alone with each weight decay, and tells the model's loss on its validation
+    data; the models stay at home. One weight decay for all silos of a repetition, by their mean
+    loss: the validation data of a single silo is often too little to choose by, and so are
+    metrics that compare a few events, such as AUC and the concordance index.
 
     Parameters
     ----------
@@ -42,14 +41,14 @@ def searched_decays(
     Raises
     ------
     SettingsError
-        If a silo does not tell how good its models are.
+        If a silo does not tell its losses.
     """
     federation, settings = repetitions.federation, repetitions.defaults.train
     rows = dict(zip(federation.participants, repetitions.initial, strict=True))
     steps = -(-repetitions.defaults.rounds * settings.steps // PART)
     whole = None if settings.total_steps is None else steps
     personal = Personal(prefixes=EVERYTHING, slot=SLOT)
-    best: dict[Repetition | None, tuple[tuple[float, float], float]] = {}
+    best: dict[Repetition | None, tuple[float, float]] = {}
     for done, decay in enumerate(DECAYS):
         progress(done, len(DECAYS))
         tried = settings.changed(steps=steps, total_steps=whole, weight_decay=decay)
@@ -75,24 +74,12 @@ def searched_decays(
             members = [name for name in rows if name.repetition == repetition]
             if not all(name in replies for name in members):
                 continue
-            quality = _quality([replies[name] for name in members], federation.task)
-            if repetition not in best or quality > best[repetition][0]:
-                best[repetition] = quality, decay
+            loss = float(np.mean([replies[name].losses[0] for name in members]))
+            if loss < best.get(repetition, (math.inf, 0.0))[0]:
+                best[repetition] = loss, decay
     if len(best) < len({name.repetition for name in rows}):
         raise SettingsError(
             'weight_decay = "auto" needs an answer of every silo about its validation data; set a '
             "number, such as weight_decay = 0.1"
         )
     return {repetition: decay for repetition, (_, decay) in best.items()}
-
-
-def _quality(replies: Sequence[Evaluated], task: Task) -> tuple[float, float]:
-    """Return the mean validation metric, higher is better, and the mean loss to break ties.
-
-    Errors of a regression are in the units of each silo, which may differ; its losses are not.
-    """
-    loss = -float(np.mean([one.losses[0] for one in replies]))
-    scores = [one.scores[0] for one in replies if math.isfinite(one.scores[0])]
-    if task.name == "regression" or not scores:
-        return loss, loss
-    return (1 if task.higher_is_better else -1) * float(np.mean(scores)), loss
