@@ -49,7 +49,7 @@ def hospitals_command(
         began = time.monotonic()
         with _folder(work) as folder:
             rows = hospital_rows(name, folder, SEEDS[:divisions], line)
-        page = hospital_page(HOSPITALS[name], rows, origin(f"hospitals {name}", began))
+        page = hospital_page(HOSPITALS[name], rows, origin(f"hospitals {name}", divisions, began))
         write_bytes(out / f"{name}.csv", rows_csv(rows))
         write_bytes(out / f"{name}.md", page.encode())
 
@@ -69,7 +69,9 @@ def yardsticks_command(
             known = known_alone(out.parent / "hospitals" / f"{name}.csv")
             rows += yardstick_rows(name, folder, SEEDS[:divisions], line, known)
     write_bytes(out / "yardsticks.csv", rows_csv(rows))
-    write_bytes(out / "yardsticks.md", yardstick_page(rows, origin("yardsticks", began)).encode())
+    write_bytes(
+        out / "yardsticks.md", yardstick_page(rows, origin("yardsticks", divisions, began)).encode()
+    )
 
 
 def known_alone(path: Path) -> list[Measured]:
@@ -97,10 +99,12 @@ def _folder(work: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def origin(command: str, began: float) -> str:
+def origin(command: str, divisions: int, began: float) -> str:
     """Return a line that says how results were made."""
     import torch
 
+    if divisions != MOST_DIVISIONS:
+        command = f"{command} --divisions {divisions}"
     return (
         f"Written by `{COMMAND} {command}` at commit {commit() or 'unknown'}, torch "
         f"{torch.__version__}, {time.monotonic() - began:.0f} s."
