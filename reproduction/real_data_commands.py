@@ -49,8 +49,10 @@ def hospitals_command(
         began = time.monotonic()
         with _folder(work) as folder:
             rows = hospital_rows(name, folder, SEEDS[:divisions], line)
-        page = hospital_page(HOSPITALS[name], rows, origin(f"hospitals {name}", divisions, began))
         write_bytes(out / f"{name}.csv", rows_csv(rows))
+        written = read_rows(out / f"{name}.csv")  # the page is that of the rounded numbers
+        about = origin(f"hospitals {name}", divisions, began)
+        page = hospital_page(HOSPITALS[name], written, about)
         write_bytes(out / f"{name}.md", page.encode())
 
 
@@ -69,9 +71,9 @@ def yardsticks_command(
             known = known_alone(out.parent / "hospitals" / f"{name}.csv")
             rows += yardstick_rows(name, folder, SEEDS[:divisions], line, known)
     write_bytes(out / "yardsticks.csv", rows_csv(rows))
-    write_bytes(
-        out / "yardsticks.md", yardstick_page(rows, origin("yardsticks", divisions, began)).encode()
-    )
+    written = read_rows(out / "yardsticks.csv")
+    page = yardstick_page(written, origin("yardsticks", divisions, began))
+    write_bytes(out / "yardsticks.md", page.encode())
 
 
 def known_alone(path: Path) -> list[Measured]:
