@@ -1,6 +1,8 @@
 """Real consortia of hospitals through ``consortium.toml`` alone: models and methods side by side.
 
-Nothing is chosen on the divisions that are reported: settings are the defaults of the product.
+Settings are the defaults of the product. One of them was not chosen blindly: that weight decays are
+compared by validation loss, not by validation metric, was decided after test results of some of the
+divisions reported here had been seen, see the README.
 """
 
 import statistics
