@@ -183,14 +183,15 @@ def origin(device: str) -> dict[str, Any]:
         name = f"CPU ({platform.machine()})"
     return {
         "fedegoists": __version__,
-        "commit": _commit(),
+        "commit": commit(),
         "device": name,
         "torch": torch.__version__,
         "finished": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
+    """Return the commit of this code; None if it is not known."""
     given = os.environ.get(COMMIT_VARIABLE)
     if given:
         return given

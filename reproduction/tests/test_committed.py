@@ -12,12 +12,15 @@ from reproduction.benefit_graphs import Benefits
 from reproduction.cell_packing import GROUPS, table_holding
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cell_from
+from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
+from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
 from reproduction.reproduced_tables import TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_writing import table_contents
 from reproduction.variants import VARIANTS
+from reproduction.yardstick_study import PRODUCT, TABLES_COMPARED, yardstick_page
 
 COMMITTED = sorted(name for name in TABLES if (RESULTS / f"{name}.csv").exists())
 PACKED = sorted(path for path in (RESULTS / "cells").iterdir() if path.name != GROUPS + ENDING)
@@ -60,6 +63,37 @@ def test_pages_of_privacy_are_derived_from_their_rows(name):
     origin = written.splitlines()[-1]
     assert f"python -m reproduction.privacy_study {name} " in origin
     assert page(STUDIES[name], rows, origin) == written
+
+
+@pytest.mark.parametrize(
+    "path", sorted((RESULTS / "hospitals").glob("*.csv")), ids=lambda p: p.stem
+)
+def test_pages_of_hospitals_are_derived_from_their_rows(path):
+    written = path.with_suffix(".md").read_text(encoding="utf-8")
+    origin = written.splitlines()[-1]
+    assert f"python -m reproduction hospitals {path.stem}" in origin
+    assert hospital_page(HOSPITALS[path.stem], read_rows(path), origin) == written
+
+
+def test_the_page_of_yardsticks_is_derived_from_its_rows():
+    written = (RESULTS / "yardsticks" / "yardsticks.md").read_text(encoding="utf-8")
+    rows = read_rows(RESULTS / "yardsticks" / "yardsticks.csv")
+    assert yardstick_page(rows, written.splitlines()[-1]) == written
+
+
+def test_training_alone_is_as_strong_as_scikit_learn_on_the_same_samples():
+    """No comparison with a model of the same training samples is lost beyond noise."""
+    rows = read_rows(RESULTS / "yardsticks" / "yardsticks.csv")
+    names = list(dict.fromkeys(row.data for row in rows))
+    assert len(names) >= 4
+    for name in names:
+        own = [row for row in rows if row.data == name]
+        sign = -1 if TABLES_COMPARED[name].metric == "mse" else 1
+        alone = by_seed(own, PRODUCT, "local")
+        for label in ("usual penalty", "chosen penalty"):
+            gaps = mean_differences(alone, by_seed(own, label, "local"))
+            gap = corrected([sign * one for one in gaps], ratio_of(own))
+            assert gap.mean + gap.half > 0, (name, label, gap)
 
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):

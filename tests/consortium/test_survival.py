@@ -13,6 +13,7 @@ from fedegoists.learning.data import DataError
 from fedegoists.learning.datasets import load_own
 from fedegoists.learning.models import build_model
 from fedegoists.learning.task import TASKS
+from fedegoists.training.decay_search import DECAYS
 
 SCHEMA = """
 features = ["age", "grade", "size"]
@@ -61,6 +62,12 @@ def test_a_consortium_learns_who_is_at_risk(folder, tmp_path):
         rows = [row for row in csv.DictReader(file) if row["metric"] == "c-index"]
     best = max(float(row["value"]) for row in rows if row["split"] == "test")
     assert 0.7 < best <= 1.0
+    # Participants tried several weight decays, and all methods use what they found.
+    decay = run.repetitions.defaults.train.weight_decay
+    assert decay in DECAYS
+    assert run.repetitions.defaults.tune.weight_decay == decay
+    assert f"Its weight decay is {decay}: of several" in (run.folder / "report.html").read_text()
+    assert f"weight decay {decay:g}" in (run.folder / "log.txt").read_text()
     export(run.folder, "Bonn", tmp_path)
     model, card = read_model(tmp_path / "Bonn.safetensors")
     with (folder / "clinics" / "Bonn.csv").open() as file:

@@ -73,6 +73,30 @@ def test_a_class_of_three_keys_is_in_every_split(classes: list[int], seed: int) 
         assert len(splits) == 3 or classes.count(c) < 3
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([0, 0, 0, 0, 1]), min_size=3, max_size=200), st.integers(0, 5))
+def test_every_split_has_half_of_its_share_of_a_rare_class(classes: list[int], seed: int) -> None:
+    found = split_by_key(keys(list(range(len(classes)))), np.array(classes), seed)
+    for c in set(classes):
+        count = classes.count(c)
+        for k, share in enumerate((0.7, 0.15, 0.15)):
+            own = sum(s == k and one == c for s, one in zip(found.split, classes, strict=True))
+            assert own >= int(share * count / 2) or count < 3
+
+
+def test_one_in_fifty_of_200_rows_is_in_every_split_whoever_else_is_there() -> None:
+    """Only keys of the rare class that the hash puts elsewhere move, at most one for each split."""
+    classes = np.zeros(200, dtype=np.int64)
+    classes[:4] = 1
+    for seed in range(30):
+        found = split_by_key(keys(list(range(200))), classes, seed)
+        assert {*found.split[:4].tolist()} == {0, 1, 2}
+        assert found.moved <= 2
+        order = np.random.default_rng(seed).permutation(200)
+        again = split_by_key(keys(order.tolist()), classes[order], seed)
+        assert again.split.tolist() == found.split[order].tolist()
+
+
 def test_keys_that_have_several_classes() -> None:
     for seed in range(50):
         rows = [(key, c) for key in range(3) for c in (0, 1)] + [(3, 0), (4, 1)]

@@ -160,8 +160,11 @@ class TrainingSection(TypedSettings):
     """Whether the learning rate falls to zero along a cosine, as it does by default."""
     momentum: float | None = Field(default=None, ge=0, lt=1, examples=[0.9])
     """The momentum; of Adam, its first decay rate."""
-    weight_decay: float | None = Field(default=None, ge=0, examples=[0.01])
-    """The weight decay."""
+    weight_decay: Literal["auto"] | Annotated[float, Field(ge=0)] | None = Field(
+        default=None, examples=[0.01]
+    )
+    """The weight decay; with auto, silos try several at home. In a simulation, linear models do so
+    by default."""
     batch_size: int | None = Field(default=None, ge=1, examples=[64])
     """Samples in a step."""
     accumulate: int = Field(default=1, ge=1, le=10_000)
@@ -210,14 +213,15 @@ class TrainingSection(TypedSettings):
     @property
     def changes(self) -> dict[str, object]:
         """The settings of local training that are set here."""
-        names = {"optimiser", "schedule", "momentum", "weight_decay", "batch_size", "class_weights"}
+        names = {"optimiser", "schedule", "momentum", "batch_size", "class_weights"}
         given = self.model_dump(include=names, exclude_none=True)
         if self.accumulate > 1:
             given["accumulate"] = self.accumulate
         if self.precision != "float32":
             given["precision"] = self.precision
-        if isinstance(self.learning_rate, float):
-            given["learning_rate"] = self.learning_rate
+        for name in ("learning_rate", "weight_decay"):
+            if isinstance(getattr(self, name), float):
+                given[name] = getattr(self, name)
         if self.round_steps is not None:
             given["steps"] = self.round_steps
         return given

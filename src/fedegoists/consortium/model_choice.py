@@ -92,6 +92,16 @@ def training_changes(
     return {**own, **training.changes}
 
 
+def searches_decay(training: TrainingSection, model: ModelEntry, *, simulated: bool) -> bool:
+    """Return whether silos try several weight decays.
+
+    Silos at their organisations do so only if asked: it costs rounds of their daily limits.
+    """
+    if training.weight_decay is None:
+        return simulated and model.recipe == "linear"
+    return training.weight_decay == "auto"
+
+
 def training_steps(training: TrainingSection, data: DataDescription, model: str) -> int | None:
     """Return the training steps, if the file says how many."""
     if training.epochs is None:
@@ -103,8 +113,10 @@ def training_steps(training: TrainingSection, data: DataDescription, model: str)
 
 def remarks_on(repetitions: Repetitions, methods: Sequence[str]) -> list[str]:
     """Return what a run has to say about how its silos were trained."""
-    federation, optimiser = repetitions.federation, repetitions.defaults.train.optimiser
-    remarks = [
+    federation, train = repetitions.federation, repetitions.defaults.train
+    optimiser = train.optimiser
+    remarks = [f"learning rate {train.learning_rate:g}, weight decay {train.weight_decay:g}"]
+    remarks += [
         f"{name}: counts on steps of gradient descent; trained with sgd, not with {optimiser}"
         for name in methods
         if METHOD_ENTRIES[name].plain_steps and optimiser != "sgd"

@@ -37,6 +37,7 @@ from fedegoists.consortium.model_choice import (
     chosen_model,
     fitting_methods,
     remarks_on,
+    searches_decay,
     training_changes,
     training_steps,
 )
@@ -67,6 +68,7 @@ from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
 from fedegoists.methods.method_run import Observer
+from fedegoists.training.decay_search import searched_decays
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
 from fedegoists.training.rate_search import with_searched_rate
@@ -196,7 +198,7 @@ class Consortium:
             self.data,
             self.estimator,
             model=self.model.name,
-            training=training_changes(self.settings.training, self.data, self.model.name),
+            training=self._training_changes("benefit", progress),
             **{name: value for name, value in given.items() if value is not None},
         )
         # Competition matters only to the estimator that shows models to other silos.
@@ -264,13 +266,8 @@ class Consortium:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
         seeds = range(training.seeds)
-        repetitions = Repetitions.over(
-            self.engine.federation(self.model.name, training.seeds),
-            self.data,
-            seeds,
-            steps=training_steps(training, self.data, self.model.name),
-            model=self.model.name,
-            changes=training_changes(self.settings.training, self.data, self.model.name),
+        repetitions = self._repetitions(
+            training.seeds, self._training_changes("training", progress)
         )
         begun = self.begun(formation, repetitions)
         warm = _warm(repetitions, begun) if begun else None
@@ -331,6 +328,40 @@ class Consortium:
             training.early_stopping,
         )
         return repetitions, outcomes, decisions
+
+    def _repetitions(self, seeds: int, changes: Mapping[str, object]) -> Repetitions:
+        training = self.settings.training
+        return Repetitions.over(
+            self.engine.federation(self.model.name, seeds),
+            self.data,
+            range(seeds),
+            steps=training_steps(training, self.data, self.model.name),
+            model=self.model.name,
+            changes=changes,
+        )
+
+    def _training_changes(self, stage: str, progress: Progress) -> dict[str, object]:
+        """Return the settings of local training that differ from the defaults of the model."""
+        training = self.settings.training
+        changes = training_changes(training, self.data, self.model.name)
+        if searches_decay(training, self.model, simulated=self.engine.local):
+            changes["weight_decay"] = self._searched_decay(changes, stage, progress)
+        return changes
+
+    def _searched_decay(
+        self, changes: Mapping[str, object], stage: str, progress: Progress
+    ) -> float:
+        """Return the weight decay that silos prefer; it is kept by its inputs."""
+        repetitions = self._repetitions(1, changes)
+        settings = {**vars(repetitions.defaults), "train": repetitions.defaults.train.model_dump()}
+        key = self.store.key("decay", [*self._data_key(), {**settings, "tune": None}])
+        known = self.store.read("decay", key, float)
+        if known is None:
+            (known,) = searched_decays(
+                repetitions, lambda done, all_: progress(stage, "weight decay", done, all_, "")
+            ).values()
+            self.store.write("decay", key, repr(known))
+        return known
 
     def begun(self, formation: Formation, repetitions: Repetitions) -> dict[str, StartedMember]:
         """Return how participants start from an earlier run; none do without one."""

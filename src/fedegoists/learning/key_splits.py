@@ -18,6 +18,8 @@ from fedegoists.learning.partitioners import SPLIT_SHARES
 
 FEWEST_KEYS = len(SPLIT_SHARES)
 """Keys of a class with which it is in every split; with fewer it stays where its hashes put it."""
+LEAST_SHARE = 0.5
+"""The fraction of its share of a class's keys that every split has at least, and at least one."""
 ENDS = tuple(accumulate(SPLIT_SHARES[:-1]))
 """Hashes, as numbers from 0 to 1, at which validation and test begin."""
 BLOCK = 10_000
@@ -37,7 +39,7 @@ class KeySplit:
     keys : int
         The number of different keys.
     moved : int
-        Keys that are not where their hash puts them, so that no split lacks a class.
+        Keys that are not where their hash puts them, so that no split has too little of a class.
     """
 
     split: Indices
@@ -77,9 +79,10 @@ def split_by_key(keys: Sequence[bytes], classes: Indices, seed: int) -> KeySplit
     """Divide rows 70/15/15 by the hash of their keys.
 
     The hash of a key is a number from 0 to 1: below 0.7 its rows are for training, from 0.85 for
-    test. Sizes and class mixes are therefore met on average only. Where a split has no row of a
-    class that at least three keys have, the key whose hash is nearest moves there, unless its old
-    split would then lack a class.
+    test. Sizes and class mixes are therefore met on average only. Where a split has less than half
+    of its share of a class, or nothing of one that at least three keys have, the keys whose hashes
+    are nearest move there, unless their old split would then lack a class. With many keys that
+    never happens; a class of which there are 20 is in every split.
 
     Parameters
     ----------
@@ -114,18 +117,23 @@ def _hash(key: bytes, seed: int) -> float:
 
 
 def _with_all_classes(natural: Indices, hashes: Numbers, has: npt.NDArray[np.bool_]) -> Indices:
-    """Move keys until no split lacks a class that it could have."""
+    """Move keys until no split lacks keys of a class that it could have."""
     split = natural.astype(np.int64)
     keys_of = has.sum(axis=0)
-    spread = keys_of >= FEWEST_KEYS  # classes that every split must have
+    # least[k, c]: keys of class c that split k must have; none of a class with too few keys
+    least = np.maximum(np.outer(SPLIT_SHARES, keys_of) * LEAST_SHARE, 1).astype(np.int64)
+    least[:, keys_of < FEWEST_KEYS] = 0
     bounds = (0.0, *ENDS, 1.0)
     counts = np.stack([has[split == k].sum(axis=0) for k in range(len(SPLIT_SHARES))])
     for c in np.argsort(keys_of, kind="stable").tolist():  # the rarest first
-        for k in np.flatnonzero(spread[c] & (counts[:, c] == 0)).tolist():
-            # A key may leave if every class of it that must be in its split stays there.
-            leaves = ~(has & spread & (counts[split] < 2)).any(axis=1)
-            may = np.flatnonzero(has[:, c] & leaves)
-            if len(may):
+        for k in np.flatnonzero(counts[:, c] < least[:, c]).tolist():
+            while counts[k, c] < least[k, c]:
+                # A key may leave if its split still has enough of all the classes of the key.
+                spare = (counts > least) | (least == 0)
+                leaves = (spare[split] | ~has).all(axis=1) & (split != k)
+                may = np.flatnonzero(has[:, c] & leaves)
+                if not len(may):
+                    break
                 away = np.maximum(bounds[k] - hashes[may], hashes[may] - bounds[k + 1])
                 key = may[np.lexsort((hashes[may], away))[0]]
                 counts[split[key]] -= has[key]

@@ -135,6 +135,39 @@ class TestWhatIsSeen:
         assert set(static[:, 3]) == {0.0}  # a constant weight
         assert np.nanmax(np.abs(hourly)) <= 10
 
+    def test_a_table_has_summaries_and_marks_for_what_is_missing(self, tmp_path: Path) -> None:
+        write(tmp_path, some())
+        with np.load(tmp_path / "eicu_demo" / "yaib_aki.npz") as file:
+            arrays = dict(file)
+        # The second feature of stay 3: 5 in hour 2, 9 in hour 7, 1 in hour 8, and 50 after them.
+        for hour, value in ((2, 5.0), (7, 9.0), (8, 1.0), (12, 50.0)):
+            arrays["x"][(arrays["stay_id"] == 1003) & (arrays["hour"] == hour), 1] = value
+        np.savez(tmp_path / "eicu_demo" / "yaib_aki.npz", **arrays)
+        options = EicuOptions(series="summary", standardise=False)
+        data = load_eicu(options, data_dir=tmp_path)
+        (table,), (preparation,) = data.samples.inputs, data.preparation
+        row = dict(zip(preparation.columns, table[3].tolist(), strict=True))
+        assert [row[f"hr {what}"] for what in ("mean", "smallest", "largest", "last")] == [
+            305.5,
+            300,
+            311,
+            311,
+        ]
+        assert [row[f"crea {what}"] for what in ("mean", "smallest", "largest", "last")] == [
+            5,
+            1,
+            9,
+            1,
+        ]
+        assert (row["crea missing"], row["hr missing"], row["height missing"]) == (0, 0, 1)
+        assert not np.isnan(table).any()
+        missing = table[:, preparation.columns.index("crea missing")]
+        assert missing.tolist() == [float(k != 3) for k in range(20)]
+        scaled = load_eicu(EicuOptions(series="summary"), data_dir=tmp_path)
+        train = scaled.samples.inputs[0][scaled.silos[0].train].astype(np.float64)
+        assert (train[:, 0].mean(), train[:, 0].std()) == pytest.approx((0, 1), abs=1e-5)
+        assert set(train[:, preparation.columns.index("sex missing")]) == {0.0, 1.0}
+
 
 class TestWhoBelongsTogether:
     @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
+from fedegoists.consortium.model_choice import searches_decay
 from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
@@ -15,6 +16,7 @@ from fedegoists.consortium.report.no_coalition import no_coalition
 from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, Results, failures_of
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
+from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.model_registry import model_named, model_reason
 from fedegoists.learning.own_models import weights_in
 from fedegoists.training.summary import EVERYBODY
@@ -57,6 +59,8 @@ def manager_view(
     names = formation.participants
     together, alone = headline(formation)
     why_none = no_coalition(run)
+    model = model_named(run.repetitions.defaults.model)
+    simulated = isinstance(run.repetitions.federation, SimulatedFederation)
     if why_none is not None and why_none.lead:
         alone = why_none.lead
     return {
@@ -82,10 +86,12 @@ def manager_view(
         "explanations": _explanations(formation),
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
-        "network": model_named(run.repetitions.defaults.model),
+        "network": model,
         "network_reason": model_reason(run.data),
         "parameters": run.repetitions.federation.schema,
         "weights": weights_in(run.repetitions.options),
+        "decay": run.repetitions.defaults.train.weight_decay,
+        "searched_decay": searches_decay(run.settings.training, model, simulated=simulated),
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
         "models": {

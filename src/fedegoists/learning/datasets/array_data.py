@@ -25,7 +25,7 @@ PARTS = ("inputs", "targets", "groups", "weights")
 """What an organisation may give."""
 SAMPLES = SampleWords(
     noun="samples",
-    copies="have the same inputs as another sample",
+    copies="the same inputs as another sample",
     apart="samples with the same inputs may be copies and are kept together: if they are not, give "
     "groups that tell them apart",
 )

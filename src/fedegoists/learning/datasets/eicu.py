@@ -39,6 +39,7 @@ from fedegoists.learning.datasets.dataset_registry import DATASETS, DatasetOptio
 from fedegoists.learning.datasets.location import dataset_folder, missing_files
 from fedegoists.learning.datasets.npz import opened_npz
 from fedegoists.learning.partitioners import SPLIT_SHARES, natural, seeded, stratified
+from fedegoists.learning.preparation import Preparation
 from fedegoists.learning.scaling import prepared
 
 ONSET_AFTER_FIRST_LABEL = 6
@@ -52,6 +53,8 @@ OUTLIER = 10.0
 ARCHIVE = "eicu_demo_core.tar"
 Groups = Literal["region-size", "region"]
 TargetName = Literal["aki", "mortality24"]
+SeriesForm = Literal["hourly", "summary"]
+SUMMARIES = ("mean", "smallest", "largest", "last")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,9 @@ class EicuOptions(DatasetOptions):
     """Eight silos, or five with more outcomes each."""
     hours: int | None = Field(default=None, ge=1)
     """How many hours to predict from; 12 for aki, 25 for mortality24."""
+    series: SeriesForm = "hourly"
+    """Hourly: all values of all hours, for a network over time; summary: a table with the mean,
+    smallest, largest and last value of each, for linear models and trees."""
     standardise: bool = True
     """Whether to scale values by each silo's training stays."""
 
@@ -115,6 +121,9 @@ def load_eicu(
 ) -> SiloedData:
     """Load stays with 48 hourly and 4 static features; NaN stands for what was not measured.
 
+    As a table (``series="summary"``), what was not measured is the silo's mean, and one more column
+    for each feature says so.
+
     Patients, not stays, are divided 70/15/15 by silo and outcome: all stays of a patient are for
     the same purpose, even if they are in different silos. Sex is 0 or 1 and never scaled.
 
@@ -149,33 +158,19 @@ def load_eicu(
     silos = _split_by_patient(silo_of_stay, persons, stays.outcome, seeded(seed))
     _check_outcomes(silos, stays.outcome, options.target)
     scale = options.standardise
-    hourly, hourly_preparation = prepared(
-        "hourly",
-        stays.features,
-        stays.hourly,
-        silos,
-        scaled=None if scale else (),
-        filled=False,
-        clip=OUTLIER if scale else None,
-    )
-    static, static_preparation = prepared(
-        "static",
-        STATIC_FEATURES,
-        stays.static,
-        silos,
-        scaled=NUMBERS if scale else (),
-        filled=False,
-    )
+    prepare = _prepared_series if options.series == "hourly" else _prepared_table
+    inputs, preparation = prepare(stays, silos, scale=scale)
     return SiloedData(
         "eicu-demo",
         "binary",
-        Samples((hourly, static), stays.outcome),
+        Samples(inputs, stays.outcome),
         tuple(silos),
         2,
         f"Predict {target.question} from its first {window} hours; a silo is a group of hospitals.",
         (
             *stays.notes,
-            f"hourly features: {', '.join(stays.features)}",
+            f"hourly features: {', '.join(stays.features)}"
+            + ("" if options.series == "hourly" else f"; of each the {', '.join(SUMMARIES)}"),
             f"static features: {', '.join(STATIC_FEATURES)} (sex: 1 male, 0 female; ages above 89 "
             "are 90)",
             f"values are scaled by each silo's own training stays, hourly ones cut to ±{OUTLIER:g}"
@@ -183,7 +178,7 @@ def load_eicu(
             else "values are as measured, in their own units",
             "all stays of a patient are for the same purpose",
         ),
-        preparation=(hourly_preparation, static_preparation),
+        preparation=preparation,
         class_names=("no", "yes"),
     )
 
@@ -197,6 +192,74 @@ class _Stays:
     outcome: Indices
     features: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def _prepared_series(
+    stays: _Stays, silos: list[SiloIndices], *, scale: bool
+) -> tuple[tuple[Array, ...], tuple[Preparation, ...]]:
+    """Return the values of all hours and the static features, each with its preparation."""
+    hourly, of_hours = prepared(
+        "hourly",
+        stays.features,
+        stays.hourly,
+        silos,
+        scaled=None if scale else (),
+        filled=False,
+        clip=OUTLIER if scale else None,
+    )
+    static, of_static = prepared(
+        "static",
+        STATIC_FEATURES,
+        stays.static,
+        silos,
+        scaled=NUMBERS if scale else (),
+        filled=False,
+    )
+    return (hourly, static), (of_hours, of_static)
+
+
+def _prepared_table(
+    stays: _Stays, silos: list[SiloIndices], *, scale: bool
+) -> tuple[tuple[Array, ...], tuple[Preparation, ...]]:
+    """Return one table of summaries, static features, and columns that say what is missing."""
+    measured = ~np.isnan(stays.hourly)
+    count = measured.sum(axis=1)
+    known = np.where(count > 0, 1.0, np.nan)
+    hours = np.arange(stays.hourly.shape[1])[None, :, None]
+    last = np.max(np.where(measured, hours, 0), axis=1, keepdims=True)
+    summaries = [
+        np.where(measured, stays.hourly, 0).sum(axis=1) / np.maximum(count, 1),
+        np.where(measured, stays.hourly, np.inf).min(axis=1),
+        np.where(measured, stays.hourly, -np.inf).max(axis=1),
+        np.take_along_axis(stays.hourly, last, axis=1)[:, 0],
+    ]
+    # infinity · NaN is NaN, and so is what was never measured
+    values = np.concatenate(
+        [
+            *(known * one for one in summaries),
+            stays.static,
+            count == 0,
+            np.isnan(stays.static),
+        ],
+        axis=1,
+    )
+    features = (*stays.features, *STATIC_FEATURES)
+    columns = (
+        *(f"{name} {what}" for what in SUMMARIES for name in stays.features),
+        *STATIC_FEATURES,
+        *(f"{name} missing" for name in features),
+    )
+    numbers = len(SUMMARIES) * len(stays.features)
+    scaled = (*range(numbers), *(numbers + k for k in NUMBERS))
+    inputs, preparation = prepared(
+        "features",
+        columns,
+        values,
+        silos,
+        scaled=scaled if scale else (),
+        clip=OUTLIER if scale else None,
+    )
+    return (inputs,), (preparation,)
 
 
 def _read_stays(path: Path, target: TargetName, window: int) -> _Stays:

@@ -45,7 +45,7 @@ IGNORED = {"thumbs.db", "desktop.ini", "__macosx"}
 """What operating systems leave in folders, besides hidden files."""
 IMAGES = SampleWords(
     noun="images",
-    copies="are copies of another image",
+    copies="the same content as another image",
     apart="copies of an image are kept together: if they are of different patients, name these as "
     "group in [images] of the schema",
 )

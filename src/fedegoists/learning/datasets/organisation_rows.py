@@ -20,7 +20,7 @@ from fedegoists.learning.key_splits import KeySplit, row_keys
 
 ROWS = SampleWords(
     noun="rows",
-    copies="have the same features as another row",
+    copies="the same features as another row",
     apart="rows with the same features may be copies and are kept together: if they are not, name "
     "a column that tells them apart as group in the schema",
 )
@@ -123,7 +123,7 @@ def _remarks(table: DataTable, schema: Schema, features: Numbers) -> tuple[list[
         elif kind == "number" and looks_like_identifier(name, own):
             warnings.append(
                 f"column {name!r} looks like an identifier; if it is one, "
-                " remove it from the features (a patient's number belongs into group)"
+                "remove it from the features (a patient's number belongs into group)"
             )
         if len(known) and kind != "category" and (known == known[0]).all():
             warnings.append(f"column {name!r} has the value {known[0]:g} only")

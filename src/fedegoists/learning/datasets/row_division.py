@@ -11,6 +11,8 @@ from fedegoists.learning.partitioners import SPLIT_SHARES
 
 FEWEST_ROWS = 10
 """Different samples, or groups of samples, that every organisation needs."""
+DOMINANT = 0.9
+"""The fraction of samples of one class from which on accuracy says little."""
 UNEVEN = 0.15
 """How far the fraction of samples for training may be from its share without a warning."""
 FEWEST_TESTED = 10
@@ -26,7 +28,7 @@ class SampleWords:
     noun : str
         The samples, such as ``rows``.
     copies : str
-        What copies are, after their number.
+        What copies have, after their number.
     apart : str
         What to do if samples that look like copies are none.
     """
@@ -113,6 +115,7 @@ def divided(samples: KeyedSamples, seed: int, notes: list[str], warnings: list[s
             )
     elif samples.class_names is not None:
         _check_classes(samples, notes)
+        warnings += _on_imbalance(samples)
     division = split_by_key(keys, classes, seed)
     _remark_copies(samples, division, warnings)
     if division.moved:
@@ -131,8 +134,27 @@ def divided(samples: KeyedSamples, seed: int, notes: list[str], warnings: list[s
     if tested[rarest] < FEWEST_TESTED:
         names = samples.class_names
         of = "" if names is None else f" of the class {names[rarest]!r}"
-        notes.append(f"{tested[rarest]} {noun}{of} for test; its results are uncertain")
+        some = _counted(int(tested[rarest]), noun)
+        notes.append(f"{some}{of} for test; its results are uncertain")
     return division
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun.removesuffix('s') if count == 1 else noun}"
+
+
+def _on_imbalance(samples: KeyedSamples) -> list[str]:
+    """Return a warning where accuracy would not notice that a rare class is never found."""
+    counts, names = np.bincount(samples.classes), samples.class_names
+    share, most = counts.max() / len(samples.classes), int(counts.argmax())
+    if samples.task != "classification" or names is None or share < DOMINANT:
+        return []
+    two = 'set task = "binary", which is judged by AUC, and ' if len(names) == 2 else ""
+    return [
+        f"{100 * share:.0f} % of the {samples.words.noun} are of the class {names[most]!r}: who "
+        f"always predicts it has an accuracy of {share:.2f}; {two}consider class_weights = "
+        '"balanced" under [training]'
+    ]
 
 
 def _remark_copies(samples: KeyedSamples, division: KeySplit, warnings: list[str]) -> None:
@@ -148,7 +170,8 @@ def _remark_copies(samples: KeyedSamples, division: KeySplit, warnings: list[str
         apart = len(placed) - len({content for content, _ in placed})
         if apart:
             together = f"; {apart:,} of them are in another split, under another group"
-    warnings.append(f"{copies:,} {samples.words.noun} {samples.words.copies}{together}")
+    some = f"{_counted(copies, samples.words.noun)} {'has' if copies == 1 else 'have'}"
+    warnings.append(f"{some} {samples.words.copies}{together}")
     if samples.class_names is not None and samples.groups is None:
         labelled = set(zip(samples.content, samples.classes.tolist(), strict=True))
         torn = len(labelled) - len({content for content, _ in labelled})

@@ -1,0 +1,113 @@
+"""The commands of the studies on real hospitals and of the yardstick."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedegoists.cli.output import line
+from fedegoists.files import write_bytes
+from reproduction import COMMAND, RESULTS
+from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.repeated_runs import Measured, read_rows, rows_csv
+from reproduction.running import commit
+from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
+
+__all__ = ["register"]
+
+MOST_DIVISIONS = len(SEEDS)
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")]
+WorkOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="A folder for checkpoints, to go on later; else none."),
+]
+DivisionsOption = Annotated[
+    int, typer.Option(min=2, max=MOST_DIVISIONS, help="Divisions of the samples.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("hospitals")(hospitals_command)
+    app.command("yardsticks")(yardsticks_command)
+
+
+def hospitals_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"{', '.join(HOSPITALS)}.")
+    ] = None,
+    out: OutOption = RESULTS / "hospitals",
+    work: WorkOption = None,
+    divisions: DivisionsOption = MOST_DIVISIONS,
+) -> None:
+    """Train models and methods on real consortia of hospitals, over several divisions."""
+    for name in _checked(names, HOSPITALS):
+        began = time.monotonic()
+        with _folder(work) as folder:
+            rows = hospital_rows(name, folder, SEEDS[:divisions], line)
+        write_bytes(out / f"{name}.csv", rows_csv(rows))
+        written = read_rows(out / f"{name}.csv")  # the page is that of the rounded numbers
+        about = origin(f"hospitals {name}", divisions, began)
+        page = hospital_page(HOSPITALS[name], written, about)
+        write_bytes(out / f"{name}.md", page.encode())
+
+
+def yardsticks_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help=f"{', '.join(TABLES_COMPARED)}.")
+    ] = None,
+    out: OutOption = RESULTS / "yardsticks",
+    work: WorkOption = None,
+    divisions: DivisionsOption = MOST_DIVISIONS,
+) -> None:
+    """Compare training alone with linear models of scikit-learn on the same samples."""
+    began, rows = time.monotonic(), []
+    with _folder(work) as folder:
+        for name in _checked(names, TABLES_COMPARED):
+            known = known_alone(out.parent / "hospitals" / f"{name}.csv")
+            rows += yardstick_rows(name, folder, SEEDS[:divisions], line, known)
+    write_bytes(out / "yardsticks.csv", rows_csv(rows))
+    written = read_rows(out / "yardsticks.csv")
+    page = yardstick_page(written, origin("yardsticks", divisions, began))
+    write_bytes(out / "yardsticks.md", page.encode())
+
+
+def known_alone(path: Path) -> list[Measured]:
+    """Return what the study of hospitals measured for linear models that are trained alone."""
+    if not path.exists():
+        return []
+    linear = HOSPITALS[path.stem].models[0].name
+    return [row for row in read_rows(path) if (row.model, row.method) == (linear, ALONE)]
+
+
+def _checked(names: list[str] | None, known: Mapping[str, object]) -> list[str]:
+    for name in names or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}")
+    return names or list(known)
+
+
+@contextmanager
+def _folder(work: Path | None) -> Iterator[Path]:
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+        yield work
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def origin(command: str, divisions: int, began: float) -> str:
+    """Return a line that says how results were made."""
+    import torch
+
+    if divisions != MOST_DIVISIONS:
+        command = f"{command} --divisions {divisions}"
+    return (
+        f"Written by `{COMMAND} {command}` at commit {commit() or 'unknown'}, torch "
+        f"{torch.__version__}, {time.monotonic() - began:.0f} s."
+    )

@@ -1,0 +1,99 @@
+"""Consortia over several divisions, and what is told about them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedegoists.consortium.pipeline import Consortium
+from fedegoists.training.summary import chosen_test_values
+from reproduction.hospital_study import ALONE, HospitalData, ModelRow, hospital_page
+from reproduction.repeated_runs import (
+    Measured,
+    by_seed,
+    consortium_text,
+    corrected,
+    mean_differences,
+    measured,
+    read_rows,
+    rows_csv,
+)
+
+SCHEMA = 'features = ["a", "b"]\ntarget = "y"\ntask = "binary"\nclasses = ["no", "yes"]\n'
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "schema.toml").write_text(SCHEMA)
+    for k, name in enumerate(("north", "south")):
+        rng = np.random.default_rng(k)
+        x = rng.normal(size=(80, 2))
+        y = x[:, 0] + rng.normal(size=80) > 0
+        rows = [f"{a:.4f},{b:.4f},{'yes' if c else 'no'}" for (a, b), c in zip(x, y, strict=True)]
+        (folder / f"{name}.csv").write_text("\n".join(["a,b,y", *rows]))
+    return tmp_path
+
+
+@pytest.mark.parametrize("decay", [0.1, None])
+def test_side_by_side_is_as_one_after_the_other(work, decay):
+    training = {"methods": ["local", "fedavg"], "steps": 40}
+    if decay is not None:
+        training["weight_decay"] = decay
+    texts = {seed: consortium_text("own", {}, seed, training) for seed in (0, 3)}
+    rows = measured("own", "logistic", texts, work)
+    assert [row.seed for row in rows] == [0] * 4 + [3] * 4
+    for seed in texts:
+        one = Consortium.read(work / f"own-logistic-{seed}.toml")
+        formation = one.form(one.learn_benefit())
+        assert len(formation.coalitions) == 1
+        repetitions, outcomes, _ = one.train(formation)
+        for method in ("local", "fedavg"):
+            alone = chosen_test_values(outcomes[method], repetitions.federation)
+            found = by_seed(rows, "logistic", method)[seed]
+            assert found == pytest.approx({who.name: value for who, value in alone.items()})
+        decays = {row.decay for row in rows if row.seed == seed}
+        assert decays == {repetitions.defaults.train.weight_decay}
+
+
+def test_rows_are_read_as_they_are_written(tmp_path):
+    rows = [
+        Measured("heart", "Cox", "local", 3, "Köln, Süd", 70, 15, 0.1, 0.875),
+        Measured("heart", "Cox", "local", 3, "Bonn", 70, 15, math.nan, math.nan),
+    ]
+    (tmp_path / "rows.csv").write_bytes(rows_csv(rows))
+    first, second = read_rows(tmp_path / "rows.csv")
+    assert first == rows[0]
+    assert math.isnan(second.value)
+
+
+def test_the_interval_is_wider_than_of_independent_repetitions():
+    values = [0.1, 0.3, 0.2, 0.4]
+    plain, wide = corrected(values, 0.0), corrected(values, 0.25)
+    assert plain.mean == wide.mean == pytest.approx(0.25)
+    # 1/4 and 1/4 + 1/4 of the same variance
+    assert wide.half == pytest.approx(plain.half * math.sqrt(2))
+    assert math.isnan(corrected([0.1], 0.25).half)
+
+
+def test_a_metric_that_is_not_defined_does_not_count():
+    ones = {0: {"a": 0.9, "b": math.nan}, 1: {"a": math.nan, "b": math.nan}}
+    others = {0: {"a": 0.7, "b": 0.5}, 1: {"a": 0.7, "b": 0.5}}
+    assert mean_differences(ones, others) == [pytest.approx(0.2)]
+
+
+def test_a_page_by_hand():
+    study = HospitalData("own", "Two clinics", "AUC", (ModelRow("Cox", "cox", (ALONE, "fedavg")),))
+    rows = [
+        Measured("own", "Cox", method, seed, name, 70, 14, 0.1, value + (method == "fedavg") * gain)
+        for method in (ALONE, "fedavg")
+        for seed, gain in ((0, 0.1), (1, 0.2))
+        for name, value in (("north", 0.6), ("south", 0.7))
+    ]
+    page = hospital_page(study, rows, "origin").splitlines()
+    assert "| Cox | local | 0.650 |  |" in page
+    # t(1 degree) = 12.706; 0.0707 · √(1/2 + 1/5) · 12.706 = 0.752
+    assert "| Cox | fedavg | 0.800 | +0.150 (-0.602 to +0.902) |" in page
+    assert "| north | 70, 14 | 0.600 | +0.150 (-0.602 to +0.902) |" in page
+    assert page[-1] == "origin"
