@@ -31,7 +31,14 @@ from fedegoists.coalitions import (
     what_if,
 )
 from fedegoists.errors import FedEgoistsError, MissingDependencyError
-from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
+from fedegoists.graphs import (
+    BenefitGraph,
+    CoalitionValues,
+    CompetitionGraph,
+    CurveValues,
+    read_graphs,
+    read_values,
+)
 from fedegoists.version import __version__
 
 if TYPE_CHECKING:
@@ -40,9 +47,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BenefitGraph",
     "Certificate",
+    "CoalitionValues",
     "CompetitionGraph",
     "Consortium",
     "CoreAudit",
+    "CurveValues",
     "Explanation",
     "FedEgoistsError",
     "Formation",
@@ -55,6 +64,7 @@ __all__ = [
     "explain",
     "form",
     "read_graphs",
+    "read_values",
     "usage_graph",
     "verify",
     "what_if",

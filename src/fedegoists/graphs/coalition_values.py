@@ -1,8 +1,8 @@
 """Coalition values: what each member is expected to gain in a coalition, with a standard error.
 
-A benefit graph adds up: every further giver adds its whole weight. Measured gains do not; the second
-doubling of one's data brings less than the first. Coalition values say for any coalition what each
-member gains in the units of the task's own metric, such as accuracy or AUC.
+A benefit graph adds up: every further giver adds its whole weight. Measured gains do not; the
+second doubling of one's data brings less than the first. Coalition values say for any coalition
+what each member gains in the units of the task's own metric, such as accuracy or AUC.
 
 Coalitions are rows of boolean matrices, with one column per participant, so that thousands of them
 are valued in one call.
@@ -21,6 +21,10 @@ Bools = npt.NDArray[np.bool_]
 
 RESOLUTION = 1e-9
 """Gains below this fraction of the largest possible gain from a pair count as zero."""
+
+DEFAULT_CONFIDENCE = 0.5
+"""The least probability of gaining: 0.5 demands that the expected gain is positive. The data of
+real consortia seldom allow more, see the page on coalition values in the documentation."""
 
 
 @runtime_checkable
@@ -78,6 +82,10 @@ class CoalitionValues(Protocol):
     def to_dict(self) -> dict[str, object]:
         """Return the values for JSON; ``kind`` names the class that reads them back."""
         ...
+
+
+Benefits = BenefitGraph | CoalitionValues
+"""What participants gain from one another: benefits that add up, or values of coalitions."""
 
 
 def pair_bounds(values: CoalitionValues) -> Floats:

@@ -1,14 +1,14 @@
 """Which coalitions are admissible under coalition values, for many coalitions at once.
 
-With gain_i(S) the expected gain of member i in coalition S, S is admissible if it has no competitors,
-has enough members, and each member i
+With gain_i(S) the expected gain of member i in coalition S, S is admissible if it has no
+competitors, has enough members, and each member i
 
 - receives: gain_i(S) > 0;
 - gives: without i, the total gain of the other members would be lower;
 - is likely to gain: the probability that its gain is positive is at least the confidence.
 
-The first two are Principle 1: where gains are sums of benefits, they are the two sums of Equation 1.
-The independent checker has its own version in `fedegoists.coalitions.value_principles`.
+The first two are Principle 1: where gains are sums of benefits, they are the two sums of Equation
+1. The independent checker has its own version in `fedegoists.coalitions.value_principles`.
 """
 
 from dataclasses import dataclass

@@ -2,13 +2,13 @@
 
 *Linear bounds.* Gains are concave, so the gain of each member is at most its tangent at any point:
 a constant plus a sum over the other members. Summed over participants, that is a constant plus the
-welfare of an additive graph, for which `best_partition` finds good partitions and upper bounds. With
-tangents at the present partition the bound is exact there, so all of the gap is that of the additive
-problem. Its partition in turn is a start that local search improves, and so on.
+welfare of an additive graph, for which `best_partition` finds good partitions and upper bounds.
+With tangents at the present partition the bound is exact there, so all of the gap is that of the
+additive problem. Its partition in turn is a start that local search improves, and so on.
 
 *Local search.* Moves of a participant to another coalition or out of its own, mergers of two
-coalitions, swaps of two participants; when none improves, some participants are taken out at random.
-A coalition that a move makes inadmissible is repaired by taking out further members.
+coalitions, swaps of two participants; when none improves, some participants are taken out at
+random. A coalition that a move makes inadmissible is repaired by taking out further members.
 """
 
 import math
@@ -68,7 +68,7 @@ class ValueSearch:
             if effort.over:
                 return
             effort.spend(share)
-            constants, weights = linear_problem(self._problem, self.partition)
+            _, weights = linear_problem(self._problem, self.partition)
             found = best_partition(
                 weights,
                 self._problem.competition,
