@@ -143,10 +143,11 @@ class Formation:
 
     @cached_property
     def probabilities(self) -> Mapping[str, float]:
-        """The probability of each participant to gain, by a normal approximation."""
+        """The probability to gain of each participant in company, by a normal approximation."""
         gains, errors = self.utilities, self.standard_errors
+        company = (name for group in self.coalitions if len(group) > 1 for name in group)
         return MappingProxyType(
-            {name: gain_probability(gains[name], errors[name]) for name in self.participants}
+            {name: gain_probability(gains[name], errors[name]) for name in company}
         )
 
     @cached_property
@@ -170,7 +171,7 @@ class Formation:
         more = () if self.values is None else ("standard error", "probability of gaining")
         return ("participant", "coalition", "utility", *more)
 
-    def _rows(self) -> list[tuple[str | float, ...]]:
+    def _rows(self) -> list[tuple[str | float | None, ...]]:
         rows = [
             (name, number, self.utilities[name])
             for number, group in enumerate(self.coalitions, 1)
@@ -178,7 +179,8 @@ class Formation:
         ]
         if self.values is None:
             return list(rows)
-        return [(*row, self.standard_errors[row[0]], self.probabilities[row[0]]) for row in rows]
+        errors, likely = self.standard_errors, self.probabilities
+        return [(*row, errors[row[0]], likely.get(row[0])) for row in rows]
 
     def to_frame(self) -> Any:
         """Return a pandas data frame: participant, number of its coalition, utility.

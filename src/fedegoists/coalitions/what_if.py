@@ -137,6 +137,10 @@ class WhatIf:
         present = set(self.benefit.participants)
         return tuple(name for name in self.before.participants if name not in present)
 
+    def _amount(self, change: float) -> str:
+        unit = "" if isinstance(self.benefit, BenefitGraph) else self.benefit.unit
+        return f"{change:.3g} {unit}".rstrip()
+
     def __str__(self) -> str:
         lines = [f"{name} leaves." for name in self.left]
         lines += [f"{name} joins {_company(self.after, name)}." for name in self.joined]
@@ -145,15 +149,17 @@ class WhatIf:
             lines.append("Nobody moves.")
         changes = sorted(self.utility_changes.items(), key=lambda item: -abs(item[1]))
         lines += [
-            f"{name} {'gains' if change > 0 else 'loses'} {abs(change):.3g}."
+            f"{name} {'gains' if change > 0 else 'loses'} {self._amount(abs(change))}."
             for name, change in changes
             if change
         ]
         sign = "rises" if self.welfare_change > 0 else "falls"
+        total = "benefit" if isinstance(self.benefit, BenefitGraph) else "gain"
         lines.append(
-            f"The total benefit {sign} by {abs(self.welfare_change):.3g} to {self.welfare:.6g}."
+            f"The total {total} {sign} by {self._amount(abs(self.welfare_change))} to "
+            f"{self.welfare:.6g}."
             if self.welfare_change
-            else f"The total benefit stays {self.welfare:.6g}."
+            else f"The total {total} stays {self.welfare:.6g}."
         )
         if self.found is not None and not (self.before.optimal and self.after.optimal):
             lines.append(
