@@ -22,16 +22,19 @@ from fedegoists.coalitions.exact.admissible import ValueProblem
 from fedegoists.coalitions.exact.best_partition import best_partition
 from fedegoists.coalitions.exact.set_partitioning import partition_of
 from fedegoists.coalitions.upper_bound import competing_groups, quick_upper_bound
+from fedegoists.graphs import CurveValues
 from fedegoists.graphs.coalition_values import pair_bounds
 
-LINEAR_ROUNDS = 3
-"""Times that an additive problem is solved for a new start."""
+FIRST_PROPOSALS = 200
+"""Proposals of the first round of annealing, per participant; each further round makes twice as
+many."""
 
 SEARCH_SHARE = 0.6
 """The fraction of the work for a good partition; the rest is for the upper bound."""
 
-SECONDS_PER_ENTRY = 4e-9
-"""Work of valuing a coalition, per entry of the matrix of effects."""
+SECONDS_PER_CALL, SECONDS_PER_MEMBER, SECONDS_PER_ENTRY = 1e-4, 6e-8, 1e-9
+"""Work of valuing coalitions: per call, and for each coalition per participant and per entry of the
+matrix of effects."""
 
 TAKEN_OUT = 0.15
 """The fraction of participants that a perturbation takes out of their coalitions."""
@@ -62,30 +65,44 @@ class ValueSearch:
     def run(self, effort: Effort, report: Callable[[], None] = lambda: None) -> None:
         """Search until the effort is spent."""
         self._effort = effort
-        self._offer(self._improved(self.columns))
-        share = effort.left / (2 * LINEAR_ROUNDS)
-        for _ in range(LINEAR_ROUNDS):
-            if effort.over:
-                return
-            effort.spend(share)
-            _, weights = linear_problem(self._problem, self.partition)
-            found = best_partition(
-                weights,
-                self._problem.competition,
-                [self.partition],
-                seconds=share,
-                deadline=effort.deadline,
-                seed=self._seed,
-                fewest_members=self._problem.fewest_members,
-            )
+        values = self._problem.values
+        annealing = None
+        if isinstance(values, CurveValues):
+            from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
+
+            annealing = CurveAnnealing(self._problem, values, self._seed)
+        share = 0.1 * effort.left
+        proposals = FIRST_PROPOSALS * self._problem.n
+        while not effort.over:
+            if annealing is not None:
+                start = annealing.run(self.partition, proposals, effort)
+                proposals = 2 * proposals
+            else:
+                start = self._linear_start(share)
             before = self.total
-            self._offer(self._improved(self._repaired(_columns(found.partition, len(weights)))))
+            self._offer(self._improved(self._repaired(_columns(start, self._problem.n))))
             report()
-            if self.total <= before:
+            if annealing is None and self.total <= before:
                 break
         while not effort.over:
             self._offer(self._improved(self._perturbed()))
             report()
+
+    def _linear_start(self, seconds: float) -> list[list[int]]:
+        """Return a good partition of the additive problem; pairs that harm each other compete."""
+        problem = self._problem
+        _, weights = linear_problem(problem, self.partition)
+        self._effort.spend(seconds)
+        found = best_partition(
+            weights,
+            problem.competition | harmful_pairs(problem, self.partition),
+            [[[i] for i in range(problem.n)]],
+            seconds=seconds,
+            deadline=self._effort.deadline,
+            seed=self._seed,
+            fewest_members=problem.fewest_members,
+        )
+        return found.partition
 
     def _offer(self, columns: Bools) -> None:
         total = math.fsum(self._problem.totals(columns).tolist())
@@ -93,8 +110,13 @@ class ValueSearch:
             self.columns, self.total = columns, total
 
     def _totals(self, columns: Bools) -> Floats:
-        self._effort.spend(len(columns) * self._problem.n**2 * SECONDS_PER_ENTRY)
+        self._spend(len(columns))
         return self._problem.totals(columns)
+
+    def _spend(self, coalitions: int) -> None:
+        n = self._problem.n
+        each = n * SECONDS_PER_MEMBER + n**2 * SECONDS_PER_ENTRY
+        self._effort.spend(SECONDS_PER_CALL + coalitions * each)
 
     # Repair --------------------------------------------------------------------------------
 
@@ -107,7 +129,7 @@ class ValueSearch:
         """Return the coalition without the members that may not be in it, the least worth first."""
         column = column.copy()
         while column.sum() > 1:
-            self._effort.spend(column.sum() * self._problem.n**2 * SECONDS_PER_ENTRY)
+            self._spend(int(column.sum()))
             worth, fine = self._problem.worth(column)
             if fine.all():
                 if column.sum() < self._problem.fewest_members:
@@ -241,6 +263,20 @@ class ValueSearch:
         return self._repaired(columns)
 
 
+def tangents(problem: ValueProblem, partition: Partition) -> tuple[Floats, Floats]:
+    """Return additive bounds of all gains, as constants and weights, that touch at a partition."""
+    touching = np.zeros((problem.n, problem.n), dtype=np.bool_)
+    for group in partition:
+        touching[np.ix_(group, group)] = True
+    return problem.values.linear_bounds(touching)
+
+
+def harmful_pairs(problem: ValueProblem, partition: Partition) -> Bools:
+    """Return the pairs that do each other more harm than good, near a partition."""
+    _, slopes = tangents(problem, partition)
+    return np.asarray(slopes + slopes.T < 0)
+
+
 def linear_problem(problem: ValueProblem, partition: Partition) -> tuple[float, Floats]:
     """Return a constant and weights of a graph whose welfare plus the constant bounds any total.
 
@@ -248,10 +284,7 @@ def linear_problem(problem: ValueProblem, partition: Partition) -> tuple[float, 
     What two members do to each other counts only as a sum, so harm to one is set off against the
     good of the other. An edge that could make a coalition admissible keeps a tiny weight.
     """
-    touching = np.zeros((problem.n, problem.n), dtype=np.bool_)
-    for group in partition:
-        touching[np.ix_(group, group)] = True
-    constants, slopes = problem.values.linear_bounds(touching)
+    constants, slopes = tangents(problem, partition)
     edges = pair_bounds(problem.values) > 0
     shared = np.where(problem.competition, 0.0, np.maximum(slopes + slopes.T, 0.0))
     count = np.maximum(edges.astype(np.int64) + edges.T, 1)
