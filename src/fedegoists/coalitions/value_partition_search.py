@@ -7,7 +7,6 @@ from itertools import chain
 from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
-from fedegoists.coalitions.exact.best_partition import prepare
 from fedegoists.coalitions.exact.reduction import components, restricted
 from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT, best_by_values
 from fedegoists.coalitions.exact.value_search import (
@@ -15,6 +14,7 @@ from fedegoists.coalitions.exact.value_search import (
     ValueSearch,
     bound_at,
     cap_bound,
+    prepare_search,
 )
 from fedegoists.coalitions.partition_search import WORK_SHARE, GapReport, SearchResult
 from fedegoists.coalitions.welfare import total_gain
@@ -49,7 +49,7 @@ def search_values(
         partition, rule = best_by_values(problem, kept), "optimum"
         upper_bound = total_gain(problem.values, partition) * (1 + ROUNDING)
     else:
-        prepare(pair_bounds(problem.values), problem.competition, fewest_members)
+        prepare_search(problem)
         partition, upper_bound, notes = _searched(
             problem, kept, seed=seed, time_limit=time_limit, progress=progress
         )
@@ -84,7 +84,7 @@ def value_bound(
     if problem.n <= MOST_EXACT:
         best = total_gain(problem.values, best_by_values(problem))
         return best, best * (1 + ROUNDING)
-    prepare(pair_bounds(problem.values), problem.competition, fewest_members)
+    prepare_search(problem)
     mine = restricted(partition, members)
     deadline = time.perf_counter() + time_limit
     bound, _ = bound_at(problem, mine, seconds=time_limit, deadline=deadline, seed=seed)

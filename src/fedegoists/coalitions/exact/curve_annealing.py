@@ -5,6 +5,8 @@ riders and gains that are not likely enough are priced. So the result is a start
 `value_search` makes admissible and improves.
 """
 
+from functools import cache
+
 import numpy as np
 
 from fedegoists.coalitions.array_types import Partition
@@ -23,6 +25,9 @@ PRICE = 3.0
 RIDER = 1.0
 """The price of a free rider, in units of the mean gain of a participant."""
 
+CHUNK = 2000
+"""Proposals between two looks at the clock."""
+
 SECONDS_PER_SCORE, SECONDS_PER_PROPOSAL = 1e-7, 1e-6
 
 
@@ -33,12 +38,12 @@ class CurveAnnealing:
         n = problem.n
         self._quantile = problem.quantile
         self._state = CurveState(
-            effects=np.ascontiguousarray(values.effects),
-            variances=np.ascontiguousarray(values.effect_variances),
+            effects=values.effects.copy(),
+            variances=values.effect_variances.copy(),
             slopes=values.slopes.copy(),
             slope_errors=values.slope_errors.copy(),
             powers=values.powers.copy(),
-            rivals=np.ascontiguousarray(problem.competition),
+            rivals=problem.competition.copy(),
             label=np.zeros(n, dtype=np.int64),
             place=np.zeros(n, dtype=np.int64),
             member=np.zeros((n, n), dtype=np.int64),
@@ -70,10 +75,30 @@ class CurveAnnealing:
         # About a doubling of data for each, where nothing better is known yet.
         total = max(float(t.totals[curve_moves.TOTAL]), float(t.slopes.sum()))
         mean = total / max(len(t.x), 1)
-        if mean > 0:
-            hot, cold = HOT * mean, COLD * mean
-            rider = RIDER * mean
-            curve_moves.anneal_curves(t, proposals, self._quantile, PRICE, rider, hot, cold)
-        scores = float(t.totals[curve_moves.STEPS])
-        effort.spend(scores * SECONDS_PER_SCORE + proposals * SECONDS_PER_PROPOSAL)
+        chunks = -(-proposals // CHUNK) if mean > 0 else 0
+        temperature, cooling = HOT * mean, (COLD / HOT) ** (1 / max(chunks, 1))
+        for _ in range(chunks):
+            if effort.over:
+                break
+            t.totals[curve_moves.STEPS] = 0.0
+            curve_moves.anneal_curves(
+                t,
+                CHUNK,
+                self._quantile,
+                PRICE,
+                RIDER * mean,
+                temperature,
+                temperature * cooling,
+            )
+            temperature *= cooling
+            scores = float(t.totals[curve_moves.STEPS])
+            effort.spend(scores * SECONDS_PER_SCORE + CHUNK * SECONDS_PER_PROPOSAL)
         return sorted(np.flatnonzero(t.best == c).tolist() for c in np.unique(t.best))
+
+
+@cache
+def load_curve_search() -> None:
+    """Compile the search unless it is on disk; that is not part of any time limit."""
+    values = CurveValues([1, 1], [1.0, 1.0], [[0, 1], [1, 0]])
+    problem = ValueProblem(values, np.zeros((2, 2), dtype=np.bool_))
+    CurveAnnealing(problem, values, 0).run([[0], [1]], 1, Effort(1.0))

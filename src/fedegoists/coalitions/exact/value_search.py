@@ -4,26 +4,31 @@
 a constant plus a sum over the other members. Summed over participants, that is a constant plus the
 welfare of an additive graph, for which `best_partition` finds good partitions and upper bounds.
 With tangents at the present partition the bound is exact there, so all of the gap is that of the
-additive problem. Its partition in turn is a start that local search improves, and so on.
+additive problem.
 
-*Local search.* Moves of a participant to another coalition or out of its own, mergers of two
-coalitions, swaps of two participants; when none improves, some participants are taken out at
-random. A coalition that a move makes inadmissible is repaired by taking out further members.
+*Local search.* Under learning curves, simulated annealing in compiled code (`curve_annealing`); for
+other values, the additive problem with tangents at the present partition. Then moves of a
+participant to another coalition or out of its own, mergers of two coalitions, and swaps of two
+participants. A coalition that becomes inadmissible is repaired by taking out members.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
-from fedegoists.coalitions.exact.best_partition import best_partition
+from fedegoists.coalitions.exact.best_partition import best_partition, load_searches
 from fedegoists.coalitions.exact.set_partitioning import partition_of
 from fedegoists.coalitions.upper_bound import competing_groups, quick_upper_bound
 from fedegoists.graphs import CurveValues
 from fedegoists.graphs.coalition_values import pair_bounds
+
+if TYPE_CHECKING:
+    from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
 
 FIRST_PROPOSALS = 200
 """Proposals of the first round of annealing, per participant; each further round makes twice as
@@ -65,12 +70,7 @@ class ValueSearch:
     def run(self, effort: Effort, report: Callable[[], None] = lambda: None) -> None:
         """Search until the effort is spent."""
         self._effort = effort
-        values = self._problem.values
-        annealing = None
-        if isinstance(values, CurveValues):
-            from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
-
-            annealing = CurveAnnealing(self._problem, values, self._seed)
+        annealing = _annealing(self._problem, self._seed)
         share = 0.1 * effort.left
         proposals = FIRST_PROPOSALS * self._problem.n
         while not effort.over:
@@ -261,6 +261,24 @@ class ValueSearch:
         out = self._random.random(self._problem.n) < TAKEN_OUT
         columns[:, out] = False
         return self._repaired(columns)
+
+
+def prepare_search(problem: ValueProblem) -> None:
+    """Load the solvers and the compiled searches, which is not part of any time limit."""
+    load_searches()
+    if isinstance(problem.values, CurveValues):
+        from fedegoists.coalitions.exact.curve_annealing import load_curve_search
+
+        load_curve_search()
+
+
+def _annealing(problem: ValueProblem, seed: int) -> "CurveAnnealing | None":
+    """Return the compiled search, which knows learning curves only."""
+    if not isinstance(problem.values, CurveValues):
+        return None
+    from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
+
+    return CurveAnnealing(problem, problem.values, seed)
 
 
 def tangents(problem: ValueProblem, partition: Partition) -> tuple[Floats, Floats]:
