@@ -229,9 +229,11 @@ def test_csv_reads_back_exactly(tmp_path_factory, values):
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["kind", "participants", "samples", "slopes", "rates", "x"]), inner
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["kind", "participants", "samples", "slopes", "rates", "x"]), inner
+            )
         ),
         max_leaves=8,
     )

@@ -17,9 +17,13 @@ from fedegoists.coalitions.exact.value_search import (
     prepare_search,
 )
 from fedegoists.coalitions.partition_search import WORK_SHARE, GapReport, SearchResult
+from fedegoists.coalitions.value_principles import Judge, valued_merger
 from fedegoists.coalitions.welfare import total_gain
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import pair_bounds
+
+MERGER_BUDGET = 2000
+"""Sets of coalitions that the search for mergers looks at."""
 
 ROUNDING = 1e-12
 """Sums of gains are off by less than this fraction."""
@@ -57,10 +61,15 @@ def search_values(
         rule = "optimum" if reached >= upper_bound * (1 - 1e-9) else "best found"
     alone = set(range(len(values.participants))).difference(members)
     whole = sorted([*([members[k] for k in group] for group in partition), *([k] for k in alone)])
+    stable: bool | None = True  # uniting coalitions with gain would be better than the optimum
+    if rule != "optimum":
+        judge = Judge(values, competition, confidence, fewest_members)
+        whole, stable = _united(judge, whole)
+        if stable is None:
+            notes.append("that no coalitions should merge was not proven within the budget")
     return SearchResult(
         whole,
-        # Uniting coalitions with gain would be better than the best.
-        stable=True if rule == "optimum" else None,
+        stable=stable,
         start=[[k] for k in range(len(values.participants))],
         merges=[(rule, [1 << k for k in group]) for group in whole if len(group) > 1],
         notes=tuple(notes),
@@ -105,6 +114,19 @@ def _reduced(
     names = [values.participants[k] for k in members]
     inside = competition.restricted_to(names).matrix
     return members, ValueProblem(values.restricted_to(names), inside, confidence, fewest_members)
+
+
+def _united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
+    """Unite coalitions that should merge until the checker finds none; tell if that is proven."""
+    names = judge.values.participants
+    place = {name: k for k, name in enumerate(names)}
+    while True:
+        named = [tuple(names[k] for k in group) for group in partition]
+        found, complete = valued_merger(judge, named, MERGER_BUDGET)
+        if found is None:
+            return partition, True if complete else None
+        gone = {place[name] for group in found.coalitions for name in group}
+        partition = sorted([*(g for g in partition if g[0] not in gone), sorted(gone)])
 
 
 def _searched(

@@ -28,7 +28,7 @@ RIDER = 1.0
 CHUNK = 2000
 """Proposals between two looks at the clock."""
 
-SECONDS_PER_SCORE, SECONDS_PER_PROPOSAL = 1e-7, 1e-6
+SECONDS_PER_SCORE, SECONDS_PER_PROPOSAL = 3e-7, 3e-6
 
 
 class CurveAnnealing:

@@ -37,7 +37,7 @@ many."""
 SEARCH_SHARE = 0.6
 """The fraction of the work for a good partition; the rest is for the upper bound."""
 
-SECONDS_PER_CALL, SECONDS_PER_MEMBER, SECONDS_PER_ENTRY = 1e-4, 6e-8, 1e-9
+SECONDS_PER_CALL, SECONDS_PER_MEMBER, SECONDS_PER_ENTRY = 3e-4, 1.5e-7, 3e-9
 """Work of valuing coalitions: per call, and for each coalition per participant and per entry of the
 matrix of effects."""
 
