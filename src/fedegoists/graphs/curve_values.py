@@ -199,8 +199,7 @@ class CurveValues:
 
     def linear_bounds(self, touching: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Return the tangents of all curves as constants and weights; see `CoalitionValues`."""
-        _, rows = _rows(touching)
-        x = np.einsum("ij,ji->i", rows, self.effects)
+        x = np.einsum("ij,ji->i", np.asarray(touching, dtype=np.float64), self.effects)
         steepness = self._steepness(x)
         constants = np.maximum(self._curve(x) - steepness * x, 0.0)  # f(0) = 0, up to rounding
         return constants, self.effects * steepness

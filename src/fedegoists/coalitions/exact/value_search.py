@@ -41,6 +41,12 @@ SECONDS_PER_CALL, SECONDS_PER_MEMBER, SECONDS_PER_ENTRY = 3e-4, 1.5e-7, 3e-9
 """Work of valuing coalitions: per call, and for each coalition per participant and per entry of the
 matrix of effects."""
 
+LEAST_BOUND_WORK = 0.005
+"""What a round for the upper bound counts for at least."""
+
+MOST_BOUNDS = 60
+"""Rounds for the upper bound."""
+
 TAKEN_OUT = 0.15
 """The fraction of participants that a perturbation takes out of their coalitions."""
 
@@ -91,11 +97,12 @@ class ValueSearch:
     def _linear_start(self, seconds: float) -> list[list[int]]:
         """Return a good partition of the additive problem; pairs that harm each other compete."""
         problem = self._problem
-        _, weights = linear_problem(problem, self.partition)
+        touching = company(self.partition, problem.n)
+        _, weights = linear_problem(problem, touching)
         self._effort.spend(seconds)
         found = best_partition(
             weights,
-            problem.competition | harmful_pairs(problem, self.partition),
+            problem.competition | harmful_pairs(problem, touching),
             [[[i] for i in range(problem.n)]],
             seconds=seconds,
             deadline=self._effort.deadline,
@@ -281,28 +288,32 @@ def _annealing(problem: ValueProblem, seed: int) -> "CurveAnnealing | None":
     return CurveAnnealing(problem, problem.values, seed)
 
 
-def tangents(problem: ValueProblem, partition: Partition) -> tuple[Floats, Floats]:
-    """Return additive bounds of all gains, as constants and weights, that touch at a partition."""
-    touching = np.zeros((problem.n, problem.n), dtype=np.bool_)
+def company(partition: Partition, n: int) -> Floats:
+    """Return as row i the coalition of participant i."""
+    touching = np.zeros((n, n))
     for group in partition:
-        touching[np.ix_(group, group)] = True
-    return problem.values.linear_bounds(touching)
+        touching[np.ix_(group, group)] = 1.0
+    return touching
 
 
-def harmful_pairs(problem: ValueProblem, partition: Partition) -> Bools:
-    """Return the pairs that do each other more harm than good, near a partition."""
-    _, slopes = tangents(problem, partition)
+def harmful_pairs(problem: ValueProblem, touching: Floats) -> Bools:
+    """Return the pairs that do each other more harm than good, by tangents."""
+    _, slopes = problem.values.linear_bounds(touching)
     return np.asarray(slopes + slopes.T < 0)
 
 
-def linear_problem(problem: ValueProblem, partition: Partition) -> tuple[float, Floats]:
+def linear_problem(problem: ValueProblem, touching: Floats) -> tuple[float, Floats]:
     """Return a constant and weights of a graph whose welfare plus the constant bounds any total.
 
-    The bound is exact for the given partition, but for participants alone that could join others.
     What two members do to each other counts only as a sum, so harm to one is set off against the
     good of the other. An edge that could make a coalition admissible keeps a tiny weight.
+
+    Parameters
+    ----------
+    touching : array of float
+        Where the tangents touch, see `CoalitionValues.linear_bounds`.
     """
-    constants, slopes = tangents(problem, partition)
+    constants, slopes = problem.values.linear_bounds(touching)
     edges = pair_bounds(problem.values) > 0
     shared = np.where(problem.competition, 0.0, np.maximum(slopes + slopes.T, 0.0))
     count = np.maximum(edges.astype(np.int64) + edges.T, 1)
@@ -332,22 +343,36 @@ def cap_bound(problem: ValueProblem) -> float:
 def bound_at(
     problem: ValueProblem, partition: Partition, *, seconds: float, deadline: float, seed: int
 ) -> tuple[float, bool]:
-    """Return an upper bound on any total gain, with tangents at a partition.
+    """Return an upper bound on any total gain, with tangents at a partition and then others.
+
+    The bound of the additive problem is attained by some partition. Tangents that touch at the mean
+    of the partition given and those found so far make it lower: that is the method of averaged
+    subgradients, as the bound is a convex function of the tangents' slopes. A round that does not
+    solve its additive problem is the last, so that more seconds give no higher bound.
 
     Also returned is whether the clock rather than the work ended the search for it.
     """
-    constant, weights = linear_problem(problem, partition)
-    found = best_partition(
-        weights,
-        problem.competition,
-        [partition],
-        seconds=seconds,
-        deadline=deadline,
-        seed=seed,
-        fewest_members=problem.fewest_members,
-    )
-    bound = (constant + found.upper_bound) * (1 + 1e-12)
-    return min(bound, cap_bound(problem)), found.clock_ended
+    bound, late = cap_bound(problem), False
+    total = math.fsum(problem.totals(_columns(partition, problem.n)).tolist())
+    touching = company(partition, problem.n)
+    for k in range(1, MOST_BOUNDS + 1):
+        constant, weights = linear_problem(problem, touching)
+        found = best_partition(
+            weights,
+            problem.competition,
+            [partition],
+            seconds=seconds,
+            deadline=deadline,
+            seed=seed,
+            fewest_members=problem.fewest_members,
+        )
+        bound = min(bound, (constant + found.upper_bound) * (1 + 1e-12))
+        late = found.clock_ended
+        seconds = min(found.unspent, seconds - LEAST_BOUND_WORK)
+        if not found.optimal or seconds <= 0 or bound <= total * (1 + 1e-9):
+            break
+        touching += (company(found.partition, problem.n) - touching) / (k + 1)
+    return bound, late
 
 
 def _columns(partition: Partition, n: int) -> Bools:
