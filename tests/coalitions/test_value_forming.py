@@ -141,6 +141,20 @@ def test_a_free_rider_is_left_alone_however_much_it_would_gain():
     assert formation.coalitions == (("Cleveland", "Hungarian"), ("VA",))
 
 
+def test_who_harms_more_than_it_helps_is_a_free_rider():
+    # All three would gain together, 0.042 in total, but without VA the other two gain more.
+    rates = [[0, 0.5, 1], [0.5, 0, 1], [0.1, -0.2, 0]]
+    values = CurveValues([100, 100, 100], [0.01, 0.01, 0.02], rates, ["C", "H", "VA"])
+    competition = CompetitionGraph([], values.participants)
+    (together,) = values.gains([[True, True, True]])
+    assert (together > 0).all()
+    (rider,) = verify(values, competition, [values.participants]).free_riders
+    assert (rider.participant, rider.missing) == ("VA", "outgoing")
+    formation = form(values, competition)
+    assert formation.coalitions == (("C", "VA"), ("H",))
+    assert formation.welfare < together.sum()
+
+
 def test_harm_divides_two_groups():
     same, other = 0.6, -0.4
     rates = np.array([[same if a // 3 == b // 3 else other for b in range(6)] for a in range(6)])

@@ -4,12 +4,14 @@ import itertools
 import json
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from fedegoists.coalitions import Certificate, form, verify
 from fedegoists.coalitions.proof.value_exhaustion import best_by_trying_all
 from fedegoists.coalitions.value_principles import Judge
 from fedegoists.commitments import Commitment
-from fedegoists.errors import CertificateError, GraphError
+from fedegoists.errors import CertificateError, FedEgoistsError, GraphError
 from fedegoists.graphs import CompetitionGraph, CurveValues
 from tests.coalitions.value_instances import (
     best_total,
@@ -117,6 +119,9 @@ def certificate(seed=2, n=6, confidence=0.7):
     return form(values, competition, confidence=confidence).certificate
 
 
+TEXT = certificate(n=4).to_json().encode()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_an_honest_certificate_reads_back_and_holds(seed, tmp_path):
     made = certificate(seed, n=5 + seed)
@@ -129,6 +134,22 @@ def test_an_honest_certificate_reads_back_and_holds(seed, tmp_path):
     formation = read.formation()
     assert formation.coalitions == made.coalitions
     assert formation.welfare == pytest.approx(dict(claims(read))["welfare"])
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_changed_byte_is_found(data):
+    raw = bytearray(TEXT)
+    at = data.draw(st.integers(0, len(raw) - 1))
+    byte = data.draw(st.integers(0, 255))
+    assume(raw[at] != byte)
+    raw[at] = byte
+    try:
+        read = Certificate.from_json(raw.decode())
+    except (FedEgoistsError, UnicodeDecodeError):
+        return
+    assert read.changed
+    assert not read.check().ok
 
 
 def claims(certificate):
