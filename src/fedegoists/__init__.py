@@ -25,13 +25,21 @@ from fedegoists.coalitions import (
     audit_core,
     draw,
     explain,
+    explain_alone,
     form,
     usage_graph,
     verify,
     what_if,
 )
 from fedegoists.errors import FedEgoistsError, MissingDependencyError
-from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
+from fedegoists.graphs import (
+    BenefitGraph,
+    CoalitionValues,
+    CompetitionGraph,
+    CurveValues,
+    read_graphs,
+    read_values,
+)
 from fedegoists.version import __version__
 
 if TYPE_CHECKING:
@@ -40,9 +48,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BenefitGraph",
     "Certificate",
+    "CoalitionValues",
     "CompetitionGraph",
     "Consortium",
     "CoreAudit",
+    "CurveValues",
     "Explanation",
     "FedEgoistsError",
     "Formation",
@@ -53,8 +63,10 @@ __all__ = [
     "audit_core",
     "draw",
     "explain",
+    "explain_alone",
     "form",
     "read_graphs",
+    "read_values",
     "usage_graph",
     "verify",
     "what_if",

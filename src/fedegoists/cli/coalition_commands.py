@@ -31,6 +31,7 @@ from fedegoists.coalitions import (
     Objective,
     audit_core,
     explain,
+    explain_alone,
     form,
     verify,
     what_if,
@@ -38,9 +39,11 @@ from fedegoists.coalitions import (
 from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
+from fedegoists.coalitions.forming import check_values_options
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
 from fedegoists.files import json_value, read_text, write_all, write_bytes
-from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs, read_values
+from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits
 from fedegoists.plotting import format_of
 
 if TYPE_CHECKING:
@@ -85,7 +88,37 @@ ParticipantsOption = Annotated[
     typer.Option(metavar="FILE", help="One name per line; any other name is then an error."),
 ]
 
-Graphs = tuple[BenefitGraph, CompetitionGraph]
+ValuesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--values",
+        metavar="FILE",
+        help="Coalition values in place of the benefit graph: JSON, or CSV with "
+        "participant,samples,slope,slope_error,power.",
+    ),
+]
+RatesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--rates",
+        metavar="FILE",
+        help="With a CSV file of --values: CSV with source,target,rate,rate_error.",
+    ),
+]
+UnitOption = Annotated[
+    str, typer.Option("--unit", metavar="TEXT", help="With a CSV file of --values: the metric.")
+]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--confidence",
+        metavar="P",
+        help="With --values: the least probability of gaining of each member (default: "
+        f"{DEFAULT_CONFIDENCE:g}, a positive expected gain).",
+    ),
+]
+
+Graphs = tuple[Benefits, CompetitionGraph]
 
 WRITTEN = "Written to {out}. Re-check it: fedegoists verify {certificate}"
 
@@ -102,11 +135,19 @@ def register(app: typer.Typer) -> None:
 
 def form_command(
     benefit: Annotated[
-        Path, typer.Argument(metavar="BENEFIT", help="CSV with source,target,weight; or JSON.")
+        Path,
+        typer.Argument(
+            metavar="BENEFIT",
+            help="CSV with source,target,weight; or JSON. Left out with --values.",
+        ),
     ],
     competition: Annotated[
-        Path, typer.Argument(metavar="COMPETITION", help="CSV with a,b; or JSON.")
-    ],
+        Path | None, typer.Argument(metavar="COMPETITION", help="CSV with a,b; or JSON.")
+    ] = None,
+    values: ValuesOption = None,
+    rates: RatesOption = None,
+    unit: UnitOption = "",
+    confidence: ConfidenceOption = None,
     participants: ParticipantsOption = None,
     method: Annotated[
         FormationMethod,
@@ -130,7 +171,7 @@ def form_command(
     as_json: JsonOption = False,
 ) -> None:
     """Decide who trains with whom, from two files. Ctrl-C ends the search with the best so far."""
-    graphs = read_graphs(benefit, competition, participants, tell=_warn)
+    graphs = _read_benefits(benefit, competition, participants, values, rates, unit)
     with working("Forming coalitions …") as progress:
         formation = form(
             *graphs,
@@ -140,6 +181,7 @@ def form_command(
             cover=None if cover is None else read_coalitions(cover),
             objective=objective,
             fewest_members=fewest_members,
+            confidence=confidence,
             progress=progress,
         )
     if out is not None:
@@ -152,6 +194,39 @@ def form_command(
             line("Add --out DIR to keep this with a certificate and a picture.", "dim")
         else:
             line(WRITTEN.format(out=out, certificate=out / "certificate.json"))
+
+
+def _read_benefits(
+    first: Path,
+    second: Path | None,
+    participants: Path | None,
+    values: Path | None,
+    rates: Path | None,
+    unit: str,
+) -> Graphs:
+    """Read both graphs; or coalition values, and the competition graph as the only argument."""
+    if values is None:
+        if second is None:
+            raise SettingsError(
+                "expected two files, BENEFIT and COMPETITION; or --values FILE and COMPETITION"
+            )
+        if rates is not None or unit:
+            raise SettingsError("--rates and --unit go with --values")
+        return read_graphs(first, second, participants, tell=_warn)
+    if second is not None:
+        raise SettingsError(
+            f"--values takes the place of BENEFIT; give COMPETITION only, and leave out {first}"
+        )
+    if participants is not None:
+        raise SettingsError("--values names the participants itself; leave out --participants")
+    found = read_values(values, rates, unit=unit)
+    return found, _read_competition(first, found.participants)
+
+
+def _read_competition(path: Path, participants: tuple[str, ...]) -> CompetitionGraph:
+    if path.suffix.casefold() == ".json":
+        return CompetitionGraph.from_json(read_text(path), str(path))
+    return CompetitionGraph.from_csv(path, participants)
 
 
 def verify_command(
@@ -171,6 +246,10 @@ def verify_command(
     competition: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The competition graph, likewise.")
     ] = None,
+    values: ValuesOption = None,
+    rates: RatesOption = None,
+    unit: UnitOption = "",
+    confidence: ConfidenceOption = None,
     participants: ParticipantsOption = None,
     budget: Annotated[
         int, typer.Option(min=0, help="Sets of coalitions to look at for mergers; 0 means all.")
@@ -192,13 +271,20 @@ def verify_command(
     """
     if participants is not None and benefit is None:
         raise SettingsError("--participants goes with --benefit and --competition")
-    if (benefit is None) != (competition is None):
-        raise SettingsError("--benefit and --competition belong together; give both or neither")
+    if (benefit is None and values is None) != (competition is None):
+        raise SettingsError(
+            "--benefit and --competition belong together, or --values and --competition; give both "
+            "or neither"
+        )
+    if benefit is not None and values is not None:
+        raise SettingsError("--values takes the place of --benefit; give one of them")
     graphs = None
-    if benefit is not None and competition is not None:
-        graphs = read_graphs(benefit, competition, participants, tell=_warn)
+    if competition is not None:
+        first, second = (competition, None) if benefit is None else (benefit, competition)
+        graphs = _read_benefits(first, second, participants, values, rates, unit)
     if file.suffix.casefold() == ".csv":
-        ok = _verify_coalitions(file, graphs, budget or None, fewest_members or 1, as_json)
+        least, sure = fewest_members or 1, confidence
+        ok = _verify_coalitions(file, graphs, budget or None, least, sure, as_json)
     elif (disclosed := _disclosed(file)) is not None:
         if graphs is not None:
             raise SettingsError(f"{file} is not checked against graphs; leave them out")
@@ -213,26 +299,37 @@ def verify_command(
             check = certificate.check(
                 budget=budget or None, time_limit=time_limit, fewest_members=fewest_members
             )
-        own, rivals = certificate.benefit, certificate.competition
+        own, rivals = certificate.benefits, certificate.competition
         if graphs is not None:
             same = _compared(graphs[0], own), _compared(graphs[1], rivals)
             check = CertificateCheck((*check.claims, *same))
-        digests = {"benefit_sha256": own.sha256, "competition_sha256": rivals.sha256}
+        name = "benefit_sha256" if certificate.values is None else "values_sha256"
+        digests = {name: own.sha256, "competition_sha256": rivals.sha256}
         ok = _show_check(check, as_json, digests)
     raise typer.Exit(0 if ok else 1)
 
 
 def _verify_coalitions(
-    file: Path, graphs: Graphs | None, budget: int | None, fewest_members: int, as_json: bool
+    file: Path,
+    graphs: Graphs | None,
+    budget: int | None,
+    fewest_members: int,
+    confidence: float | None,
+    as_json: bool,
 ) -> bool:
     """Check the coalitions of a CSV file against graphs; return whether all is well."""
     if graphs is None:
         raise SettingsError(
             "coalitions from a CSV file need --benefit and --competition to be checked against"
         )
+    demanded = check_values_options(graphs[0], "best", "welfare", confidence)
     with working("Checking …"):
         verification = verify(
-            *graphs, read_coalitions(file), budget=budget, fewest_members=fewest_members
+            *graphs,
+            read_coalitions(file),
+            budget=budget,
+            fewest_members=fewest_members,
+            confidence=demanded or DEFAULT_CONFIDENCE,
         )
     if as_json:
         print_json(
@@ -241,6 +338,11 @@ def _verify_coalitions(
                 "free_riders": [str(w) for w in verification.free_riders],
                 "conflicts": [str(w) for w in verification.conflicts],
                 "too_small": [str(w) for w in verification.too_small],
+                **(
+                    {}
+                    if verification.confidence is None
+                    else {"unlikely": [str(w) for w in verification.unlikely]}
+                ),
                 "mergers": [str(w) for w in verification.mergers],
                 "stable": verification.stable,
             }
@@ -257,12 +359,13 @@ def _disclosed(file: Path) -> "MemberCertificate | Opening | None":
     return read_disclosure(file)
 
 
-def _compared(
-    mine: BenefitGraph | CompetitionGraph, own: BenefitGraph | CompetitionGraph
-) -> CheckedClaim:
-    """Compare a graph of the user with that of a certificate."""
+def _compared(mine: Benefits | CompetitionGraph, own: Benefits | CompetitionGraph) -> CheckedClaim:
+    """Compare a graph or values of the user with those of a certificate."""
     found = f"{own.sha256[:16]} in the certificate"
-    return CheckedClaim(f"{mine.KIND} graph", mine.sha256[:16], found, mine == own)
+    name = "coalition values"
+    if isinstance(mine, BenefitGraph | CompetitionGraph):
+        name = f"{mine.KIND} graph"
+    return CheckedClaim(name, mine.sha256[:16], found, mine.sha256 == own.sha256)
 
 
 def _show_check(check: CertificateCheck, as_json: bool, digests: dict[str, str]) -> bool:
@@ -271,9 +374,14 @@ def _show_check(check: CertificateCheck, as_json: bool, digests: dict[str, str])
         print_json({"ok": check.ok, **digests, "claims": [vars(claim) for claim in check.claims]})
     else:
         show_certificate_check(check)
-        width = max(map(len, digests)) - 1  # of the longest label
+        labels = {
+            "benefit_sha256": "benefit graph",
+            "values_sha256": "coalition values",
+            "competition_sha256": "competition graph",
+        }
+        width = max(len(labels.get(name, name)) for name in digests)
         for name, digest in digests.items():
-            label = name.replace("_sha256", " graph")
+            label = labels.get(name, name)
             screen.print(f"{label:{width}} {digest}", soft_wrap=True)
     return check.ok
 
@@ -290,6 +398,11 @@ def audit_command(
     Exits with 1 if there is one, or if that is not proven.
     """
     formation = _formation(certificate)
+    if formation.values is not None:
+        raise SettingsError(
+            f"{certificate}: the audit works on benefit graphs, and this decision is on coalition "
+            "values; `fedegoists explain` tells what other coalitions would bring"
+        )
     with working("Looking for a blocking group …"):
         graphs = formation.benefit, formation.competition
         audit = audit_core(
@@ -319,7 +432,10 @@ def explain_command(
     formation = _formation(certificate)
     others = [b] if b is not None else [name for name in formation.participants if name != a]
     formation.coalition_of(a)
-    explanations = [explain(formation, a, other) for other in others]
+    explanations = []
+    if b is None and formation.values is not None and len(formation.coalition_of(a)) == 1:
+        explanations.append(explain_alone(formation, a))
+    explanations += [explain(formation, a, other) for other in others]
     if as_json:
         print_json([asdict(explanation) for explanation in explanations])
     elif explanations:
@@ -354,6 +470,7 @@ def what_if_command(
         int | None,
         typer.Option(metavar="K", min=1, help="Another smallest number of members of a coalition."),
     ] = None,
+    confidence: ConfidenceOption = None,
     time_limit: TimeLimitOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -368,6 +485,7 @@ def what_if_command(
             joins=[_newcomer(path) for path in joins or ()],
             leaves=leaves or (),
             fewest_members=fewest_members,
+            confidence=confidence,
             time_limit=time_limit,
         )
     if out is not None:
@@ -429,11 +547,12 @@ def _formation(path: Path) -> Formation:
     """Return the formation of a certificate; one that was altered is an error."""
     certificate = _whole_certificate(path)
     checked = verify(
-        certificate.benefit,
+        certificate.benefits,
         certificate.competition,
         certificate.coalitions,
         budget=0,
         fewest_members=certificate.fewest_members,
+        confidence=certificate.confidence or DEFAULT_CONFIDENCE,
     )
     wrong = [*certificate.changed, *map(str, checked.violations)]
     if wrong:

@@ -134,11 +134,24 @@ def formation_as_dict(formation: Formation) -> dict[str, object]:
         "proven": formation.proven,
         "stable": formation.stable,
         "utilities": dict(formation.utilities),
+        **_gains_as_dict(formation),
         "trace": [
             {"sets": merge.sets, "rule": merge.rule, "gain": merge.gain}
             for merge in formation.trace
         ],
         "notes": formation.notes,
+    }
+
+
+def _gains_as_dict(formation: Formation) -> dict[str, object]:
+    """Return what only coalition values tell: the unit, the errors, and the probabilities."""
+    if formation.values is None:
+        return {}
+    return {
+        "unit": formation.values.unit,
+        "confidence": formation.confidence,
+        "standard_errors": dict(formation.standard_errors),
+        "probabilities": dict(formation.probabilities),
     }
 
 
@@ -150,7 +163,8 @@ def show_formation(formation: Formation) -> None:
         table = Table(title="Who trains with whom", title_justify="left", title_style="bold")
         table.add_column("coalition", justify="right")
         table.add_column("participant", overflow="fold")
-        table.add_column("gets", justify="right")
+        for heading in _gain_columns(formation):
+            table.add_column(heading, justify="right")
         table.add_column("from", overflow="fold")
         usage = usage_graph(formation)
         for number, group in enumerate(together, 1):
@@ -159,7 +173,7 @@ def show_formation(formation: Formation) -> None:
                 table.add_row(
                     str(number) if k == 0 else "",
                     Text(name),
-                    f"{formation.utilities[name]:.3g}",
+                    *_gain_cells(formation, name),
                     Text(", ".join(sources)),
                     end_section=k == len(group) - 1,
                 )
@@ -171,13 +185,33 @@ def show_formation(formation: Formation) -> None:
     line(_quality(formation))
     if (least := formation.fewest_members) > 1:
         line(f"Demanded: a coalition is one participant alone or has at least {least} members.")
+    if formation.confidence is not None:
+        line(f"Demanded: each member gains with probability {formation.confidence:g} or more.")
     line(_stability(formation))
     for note in formation.notes:
         line(f"Note: {note}.", "yellow")
 
 
+def _gain_columns(formation: Formation) -> tuple[str, ...]:
+    if formation.values is None:
+        return ("gets",)
+    return (f"gains {formation.values.unit}".rstrip(), "standard error", "probability")
+
+
+def _gain_cells(formation: Formation, name: str) -> tuple[str, ...]:
+    """Return what a member gets; with coalition values also how sure that is."""
+    gain = formation.utilities[name]
+    if formation.values is None:
+        return (f"{gain:.3g}",)
+    error, probability = formation.standard_errors[name], formation.probabilities[name]
+    likely = f"{probability:.0%}" if probability < 0.995 else "> 99%"
+    return (f"{gain:+.3g}", f"{error:.2g}", likely)
+
+
 def _quality(formation: Formation) -> str:
     total = f"Total benefit {formation.welfare:.6g}"
+    if formation.values is not None:
+        total = f"Total expected gain {formation.welfare:.6g} {formation.values.unit}".rstrip()
     if formation.objective != "welfare":
         goal = {
             "fair": "the fairest partition",
@@ -228,9 +262,14 @@ def show_verification(verification: Verification) -> None:
         ("no free riders", [str(w) for w in verification.free_riders]),
         ("no conflicts", [str(w) for w in verification.conflicts]),
         ("enough members", [str(w) for w in verification.too_small]),
+        ("participation constraint", [str(w) for w in verification.unlikely]),
         ("merge-stable", [str(w) for w in verification.mergers] + unproven),
     ):
-        if name != "enough members" or verification.fewest_members > 1:
+        left_out = {
+            "enough members": verification.fewest_members == 1,
+            "participation constraint": verification.confidence is None,
+        }
+        if not left_out.get(name, False):
             _row(table, not witnesses, name, "\n".join(witnesses))
     screen.print(table)
 

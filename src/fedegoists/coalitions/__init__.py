@@ -10,6 +10,7 @@ Where to find what::
     partition_search, forming           the formation methods, and `form`
     formation, usage  the result, and the data-usage graph G_u
     what_if, rearranging, explanation, core_stability     questions about a result
+    value_*           the same with coalition values: search, principles, explanation
     certificate, proof/                 certificates, and checks that share no code with `exact`
     drawing/          pictures
 """
@@ -17,7 +18,7 @@ Where to find what::
 from fedegoists.coalitions.certificate import Certificate
 from fedegoists.coalitions.core_stability import BlockingGroup, CoreAudit, audit_core
 from fedegoists.coalitions.drawing import draw
-from fedegoists.coalitions.explanation import Explanation, explain
+from fedegoists.coalitions.explanation import Explanation, explain, explain_alone
 from fedegoists.coalitions.formation import Formation, Merge
 from fedegoists.coalitions.formation_options import (
     FORMATION_METHODS,
@@ -50,6 +51,7 @@ __all__ = [
     "audit_core",
     "draw",
     "explain",
+    "explain_alone",
     "form",
     "usage_graph",
     "verify",

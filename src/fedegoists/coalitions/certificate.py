@@ -1,8 +1,9 @@
 """Certificates: a formation with all that a third party needs to check it without trusting us.
 
-A certificate is one JSON file. It holds both graphs and their SHA-256 in a canonical form, the
-coalitions, and every claim with its status. Its last entry, ``sha256``, is taken over the file
-itself with the 64 digits of that entry set to zeros, so that any changed byte shows.
+A certificate is one JSON file. It holds both graphs (or coalition values in place of the benefit
+graph) and their SHA-256 in a canonical form, the coalitions, and every claim with its status. Its
+last entry, ``sha256``, is taken over the file itself with the 64 digits of that entry set to zeros,
+so that any changed byte shows.
 
 The checks are in `proof`, which shares no code with the search. This module is above both: it
 passes the search to the checks that need one.
@@ -14,19 +15,26 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedegoists.coalitions.exact.best_partition import best_partition, prepare
 from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.partition_search import search_best
-from fedegoists.coalitions.principles import DEFAULT_BUDGET, Coalition, check_partition, verify
+from fedegoists.coalitions.principles import (
+    DEFAULT_BUDGET,
+    Coalition,
+    Verification,
+    check_partition,
+    verify,
+)
 from fedegoists.coalitions.proof.certificate_claims import Claim, Status, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
+from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
     CertificateCheck,
     CheckedClaim,
@@ -37,12 +45,18 @@ from fedegoists.coalitions.proof.verification import (
     check_welfare,
 )
 from fedegoists.coalitions.upper_bound import quick_upper_bound
-from fedegoists.coalitions.welfare import welfare
+from fedegoists.coalitions.value_principles import Judge
+from fedegoists.coalitions.welfare import welfare, welfare_by
 from fedegoists.errors import CertificateError, FedEgoistsError
 from fedegoists.files import read_text, write_bytes
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
+from fedegoists.graphs.values_files import values_from_dict
 from fedegoists.notebooks import data_frame, html_table
 from fedegoists.version import __version__
+
+if TYPE_CHECKING:
+    from fedegoists.coalitions.proof.certificate_format import CertificateDocument
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,15 @@ class Certificate:
     fewest_members: int = 1
     changed: tuple[str, ...] = ()
     """The alterations found when the file was read; empty for an intact certificate."""
+    values: CoalitionValues | None = None
+    """The coalition values, if these decided; `benefit` then holds the gains of pairs alone."""
+    confidence: float | None = None
+    """With coalition values: the least probability of gaining that was demanded of each member."""
+
+    @property
+    def benefits(self) -> Benefits:
+        """What decided: the coalition values, or else the benefit graph."""
+        return self.benefit if self.values is None else self.values
 
     # Making --------------------------------------------------------------------------------
 
@@ -72,13 +95,7 @@ class Certificate:
     def of(cls, formation: Formation, *, budget: int | None = DEFAULT_BUDGET) -> "Certificate":
         """Certify a formation; principles and stability are derived by the independent checker."""
         benefit, coalitions = formation.benefit, formation.coalitions
-        checked = verify(
-            benefit,
-            formation.competition,
-            coalitions,
-            budget=budget,
-            fewest_members=formation.fewest_members,
-        )
+        checked = _verified(formation, budget)
         claims = [
             *principle_claims(checked),
             Claim("welfare", "proven", formation.welfare),
@@ -99,6 +116,8 @@ class Certificate:
             software=_software(),
             objective=formation.objective,
             fewest_members=formation.fewest_members,
+            values=formation.values,
+            confidence=formation.confidence,
         )
 
     # Notebooks -----------------------------------------------------------------------------
@@ -131,13 +150,19 @@ class Certificate:
                 for claim in self.claims
             ],
             "notes": self.notes,
-            "benefit": {**self.benefit.to_dict(), "sha256": self.benefit.sha256},
+            **self._sealed_benefits(),
             "competition": {**self.competition.to_dict(), "sha256": self.competition.sha256},
             "software": dict(self.software),
             "sha256": "0" * 64,
         }
         blank = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
         return blank.replace(f'"sha256": "{"0" * 64}"\n}}', f'"sha256": "{_digest(blank)}"\n}}')
+
+    def _sealed_benefits(self) -> dict[str, object]:
+        if self.values is None:
+            return {"benefit": {**self.benefit.to_dict(), "sha256": self.benefit.sha256}}
+        values = {**self.values.to_dict(), "sha256": self.values.sha256}
+        return {"confidence": self.confidence, "values": values}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file that only its owner can read: it names competitors."""
@@ -169,22 +194,24 @@ class Certificate:
         if _digest(text) != document.sha256:
             changed.append("the file's SHA-256 is not the one it states")
         try:
-            benefit = BenefitGraph.from_dict(document.benefit.content, f"{where}, benefit graph")
+            benefits, name = _read_benefits(document, where)
             competition = CompetitionGraph.from_dict(
                 document.competition.content, f"{where}, competition graph"
             )
-            if benefit.sha256 != document.benefit.sha256:
-                changed.append("the SHA-256 of the benefit graph is not the one stated")
+            stated = document.values or document.benefit
+            if stated is not None and benefits.sha256 != stated.sha256:
+                changed.append(f"the SHA-256 of the {name} is not the one stated")
             if competition.sha256 != document.competition.sha256:
                 changed.append("the SHA-256 of the competition graph is not the one stated")
-            if benefit.participants != competition.participants:
+            if benefits.participants != competition.participants:
                 raise CertificateError("its two graphs are over different participants")
-            coalitions = check_partition(document.coalitions, benefit.participants)
+            coalitions = check_partition(document.coalitions, benefits.participants)
         except FedEgoistsError as error:
             altered = f" ({changed[0]})" if changed else ""
             raise CertificateError(f"{where}: {error}{altered}") from None
+        graph = benefits if isinstance(benefits, BenefitGraph) else pair_graph(benefits)
         return cls(
-            benefit=benefit,
+            benefit=graph,
             competition=competition,
             method=document.method,
             objective=document.objective,
@@ -198,6 +225,8 @@ class Certificate:
             notes=tuple(document.notes),
             software=document.software,
             changed=tuple(changed),
+            values=None if isinstance(benefits, BenefitGraph) else benefits,
+            confidence=document.confidence,
         )
 
     # Checking ------------------------------------------------------------------------------
@@ -222,15 +251,8 @@ class Certificate:
             The fewest members that the consortium agreed on; the certificate must state
             the same. A certificate alone cannot show that nothing else was agreed on.
         """
-        verification = verify(
-            self.benefit,
-            self.competition,
-            self.coalitions,
-            budget=budget,
-            fewest_members=self.fewest_members,
-        )
+        verification = _verified(self, budget)
         stated = {claim.claim: claim for claim in self.claims}
-        weights, competition = self.benefit.weights, self.competition.matrix
         groups = positions(self.coalitions, self.benefit.participants)
         altered = "; ".join(self.changed) or "yes"
         checked = [
@@ -241,12 +263,38 @@ class Certificate:
                 else [check_demand(self.fewest_members, fewest_members)]
             ),
             *check_principles(stated, verification),
-            check_welfare(stated["welfare"], welfare(weights, groups)),
+            check_welfare(stated["welfare"], welfare_by(self.benefits, groups)),
         ]
         if verification.violations:
             groups = [[i] for i in range(self.benefit.n)]  # everybody alone is always valid
+        claim, reached = stated["upper bound"], welfare_by(self.benefits, groups)
+        bound, search = self._bounds(groups, time_limit)
+        checked.append(check_upper_bound(claim, reached, bound, search, time_limit))
+        if "objective" in stated:
+            checked.append(
+                check_objective(
+                    stated["objective"],
+                    self.benefit,
+                    self.competition,
+                    self.coalitions,
+                    self.objective,
+                    lambda: self._search_objective(time_limit),
+                    time_limit,
+                    self.fewest_members,
+                )
+            )
+        return CertificateCheck(tuple(checked))
 
-        def search_bound() -> tuple[float, float]:
+    def _bounds(self, groups: list[list[int]], time_limit: float) -> "tuple[float, BoundSearch]":
+        """Return a quick upper bound, and a search for a lower one from a valid partition."""
+        if self.values is not None:
+            from fedegoists.coalitions.value_partition_search import quick_value_bound
+
+            bound = quick_value_bound(self.values, self.competition)
+            return bound, lambda: self._search_value_bound(groups, time_limit)
+        weights, competition = self.benefit.weights, self.competition.matrix
+
+        def search() -> tuple[float, float]:
             prepare(weights, competition, self.fewest_members)
             deadline = time.perf_counter() + time_limit
             optimum = best_partition(
@@ -260,43 +308,48 @@ class Certificate:
             )
             return welfare(weights, optimum.partition), optimum.upper_bound
 
-        def search_objective() -> tuple[list[Coalition], bool]:
-            found = search_best(
-                self.benefit,
-                self.competition,
-                seed=self.seed,
-                time_limit=time_limit,
-                objective=self.objective,
-                fewest_members=self.fewest_members,
-            )
-            names = self.benefit.participants
-            coalitions = [tuple(names[k] for k in group) for group in found.partition]
-            return coalitions, found.best_by_objective
+        return quick_upper_bound(weights, competition, self.fewest_members), search
 
-        bound = quick_upper_bound(weights, competition, self.fewest_members)
-        reached = welfare(weights, groups)
-        claim = stated["upper bound"]
-        checked.append(check_upper_bound(claim, reached, bound, search_bound, time_limit))
-        if "objective" in stated:
-            checked.append(
-                check_objective(
-                    stated["objective"],
-                    self.benefit,
-                    self.competition,
-                    self.coalitions,
-                    self.objective,
-                    search_objective,
-                    time_limit,
-                    self.fewest_members,
-                )
-            )
-        return CertificateCheck(tuple(checked))
+    def _search_value_bound(
+        self, groups: list[list[int]], time_limit: float
+    ) -> tuple[float, float]:
+        """Try all partitions of a few participants; search again with more."""
+        assert self.values is not None
+        assert self.confidence is not None
+        if len(self.values.participants) <= MOST_TRIED:
+            judge = Judge(self.values, self.competition, self.confidence, self.fewest_members)
+            best, _ = best_by_trying_all(judge)
+            return best, best
+        from fedegoists.coalitions.value_partition_search import value_bound
+
+        return value_bound(
+            self.values,
+            self.competition,
+            groups,
+            confidence=self.confidence,
+            seed=self.seed,
+            time_limit=time_limit,
+            fewest_members=self.fewest_members,
+        )
+
+    def _search_objective(self, time_limit: float) -> tuple[list[Coalition], bool]:
+        found = search_best(
+            self.benefit,
+            self.competition,
+            seed=self.seed,
+            time_limit=time_limit,
+            objective=self.objective,
+            fewest_members=self.fewest_members,
+        )
+        names = self.benefit.participants
+        coalitions = [tuple(names[k] for k in group) for group in found.partition]
+        return coalitions, found.best_by_objective
 
     def formation(self) -> Formation:
         """Return the certified formation, without its trace; claims are taken as stated."""
         stated = {claim.claim: claim for claim in self.claims}
         groups = positions(self.coalitions, self.benefit.participants)
-        reached = welfare(self.benefit.weights, groups)
+        reached = welfare_by(self.benefits, groups)
         status = stated["merge-stable"].status
         return Formation(
             benefit=self.benefit,
@@ -311,7 +364,35 @@ class Certificate:
             objective=self.objective,
             best_by_objective="objective" in stated and stated["objective"].status == "proven",
             fewest_members=self.fewest_members,
+            values=self.values,
+            confidence=self.confidence,
         )
+
+
+BoundSearch = Callable[[], tuple[float, float]]
+"""Returns the welfare of a valid partition, and an upper bound on any welfare."""
+
+
+def _verified(decision: Formation | Certificate, budget: int | None) -> Verification:
+    """Check the coalitions of a decision by the independent checker."""
+    return verify(
+        decision.benefits,
+        decision.competition,
+        decision.coalitions,
+        budget=budget,
+        fewest_members=decision.fewest_members,
+        confidence=decision.confidence or DEFAULT_CONFIDENCE,
+    )
+
+
+def _read_benefits(document: "CertificateDocument", where: str) -> tuple[Benefits, str]:
+    """Return the benefit graph or the coalition values of a certificate, and its name."""
+    if document.values is not None:
+        name = "coalition values"
+        return values_from_dict(document.values.content, f"{where}, {name}"), name
+    assert document.benefit is not None
+    name = "benefit graph"
+    return BenefitGraph.from_dict(document.benefit.content, f"{where}, {name}"), name
 
 
 def _software() -> dict[str, str]:

@@ -8,10 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.principles import Coalition, conflicts, free_riders
-from fedegoists.coalitions.welfare import welfare, welfare_change
+from fedegoists.coalitions.value_explanation import (
+    expected_gain,
+    gains_together,
+    in_units,
+    value_obstacle,
+)
+from fedegoists.coalitions.welfare import utilities_by, welfare_by, welfare_change_by
 from fedegoists.errors import SettingsError
+
+MOST_REASONS = 3
+"""Coalitions for which it is said why a participant that is alone is not in them."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +91,60 @@ East) and North pairing up with East instead would not raise the total benefit.
         checked = [_moved(formation, b, a), _moved(formation, a, b)]
         if len(home_a) > 1 and len(home_b) > 1:
             checked.append(_united(formation, home_a, home_b))
-    reasons = [_reason(alternative) for alternative in checked if not _improves(alternative)]
-    missed = [_reason(alternative) for alternative in checked if _improves(alternative)]
-    sentence = f"{a} and {b} are apart"
-    if reasons:
-        sentence += " because " + _listed(reasons)
+    sentence = f"{a} and {b} are apart{_because(formation, checked)}."
+    return Explanation(a, b, False, sentence, tuple(checked))
+
+
+def explain_alone(formation: Formation, name: str) -> Explanation:
+    """Explain why a participant is alone: what keeps it out of the coalitions best for it.
+
+    Examples
+    --------
+    VA would gain from Cleveland, which would gain nothing in return:
+
+    >>> from fedegoists import CompetitionGraph, CurveValues, form
+    >>> rates = [[0, 0.5], [0, 0]]
+    >>> values = CurveValues([300, 200], [0.01, 0.06], rates, ["Cleveland", "VA"], unit="AUC")
+    >>> formation = form(values, CompetitionGraph([], values.participants))
+    >>> print(explain_alone(formation, "VA"))
+    VA is alone because VA cannot pair up with Cleveland (VA would give nothing there: the others' \
+total gain would change by +0 AUC; VA itself would gain +0.0484 ± 0 AUC).
+    """
+    name = formation.name_of(name)
+    if len(formation.coalition_of(name)) > 1:
+        raise SettingsError(f"{name!r} is in a coalition with others; ask about two participants")
+    others = [group for group in formation.coalitions if group != (name,)]
+    if not others:
+        return Explanation(name, "", False, f"{name} is the only participant.")
+    received = {group: _received(formation, name, group) for group in others}
+    best = sorted(others, key=lambda group: -received[group])[:MOST_REASONS]
+    checked = [_moved(formation, name, group[0]) for group in best]
+    sentence = f"{name} is alone{_because(formation, checked)}."
+    return Explanation(name, "", False, sentence, tuple(checked))
+
+
+def _received(formation: Formation, name: str, group: Coalition) -> float:
+    """Return what a participant would receive in a coalition; nothing beside a competitor."""
+    if any(formation.competition.competes(name, other) for other in group):
+        return 0.0
+    (rows,) = positions([(*group, name)], formation.participants)
+    received = utilities_by(formation.benefits, [rows])
+    return float(received[rows[-1]])
+
+
+def _because(formation: Formation, checked: Sequence[Alternative]) -> str:
+    """Return the alternatives that are no improvement as reasons, and then the others."""
+    reasons = [_reason(one, formation) for one in checked if not _improves(one)]
+    missed = [_reason(one, formation) for one in checked if _improves(one)]
+    text = " because " + _listed(reasons) if reasons else ""
     if missed:
-        sentence += (
-            ("," if reasons else "") + " although " + _listed(missed) + _not_tried(formation)
-        )
-    return Explanation(a, b, False, sentence + ".", tuple(checked))
+        text += ("," if reasons else "") + " although " + _listed(missed) + _not_tried(formation)
+    return text
 
 
 def _why_together(formation: Formation, a: str, b: str) -> str:
+    if formation.values is not None:
+        return f"{a} and {b} train together: {gains_together(formation, a, b)}."
     gives = formation.benefit.benefit
     there, back = gives(a, b), gives(b, a)
     if there and back:
@@ -150,6 +201,8 @@ def _obstacle(
     for name in joined:
         if formation.competition.competes(name, mover):
             return f"{name} there competes with {mover}"
+    if formation.values is not None:
+        return _value_obstacle(formation, mover, joined, left)
     for rider in free_riders(_relations(formation, joined)[0], [joined]):
         name, gives_nothing = rider.participant, rider.missing == "outgoing"
         if len(joined) == 2:
@@ -162,6 +215,24 @@ def _obstacle(
     for rider in free_riders(_relations(formation, left)[0], [left]):
         what = "nobody to benefit" if rider.missing == "outgoing" else "nobody to benefit from"
         return f"{rider.participant} would be left with {what} in its coalition without {mover}"
+    return _too_small(formation, mover, joined, left)
+
+
+def _value_obstacle(
+    formation: Formation, mover: str, joined: Coalition, left: Coalition
+) -> str | None:
+    """Return how the coalition joined, or the one left behind, would break a rule of gains."""
+    there = value_obstacle(formation, joined, "there")
+    if there is not None and there.startswith(f"{mover} would gain"):
+        return there
+    if there is not None:
+        return f"{there}; {mover} itself would gain {expected_gain(formation, mover, joined)}"
+    behind = value_obstacle(formation, left, f"in its coalition without {mover}")
+    return behind or _too_small(formation, mover, joined, left)
+
+
+def _too_small(formation: Formation, mover: str, joined: Coalition, left: Coalition) -> str | None:
+    """Return which of two coalitions would have fewer members than demanded."""
     least = formation.fewest_members
     if len(joined) < least:
         return f"a coalition of {_in_words(len(joined))} is not allowed here: at least {least}"
@@ -177,10 +248,13 @@ def _united(formation: Formation, one: Coalition, other: Coalition) -> Alternati
     """Check the alternative in which two coalitions of two or more unite."""
     union = _ordered(formation, (*one, *other))
     rivals = next(iter(conflicts(*_relations(formation, union), [union])), None)
+    obstacle = f"{rivals.source} and {rivals.target} compete" if rivals else None
+    if obstacle is None and formation.values is not None:
+        obstacle = value_obstacle(formation, union, "there")
     return Alternative(
         change="uniting the two coalitions",
         impossible="the two coalitions cannot unite",
-        obstacle=f"{rivals.source} and {rivals.target} compete" if rivals else None,
+        obstacle=obstacle,
         welfare_change=_change(formation, (union,), (one, other)),
     )
 
@@ -206,25 +280,32 @@ def _relations(
 def _change(
     formation: Formation, after: tuple[Coalition, ...], before: tuple[Coalition, ...]
 ) -> float:
-    weights = formation.benefit.weights
+    benefits = formation.benefits
     old, new = (positions(groups, formation.participants) for groups in (before, after))
-    change = welfare_change(weights, old, new)
+    change = welfare_change_by(benefits, old, new)
     # Weights such as 0.1 are not exact: what is left of 0.1 + 0.4 − 0.3 − 0.2 is no difference.
-    return 0.0 if abs(change) <= 1e-12 * (welfare(weights, old) + welfare(weights, new)) else change
+    return 0.0 if abs(change) <= 1e-12 * (_size(formation, old) + _size(formation, new)) else change
+
+
+def _size(formation: Formation, groups: Partition) -> float:
+    return abs(welfare_by(formation.benefits, groups))
 
 
 def _improves(alternative: Alternative) -> bool:
     return alternative.obstacle is None and alternative.welfare_change > 0
 
 
-def _reason(alternative: Alternative) -> str:
+def _reason(alternative: Alternative, formation: Formation) -> str:
     if alternative.obstacle is not None:
         return f"{alternative.impossible} ({alternative.obstacle})"
     change = alternative.welfare_change
+    values = formation.values
+    total = "total benefit" if values is None else "total gain"
     if change == 0:
-        return f"{alternative.change} would not raise the total benefit"
+        return f"{alternative.change} would not raise the {total}"
     verb = "raise" if change > 0 else "lower"
-    return f"{alternative.change} would {verb} the total benefit by {abs(change):.3g}"
+    amount = in_units(abs(change), "" if values is None else values.unit)
+    return f"{alternative.change} would {verb} the {total} by {amount}"
 
 
 def _not_tried(formation: Formation) -> str:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.principles import Coalition
-from fedegoists.coalitions.welfare import utilities
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.coalitions.value_principles import gain_probability
+from fedegoists.coalitions.welfare import gain_errors, utilities_by
+from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs.coalition_values import Benefits
 from fedegoists.graphs.participants import index_of
 from fedegoists.notebooks import data_frame, html_table
 
@@ -71,6 +73,11 @@ class Formation:
         For another objective than welfare, whether no partition is better by it; see `proven`.
     notes : tuple of str
         What was not reached within the budget, as sentences.
+    values : CoalitionValues or None
+        The coalition values, if the coalitions were formed from these. `welfare` is then the total
+        expected gain, and `benefit` holds the gains of pairs alone, for pictures.
+    confidence : float or None
+        With coalition values: the least probability of gaining that was demanded of each member.
     """
 
     benefit: BenefitGraph = field(repr=False)
@@ -87,6 +94,13 @@ class Formation:
     objective: Objective = "welfare"
     best_by_objective: bool = field(repr=False, default=False)
     fewest_members: int = field(repr=False, default=1)
+    values: CoalitionValues | None = field(repr=False, default=None)
+    confidence: float | None = field(repr=False, default=None)
+
+    @property
+    def benefits(self) -> Benefits:
+        """What decided: the coalition values, or else the benefit graph."""
+        return self.benefit if self.values is None else self.values
 
     @property
     def participants(self) -> tuple[str, ...]:
@@ -110,10 +124,31 @@ class Formation:
 
     @cached_property
     def utilities(self) -> Mapping[str, float]:
-        """The utility u_i(S) of each participant: the benefit it receives in its coalition."""
+        """The utility u_i(S) of each participant: the benefit it receives in its coalition.
+
+        With coalition values: its expected gain.
+        """
         groups = positions(self.coalitions, self._place)
-        received = utilities(self.benefit.weights, groups).tolist()
+        received = utilities_by(self.benefits, groups).tolist()
         return MappingProxyType(dict(zip(self.participants, received, strict=True)))
+
+    @cached_property
+    def standard_errors(self) -> Mapping[str, float]:
+        """The standard error of each expected gain; zeros without coalition values."""
+        errors = [0.0] * len(self.participants)
+        if self.values is not None:
+            groups = positions(self.coalitions, self._place)
+            errors = gain_errors(self.values, groups).tolist()
+        return MappingProxyType(dict(zip(self.participants, errors, strict=True)))
+
+    @cached_property
+    def probabilities(self) -> Mapping[str, float]:
+        """The probability to gain of each participant in company, by a normal approximation."""
+        gains, errors = self.utilities, self.standard_errors
+        company = (name for group in self.coalitions if len(group) > 1 for name in group)
+        return MappingProxyType(
+            {name: gain_probability(gains[name], errors[name]) for name in company}
+        )
 
     @cached_property
     def _home(self) -> dict[str, Coalition]:
@@ -131,21 +166,33 @@ class Formation:
     def _place(self) -> dict[str, int]:
         return {name: k for k, name in enumerate(self.participants)}
 
-    def _rows(self) -> list[tuple[str, int, float]]:
-        return [
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        more = () if self.values is None else ("standard error", "probability of gaining")
+        return ("participant", "coalition", "utility", *more)
+
+    def _rows(self) -> list[tuple[str | float | None, ...]]:
+        rows = [
             (name, number, self.utilities[name])
             for number, group in enumerate(self.coalitions, 1)
             for name in group
         ]
+        if self.values is None:
+            return list(rows)
+        errors, likely = self.standard_errors, self.probabilities
+        return [(*row, errors[row[0]], likely.get(row[0])) for row in rows]
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame: participant, number of its coalition, utility."""
-        return data_frame(("participant", "coalition", "utility"), self._rows())
+        """Return a pandas data frame: participant, number of its coalition, utility.
+
+        With coalition values, also the standard error, and the probability of gaining.
+        """
+        return data_frame(self._columns, self._rows())
 
     def _repr_html_(self) -> str:
         best = "proven to be the highest" if self.optimal else f"at most {self.upper_bound:.4g}"
         title = f"Coalitions ({self.method}): welfare {self.welfare:.4g}, {best}"
-        return html_table(title, ("participant", "coalition", "utility"), self._rows())
+        return html_table(title, self._columns, self._rows())
 
     @cached_property
     def certificate(self) -> "Certificate":

@@ -23,9 +23,10 @@ from fedegoists.coalitions.partition_search import (
 )
 from fedegoists.coalitions.principles import Coalition, check_partition
 from fedegoists.coalitions.upper_bound import quick_upper_bound
-from fedegoists.coalitions.welfare import welfare, welfare_change
+from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
 from fedegoists.errors import GraphError, PartitionError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
 from fedegoists.graphs.participants import index_of
 
 DEFAULT_TIME_LIMIT = 1.0
@@ -33,7 +34,7 @@ DEFAULT_TIME_LIMIT = 1.0
 
 
 def form(
-    benefit: BenefitGraph,
+    benefit: Benefits,
     competition: CompetitionGraph,
     method: FormationMethod = "best",
     *,
@@ -42,6 +43,7 @@ def form(
     cover: Iterable[Iterable[str | int]] | None = None,
     objective: Objective = "welfare",
     fewest_members: int = 1,
+    confidence: float | None = None,
     progress: GapReport | None = None,
 ) -> Formation:
     """Decide who trains with whom.
@@ -50,6 +52,10 @@ def form(
 
     Parameters
     ----------
+    benefit : BenefitGraph or CoalitionValues
+        What the participants gain from one another: benefits that add up, as in the paper, or
+        expected gains in coalitions. With coalition values, method ``best`` maximises the total
+        expected gain; up to 20 participants it always finishes, with proof.
     method : {"best", "stable", "published", "cliques"}
         ``best`` maximises welfare subject to both principles within `time_limit`; it is never worse
         than ``stable`` or ``published``, always merge-stable, and exact where the solver finishes.
@@ -71,6 +77,9 @@ def form(
         For ``best`` and ``stable``: the fewest members of a coalition of two or more. With 3, every
         coalition is one participant alone or has at least three members, so that a sum over its
         members hides the single ones. 1, like 2, demands nothing.
+    confidence : float, optional
+        With coalition values: the least probability of gaining that each member of a coalition must
+        have, from 0.5 (its expected gain is positive; the default) to below 1.
     progress : callable, optional
         For ``best``: called repeatedly with the welfare reached and the upper bound so far.
 
@@ -95,6 +104,15 @@ def form(
     >>> rivals = CompetitionGraph([("South", "East")], banks)
     >>> form(benefit, rivals, fewest_members=3).coalitions
     (('North',), ('South',), ('East',))
+
+    With coalition values the welfare is the total gain, here in accuracy:
+
+    >>> from fedegoists import CurveValues
+    >>> rates = [[0, 0.9, 0], [0.5, 0, 0], [-0.5, 0, 0]]
+    >>> values = CurveValues([100, 300, 200], [0.02, 0.01, 0.03], rates, banks, unit="accuracy")
+    >>> formation = form(values, CompetitionGraph([], banks))
+    >>> formation.coalitions, round(formation.welfare, 4)
+    ((('North', 'South'), ('East',)), 0.0302)
     """
     if benefit.participants != competition.participants:
         raise GraphError(_difference(benefit, competition))
@@ -110,6 +128,7 @@ def form(
     if objective != "welfare" and method != "best":
         raise SettingsError(f"the objective {objective!r} needs method 'best', not {method!r}")
     check_fewest_members(fewest_members, method)
+    confidence = check_values_options(benefit, method, objective, confidence)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
     found = search_by(
@@ -121,6 +140,7 @@ def form(
         cover=None if cover is None else _checked_cover(cover, competition),
         objective=objective,
         fewest_members=fewest_members,
+        confidence=confidence,
         progress=progress,
     )
     return formation_of(
@@ -131,7 +151,42 @@ def form(
         seed=seed,
         objective=objective,
         fewest_members=fewest_members,
+        confidence=confidence,
     )
+
+
+def check_values_options(
+    benefits: Benefits, method: FormationMethod, objective: Objective, confidence: float | None
+) -> float | None:
+    """Return the confidence to demand; None for benefit graphs, which know no errors."""
+    if isinstance(benefits, BenefitGraph):
+        if confidence is not None:
+            raise SettingsError(
+                f"a confidence of {confidence!r} was given, but a benefit graph has no standard "
+                "errors; leave it out, or give coalition values"
+            )
+        return None
+    if method != "best":
+        raise SettingsError(
+            f"method {method!r} works on benefit graphs; with coalition values use method 'best'"
+        )
+    if objective != "welfare":
+        raise SettingsError(
+            f"the objective {objective!r} works on benefit graphs; coalition values are decided by "
+            "the highest total gain: leave the objective out"
+        )
+    if confidence is None:
+        return DEFAULT_CONFIDENCE
+    if (
+        isinstance(confidence, bool)
+        or not isinstance(confidence, int | float)
+        or not 0.5 <= confidence < 1
+    ):
+        raise SettingsError(
+            f"the confidence must be a number from 0.5 to below 1, not {confidence!r}; 0.5 demands "
+            "that each member's expected gain is positive, 0.9 that it gains with probability 0.9"
+        )
+    return float(confidence)
 
 
 def check_fewest_members(fewest_members: int, method: FormationMethod) -> None:
@@ -154,7 +209,7 @@ def check_fewest_members(fewest_members: int, method: FormationMethod) -> None:
 
 def search_by(
     method: FormationMethod,
-    benefit: BenefitGraph,
+    benefit: Benefits,
     competition: CompetitionGraph,
     *,
     seed: int = 0,
@@ -163,6 +218,7 @@ def search_by(
     objective: Objective = "welfare",
     fewest_members: int = 1,
     keep: Partition = (),
+    confidence: float | None = None,
     progress: GapReport | None = None,
 ) -> SearchResult:
     """Search by a formation method; see `form`.
@@ -178,6 +234,19 @@ def search_by(
         raise SettingsError(f"the time limit must be a number of seconds, not {limit!r}")
     if not 0 < limit < math.inf:
         raise SettingsError(f"the time limit must be a positive number of seconds, not {limit}")
+    if not isinstance(benefit, BenefitGraph):
+        from fedegoists.coalitions.value_partition_search import search_values
+
+        return search_values(
+            benefit,
+            competition,
+            confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
+            seed=seed,
+            time_limit=limit,
+            keep=keep,
+            fewest_members=fewest_members,
+            progress=progress,
+        )
     if method == "best":
         return search_best(
             benefit,
@@ -195,7 +264,7 @@ def search_by(
 
 
 def formation_of(
-    benefit: BenefitGraph,
+    benefit: Benefits,
     competition: CompetitionGraph,
     method: FormationMethod,
     found: SearchResult,
@@ -203,9 +272,11 @@ def formation_of(
     seed: int = 0,
     objective: Objective = "welfare",
     fewest_members: int = 1,
+    confidence: float | None = None,
 ) -> Formation:
     """Return the formation of a search's result: by name, with its welfare and gains."""
-    weights = benefit.weights
+    values = None if isinstance(benefit, BenefitGraph) else benefit
+    graph = benefit if isinstance(benefit, BenefitGraph) else pair_graph(benefit)
     names = benefit.participants
 
     def named(group: Iterable[int]) -> Coalition:
@@ -215,21 +286,21 @@ def formation_of(
     for rule, sets in found.merges:
         groups = [list(bits(members)) for members in sets]
         union = [k for group in groups for k in group]
-        gain = welfare_change(weights, groups, [union])  # what Equation 2 compares
+        gain = welfare_change_by(benefit, groups, [union])  # what Equation 2 compares
         trace.append(Merge(tuple(map(named, groups)), rule, gain))
     upper_bound = found.upper_bound
     if upper_bound is None:
-        upper_bound = quick_upper_bound(weights, competition.matrix, fewest_members)
+        upper_bound = quick_upper_bound(graph.weights, competition.matrix, fewest_members)
     notes = found.notes
-    if fewest_members > max(benefit.n, 2):
+    if fewest_members > max(len(names), 2):
         notes = (
             *notes,
-            f"at least {fewest_members} members are demanded, but there are only {benefit.n} "
+            f"at least {fewest_members} members are demanded, but there are only {len(names)} "
             "participants, so each is alone",
         )
-    reached = welfare(weights, found.partition)
+    reached = welfare_by(benefit, found.partition)
     return Formation(
-        benefit=benefit,
+        benefit=graph,
         competition=competition,
         method=method,
         coalitions=tuple(map(named, found.partition)),
@@ -243,6 +314,8 @@ def formation_of(
         objective=objective,
         fewest_members=fewest_members,
         best_by_objective=found.best_by_objective and objective != "welfare",
+        values=values,
+        confidence=confidence,
     )
 
 
@@ -265,11 +338,12 @@ def _checked_cover(
     return cliques
 
 
-def _difference(benefit: BenefitGraph, competition: CompetitionGraph) -> str:
+def _difference(benefit: Benefits, competition: CompetitionGraph) -> str:
     only_benefit = [p for p in benefit.participants if p not in set(competition.participants)]
     only_competition = [p for p in competition.participants if p not in set(benefit.participants)]
     if only_benefit:
-        what = f"{only_benefit[0]!r} is in the benefit graph only"
+        given = "benefit graph" if isinstance(benefit, BenefitGraph) else "coalition values"
+        what = f"{only_benefit[0]!r} is in the {given} only"
     elif only_competition:
         what = f"{only_competition[0]!r} is in the competition graph only"
     else:

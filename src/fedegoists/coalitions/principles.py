@@ -13,15 +13,21 @@ sets and the two graphs, in the words of the paper, and is meant to be read.
 
 A consortium may demand *at least k members*: a coalition is one participant alone or has at least k
 members. Then coalitions merge only into one that satisfies this, too.
+
+What these mean under coalition values is checked in `value_principles`.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fedegoists.errors import GraphError, PartitionError
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE
+
+if TYPE_CHECKING:
+    from fedegoists.coalitions.value_principles import UnlikelyGain
 
 Coalition = tuple[str, ...]
 
@@ -102,6 +108,10 @@ class Verification:
         The fewest members of a coalition of two or more that were demanded; 1 if none were.
     too_small : tuple of TooSmall
         Every coalition that has fewer.
+    confidence : float or None
+        With coalition values: the least probability of gaining that was demanded of each member.
+    unlikely : tuple of UnlikelyGain
+        Every member with a lower one.
     """
 
     free_riders: tuple[FreeRider, ...]
@@ -110,11 +120,13 @@ class Verification:
     complete: bool = True
     fewest_members: int = 1
     too_small: tuple[TooSmall, ...] = ()
+    confidence: float | None = None
+    unlikely: "tuple[UnlikelyGain, ...]" = ()
 
     @property
-    def violations(self) -> tuple[FreeRider | Conflict | TooSmall, ...]:
+    def violations(self) -> "tuple[FreeRider | Conflict | TooSmall | UnlikelyGain, ...]":
         """All that makes a coalition invalid, in the order of the requirements."""
-        return (*self.free_riders, *self.conflicts, *self.too_small)
+        return (*self.free_riders, *self.conflicts, *self.too_small, *self.unlikely)
 
     @property
     def stable(self) -> bool | None:
@@ -131,22 +143,27 @@ class Verification:
         if self.stable is None:
             problems.append("merge-stability is not proven: the budget ended")
         enough = f", at least {self.fewest_members} members" if self.fewest_members > 1 else ""
+        if self.confidence is not None:
+            enough += f", everybody gains with probability {self.confidence:g} or more"
         fine = f"no free riders, no conflicts of interest{enough}, merge-stable"
         return "\n".join(problems) or fine
 
 
 def verify(
-    benefit: BenefitGraph,
+    benefit: BenefitGraph | CoalitionValues,
     competition: CompetitionGraph,
     coalitions: Iterable[Iterable[str]],
     *,
     budget: int | None = DEFAULT_BUDGET,
     fewest_members: int = 1,
+    confidence: float = DEFAULT_CONFIDENCE,
 ) -> Verification:
     """Check a partition against the three requirements, and return witnesses of every failure.
 
     Parameters
     ----------
+    benefit : BenefitGraph or CoalitionValues
+        What the participants gain from one another.
     coalitions : iterable of iterables of names
         A partition of the participants.
     budget : int or None
@@ -154,6 +171,8 @@ def verify(
         but possibly long. When the budget ends, the result says so.
     fewest_members : int
         The fewest members of a coalition of two or more that are demanded.
+    confidence : float
+        With coalition values: the least probability of gaining of each member.
 
     Raises
     ------
@@ -172,6 +191,17 @@ def verify(
     >>> verify(benefit, competition, [("a", "b"), ("c",)]).ok
     True
     """
+    if not isinstance(benefit, BenefitGraph):
+        from fedegoists.coalitions.value_principles import verify_values
+
+        return verify_values(
+            benefit,
+            competition,
+            coalitions,
+            confidence=confidence,
+            budget=budget,
+            fewest_members=fewest_members,
+        )
     if benefit.participants != competition.participants:
         raise GraphError("the benefit and the competition graph are over different participants")
     partition = check_partition(coalitions, benefit.participants)

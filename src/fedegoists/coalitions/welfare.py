@@ -5,6 +5,8 @@ the sum of the benefits it receives there, u_i(S) = Σ_{j ∈ S} W[j, i]; the ut
 sum over its members; the welfare of a partition is the sum over its coalitions.
 
 All sums are rounded once (`math.fsum`), so that the order of the summands does not matter.
+
+With coalition values, the utility of i is its expected gain, and the welfare the total of these.
 """
 
 import math
@@ -14,7 +16,9 @@ from itertools import chain
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Floats, Partition
+from fedegoists.coalitions.array_types import Bools, Floats, Partition
+from fedegoists.graphs import BenefitGraph, CoalitionValues
+from fedegoists.graphs.coalition_values import Benefits
 
 
 def utilities(weights: Floats, partition: Partition) -> Floats:
@@ -60,3 +64,56 @@ def _inside(weights: Floats, group: Sequence[int]) -> list[float]:
         return []
     benefits: list[float] = weights[np.ix_(group, group)].ravel().tolist()
     return benefits
+
+
+# Coalition values --------------------------------------------------------------------------------
+
+
+def as_rows(partition: Partition, n: int) -> Bools:
+    """Return coalitions as rows of a boolean matrix, with a column per participant."""
+    rows = np.zeros((len(partition), n), dtype=np.bool_)
+    for row, group in zip(rows, partition, strict=True):
+        row[list(group)] = True
+    return rows
+
+
+def expected_gains(values: CoalitionValues, partition: Partition) -> Floats:
+    """Return the expected gain of every participant in its coalition."""
+    return np.asarray(values.gains(as_rows(partition, len(values.participants))).sum(axis=0))
+
+
+def gain_errors(values: CoalitionValues, partition: Partition) -> Floats:
+    """Return the standard error of the expected gain of every participant."""
+    rows = as_rows(partition, len(values.participants))
+    return np.asarray(values.standard_errors(rows).sum(axis=0))
+
+
+def total_gain(values: CoalitionValues, partition: Partition) -> float:
+    """Return the total expected gain of some coalitions, not necessarily of everybody."""
+    return math.fsum(expected_gains(values, partition).tolist())
+
+
+# Either ------------------------------------------------------------------------------------------
+
+
+def utilities_by(benefits: Benefits, partition: Partition) -> Floats:
+    """Return the utility of every participant, by a benefit graph or by coalition values."""
+    if isinstance(benefits, BenefitGraph):
+        return utilities(benefits.weights, partition)
+    return expected_gains(benefits, partition)
+
+
+def welfare_by(benefits: Benefits, partition: Partition) -> float:
+    """Return the welfare of some coalitions, by a benefit graph or by coalition values."""
+    if isinstance(benefits, BenefitGraph):
+        return welfare(benefits.weights, partition)
+    return total_gain(benefits, partition)
+
+
+def welfare_change_by(benefits: Benefits, before: Partition, after: Partition) -> float:
+    """Return by how much the utilities of some coalitions exceed those of others."""
+    if isinstance(benefits, BenefitGraph):
+        return welfare_change(benefits.weights, before, after)
+    gained = expected_gains(benefits, after).tolist()
+    lost = expected_gains(benefits, before).tolist()
+    return math.fsum(chain(gained, map(operator.neg, lost)))

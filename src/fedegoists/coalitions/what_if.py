@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fedegoists.coalitions.formation import Formation, positions
-from fedegoists.coalitions.forming import check_fewest_members, formation_of, search_by
+from fedegoists.coalitions.forming import (
+    check_fewest_members,
+    check_values_options,
+    formation_of,
+    search_by,
+)
 from fedegoists.coalitions.partition_search import SearchResult
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.rearranging import moved_between
-from fedegoists.coalitions.welfare import utilities, welfare
+from fedegoists.coalitions.welfare import utilities_by, welfare_by
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.coalition_values import Benefits, pair_bounds
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -38,19 +44,24 @@ class WhatIf:
     ----------
     before : Formation
         The formation before the change.
-    benefit, competition : graphs
-        The graphs after the change.
+    benefit : BenefitGraph or CoalitionValues
+        What the participants gain from one another after the change.
+    competition : CompetitionGraph
+        The competition graph after the change.
     found : SearchResult or None
         The new partition; None if nothing changed.
     fewest_members : int
         The fewest members of a coalition of two or more after the change.
+    confidence : float or None
+        With coalition values: the least probability of gaining demanded after the change.
     """
 
     before: Formation
-    benefit: BenefitGraph = field(repr=False)
+    benefit: Benefits = field(repr=False)
     competition: CompetitionGraph = field(repr=False)
     found: SearchResult | None = field(repr=False)
     fewest_members: int = 1
+    confidence: float | None = None
 
     @cached_property
     def after(self) -> Formation:
@@ -66,6 +77,7 @@ class WhatIf:
             seed=before.seed,
             objective=before.objective,
             fewest_members=self.fewest_members,
+            confidence=self.confidence,
         )
 
     @cached_property
@@ -81,7 +93,7 @@ class WhatIf:
         """The new welfare."""
         if self.found is None:
             return self.before.welfare
-        return welfare(self.benefit.weights, self.found.partition)
+        return welfare_by(self.benefit, self.found.partition)
 
     @property
     def welfare_change(self) -> float:
@@ -100,13 +112,12 @@ class WhatIf:
         changes = {name: 0.0 for name in self.benefit.participants if name in before}
         if self.found is None:
             return changes
-        weights = self.benefit.weights
-        largest = max(self.before.benefit.weights.max(initial=0.0), weights.max(initial=0.0))
+        largest = max(_largest(self.before.benefit), _largest(self.benefit))
         # Utilities differ only where a coalition has other members than before.
         same = set(self.before.coalitions)
         groups = zip(self.coalitions, self.found.partition, strict=True)
         new = [(names, group) for names, group in groups if names not in same]
-        received = utilities(weights, [group for _, group in new])
+        received = utilities_by(self.benefit, [group for _, group in new])
         for names, group in new:
             for name, k in zip(names, group, strict=True):
                 change = float(received[k]) - before.get(name, 0.0)
@@ -126,6 +137,10 @@ class WhatIf:
         present = set(self.benefit.participants)
         return tuple(name for name in self.before.participants if name not in present)
 
+    def _amount(self, change: float) -> str:
+        unit = "" if isinstance(self.benefit, BenefitGraph) else self.benefit.unit
+        return f"{change:.3g} {unit}".rstrip()
+
     def __str__(self) -> str:
         lines = [f"{name} leaves." for name in self.left]
         lines += [f"{name} joins {_company(self.after, name)}." for name in self.joined]
@@ -134,15 +149,17 @@ class WhatIf:
             lines.append("Nobody moves.")
         changes = sorted(self.utility_changes.items(), key=lambda item: -abs(item[1]))
         lines += [
-            f"{name} {'gains' if change > 0 else 'loses'} {abs(change):.3g}."
+            f"{name} {'gains' if change > 0 else 'loses'} {self._amount(abs(change))}."
             for name, change in changes
             if change
         ]
         sign = "rises" if self.welfare_change > 0 else "falls"
+        total = "benefit" if isinstance(self.benefit, BenefitGraph) else "gain"
         lines.append(
-            f"The total benefit {sign} by {abs(self.welfare_change):.3g} to {self.welfare:.6g}."
+            f"The total {total} {sign} by {self._amount(abs(self.welfare_change))} to "
+            f"{self.welfare:.6g}."
             if self.welfare_change
-            else f"The total benefit stays {self.welfare:.6g}."
+            else f"The total {total} stays {self.welfare:.6g}."
         )
         if self.found is not None and not (self.before.optimal and self.after.optimal):
             lines.append(
@@ -160,6 +177,7 @@ def what_if(
     joins: Iterable[Newcomer] = (),
     leaves: Iterable[str] = (),
     fewest_members: int | None = None,
+    confidence: float | None = None,
     time_limit: float | None = None,
 ) -> WhatIf:
     """Form the coalitions again after a change, moving as few participants as possible.
@@ -174,6 +192,8 @@ def what_if(
         The participants that leave.
     fewest_members : int, optional
         Another smallest number of members of a coalition of two or more; as before by default.
+    confidence : float, optional
+        With coalition values: another least probability of gaining; as before by default.
     time_limit : float, optional
         As for `form`.
 
@@ -196,7 +216,7 @@ def what_if(
     The total benefit falls by 6 to 3.
     """
     joins = tuple(joins)
-    benefit, competition = formation.benefit, formation.competition
+    benefit, competition = formation.benefits, formation.competition
     if leaving := {formation.name_of(name) for name in leaves}:
         stay = [name for name in formation.participants if name not in leaving]
         benefit, competition = benefit.restricted_to(stay), competition.restricted_to(stay)
@@ -207,9 +227,20 @@ def what_if(
     competition = competition.changed(add, remove)
     least = formation.fewest_members if fewest_members is None else fewest_members
     check_fewest_members(least, formation.method)
+    demanded = check_values_options(
+        benefit,
+        formation.method,
+        formation.objective,
+        formation.confidence if confidence is None else confidence,
+    )
     found = None
-    same = (formation.benefit, formation.competition, formation.fewest_members)
-    if (benefit, competition, least) != same:
+    same = (
+        formation.benefits,
+        formation.competition,
+        formation.fewest_members,
+        formation.confidence,
+    )
+    if (benefit, competition, least, demanded) != same:
         place = {name: k for k, name in enumerate(benefit.participants)}
         kept = [[name for name in group if name in place] for group in formation.coalitions]
         found = search_by(
@@ -221,11 +252,25 @@ def what_if(
             objective=formation.objective,
             fewest_members=least,
             keep=positions(filter(None, map(tuple, kept)), place),
+            confidence=demanded,
         )
-    return WhatIf(formation, benefit, competition, found, least)
+    return WhatIf(formation, benefit, competition, found, least, demanded)
 
 
-def _with_newcomers(benefit: BenefitGraph, joins: Sequence[Newcomer]) -> BenefitGraph:
+def _largest(benefits: Benefits) -> float:
+    """Return the largest benefit from one participant to another."""
+    if isinstance(benefits, BenefitGraph):
+        return float(benefits.weights.max(initial=0.0))
+    return float(pair_bounds(benefits).max(initial=0.0))
+
+
+def _with_newcomers(benefit: Benefits, joins: Sequence[Newcomer]) -> BenefitGraph:
+    if not isinstance(benefit, BenefitGraph):
+        raise SettingsError(
+            f"{joins[0].name!r} cannot join by benefits alone, as the coalitions were formed from "
+            "coalition values; add it to the values, with its learning curve and exchange rates, "
+            "and form the coalitions again"
+        )
     names = (*benefit.participants, *(newcomer.name for newcomer in joins))
     edges = list(benefit.edges())
     for newcomer in joins:

@@ -50,6 +50,11 @@ class Commitment:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
+        if self.certificate.values is not None:
+            raise CertificateError(
+                "a commitment holds benefits between two participants; a decision on coalition "
+                "values cannot be opened member by member. Show its whole certificate instead"
+            )
         if len(self.secret) != DIGEST_BYTES:
             raise CertificateError(
                 f"a commitment needs a secret of {DIGEST_BYTES} bytes, not {len(self.secret)}"

@@ -118,7 +118,7 @@ class Enumeration:
             return np.concatenate([best, best])
         value = np.full(1 << i, -np.inf)
         value[self._masks[last] ^ (1 << i)] = self._values[last]
-        return np.concatenate([best, np.maximum(best, _divided(value, best))])
+        return np.concatenate([best, np.maximum(best, divided(value, best))])
 
     def _partition(self, best: Floats) -> list[list[int]]:
         """Return a best partition, from the best values of all sets without the last."""
@@ -160,12 +160,12 @@ class Enumeration:
         self._incumbent.offer(choice.partition, prefer=choice.optimal)
 
 
-def _divided(one: Floats, other: Floats) -> Floats:
+def divided(one: Floats, other: Floats) -> Floats:
     """Return for each set the highest sum over its divisions into two: one's value and the other's.
 
     Examples
     --------
-    >>> _divided(np.array([0.0, 5.0, 1.0, 7.0]), np.array([0.0, 2.0, 4.0, 5.0])).tolist()
+    >>> divided(np.array([0.0, 5.0, 1.0, 7.0]), np.array([0.0, 2.0, 4.0, 5.0])).tolist()
     [0.0, 5.0, 4.0, 9.0]
     """
     # The highest participant is in neither part, in the first, or in the second: three problems of
@@ -175,7 +175,7 @@ def _divided(one: Floats, other: Floats) -> Floats:
         (low, high), (low_other, high_other) = np.split(one, 2), np.split(other, 2)
         parts = [(low, low_other), (high, low_other), (low, high_other)]
         nothing = np.full(half, -np.inf)
-        absent, first, second = (_divided(a, b) if a.max() > -np.inf else nothing for a, b in parts)
+        absent, first, second = (divided(a, b) if a.max() > -np.inf else nothing for a, b in parts)
         return np.concatenate([absent, np.maximum(first, second)])
     one, other = one[None], other[None]
     while one.shape[1] > 1:

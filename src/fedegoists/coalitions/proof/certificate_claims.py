@@ -11,22 +11,26 @@ ClaimName = Literal[
     "no free riders",
     "no conflicts",
     "enough members",
+    "participation constraint",
     "merge-stable",
     "welfare",
     "upper bound",
     "objective",
 ]
 CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
-"""In this order; "enough members" only where a smallest number of members is demanded, and the last
-only for another objective than welfare.
+"""In this order; "enough members" only where a smallest number of members is demanded,
+"participation constraint" (each member is likely enough to gain) only with coalition values, and
+the last only for another objective than welfare.
 
 Its value is the number of participants alone for ``participation``, and the lowest utility for
 ``fair``; "proven" says that no valid partition is better by the objective.
 """
 
 
-def expected_claims(fewest_members: int, objective: str) -> list[ClaimName]:
-    """Return the claims of a certificate with this demand and this objective.
+def expected_claims(
+    fewest_members: int, objective: str, confidence: float | None = None
+) -> list[ClaimName]:
+    """Return the claims of a certificate with these demands and this objective.
 
     Examples
     --------
@@ -36,6 +40,8 @@ def expected_claims(fewest_members: int, objective: str) -> list[ClaimName]:
     left_out = set[ClaimName]()
     if fewest_members == 1:
         left_out.add("enough members")
+    if confidence is None:
+        left_out.add("participation constraint")
     if objective == "welfare":
         left_out.add("objective")
     return [claim for claim in CLAIMS if claim not in left_out]
@@ -57,12 +63,13 @@ def principle_claims(checked: Verification) -> tuple[Claim, ...]:
         ("no free riders", not checked.free_riders, checked.free_riders),
         ("no conflicts", not checked.conflicts, checked.conflicts),
         ("enough members", not checked.too_small, checked.too_small),
+        ("participation constraint", not checked.unlikely, checked.unlikely),
         ("merge-stable", checked.stable, checked.mergers),
     ]
-    if checked.fewest_members == 1:
-        del found[2]
+    expected = expected_claims(checked.fewest_members, "welfare", checked.confidence)
     status: dict[bool | None, Status] = {True: "proven", False: "refuted", None: "not proven"}
     return tuple(
         Claim(name, status[holds], witnesses=tuple(map(str, witnesses)))
         for name, holds, witnesses in found
+        if name in expected
     )

@@ -34,6 +34,18 @@ class _SealedCompetition(_SealedGraph):
     pairs: list[list[str]]
 
 
+class _SealedValues(BaseModel):
+    """Coalition values; `values_from_dict` checks all but the digest."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+    @property
+    def content(self) -> dict[str, object]:
+        """The values as `values_from_dict` takes them."""
+        return self.model_dump(exclude={"sha256"})
+
+
 class _SealedClaim(_Sealed):
     claim: ClaimName
     status: Status
@@ -53,7 +65,9 @@ class CertificateDocument(_Sealed):
     coalitions: list[list[str]]
     claims: list[_SealedClaim]
     notes: list[str]
-    benefit: _SealedBenefit
+    benefit: _SealedBenefit | None = None
+    values: _SealedValues | None = None
+    confidence: float | None = Field(default=None, ge=0.5, lt=1)
     competition: _SealedCompetition
     software: dict[str, str]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -83,7 +97,18 @@ def read_document(text: str, where: str) -> CertificateDocument:
     except ValidationError as error:
         problem = first_problem(error)
         raise CertificateError(f"{where}: not a certificate: {problem}") from None
-    expected = expected_claims(document.fewest_members, document.objective)
+    has = [document.benefit is not None, document.values is not None]
+    if has != [document.confidence is None, document.confidence is not None]:
+        raise CertificateError(
+            f"{where}: not a certificate: expected either a benefit graph, or coalition values and "
+            "the confidence demanded"
+        )
+    if document.values is not None and (document.method, document.objective) != ("best", "welfare"):
+        raise CertificateError(
+            f"{where}: not a certificate: coalition values are decided by method 'best' and the "
+            "objective 'welfare' only"
+        )
+    expected = expected_claims(document.fewest_members, document.objective, document.confidence)
     if [claim.claim for claim in document.claims] != expected:
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
     valued = expected.index("welfare")  # the first claim that has a value
