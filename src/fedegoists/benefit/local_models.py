@@ -32,7 +32,7 @@ def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
         trained, answered = queries.trained(
             start.expand(repetitions, n, -1), partial(Train, settings=settings.local, seed=seed)
         )
-        models.append(_near(trained, start))
+        models.append(near(trained, start))
         starts.append(start)
         present &= answered
         inquiry.progress("local training", repeat + 1, settings.repeats, float("nan"))
@@ -40,8 +40,8 @@ def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
     return torch.stack(models, 1), torch.stack(starts), present
 
 
-def _near(models: Tensor, start: Tensor) -> Tensor:
-    """Clip updates whose norm is unreasonably large.
+def near(models: Tensor, start: Tensor) -> Tensor:
+    """Clip updates of models whose norm is unreasonably large.
 
     The loss of such a model would not be finite, and the reply of a silo about several models at
     once would be lost.
