@@ -33,7 +33,7 @@ def _run() -> None:
 
 def _application() -> typer.Typer:
     with training_extra("reproducing the paper"):
-        from reproduction import benefit_study_command, table_commands
+        from reproduction import benefit_study_command, gains_command, table_commands
 
     app = typer.Typer(
         help="Reproduce the paper: tables, figures, and studies that go beyond it. The name of the "
@@ -45,6 +45,7 @@ def _application() -> typer.Typer:
     )
     table_commands.register(app)
     benefit_study_command.register(app)
+    gains_command.register(app)
     return app
 
 

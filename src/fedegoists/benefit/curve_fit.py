@@ -42,7 +42,7 @@ Floats = npt.NDArray[np.float64]
 POWERS = np.linspace(-1.5, -0.05, 30)
 """The powers that are weighed by their likelihood."""
 
-USUAL_POWER, POWER_SPREAD = -0.3, 0.3
+USUAL_POWER, POWER_SPREAD = -0.5, 0.3
 """The power that is expected before anything is measured, chosen on data sets other than those of
 the results: between a power law of statistics (−1) and a logarithm (0)."""
 
@@ -178,6 +178,7 @@ def fit_curves(scores: HomeScores) -> FittedCurves:
     later = np.where(np.isfinite(second), variance * fewer, UNKNOWN * variance.max())
     doublings = np.stack([first, np.nan_to_num(second)])
     variances = np.stack([variance, later])
+    variances[1] *= _noise_of_second(doublings, variances, scores.samples)
     likelihood = [
         _likelihood(power, doublings, variances, scores.samples)
         - 0.5 * ((power - USUAL_POWER) / POWER_SPREAD) ** 2
@@ -361,6 +362,18 @@ def _likelihood(power: float, doublings: Floats, variances: Floats, samples: Flo
     total = variances + unit**2 * between / scale**2
     expected = unit * max(mean, 0.0) / scale
     return float(-0.5 * ((doublings - expected) ** 2 / total + np.log(total)).sum())
+
+
+def _noise_of_second(doublings: Floats, variances: Floats, samples: Floats) -> float:
+    """Return the variance of the second doubling as a multiple of the one that is expected.
+
+    By how far it is from a curve through both; the expected one counts as `PRIOR_FREEDOM` more.
+    """
+    scale = samples**-USUAL_POWER
+    excess, spread = _excesses(USUAL_POWER, doublings, variances)
+    found = shrunk(excess * scale, spread * scale**2)[0] / scale
+    squares = (doublings[1] - _units(USUAL_POWER)[1] * found) ** 2 / variances[1]
+    return float((PRIOR_FREEDOM + squares.sum()) / (PRIOR_FREEDOM + len(squares)))
 
 
 def _units(power: float) -> Floats:
