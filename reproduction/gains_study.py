@@ -1,4 +1,4 @@
-"""Predicted against realised gains: does the estimator ``curves`` know what a coalition brings?
+"""Predicted against realised gains of members of random coalitions.
 
 Coalitions are random partitions without competitors, so that nothing about them depends on the
 estimate. All silos train alone and, with EgoMix, in their coalitions; the gain of a member is the
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from fedegoists.benefit import learn_repetitions
+from fedegoists.benefit.silo_queries import Apart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
@@ -35,12 +36,21 @@ from fedegoists.learning.model_registry import AUTO, model_options
 from fedegoists.learning.models import build_model
 from fedegoists.learning.task import Task
 from fedegoists.methods import Outcome, RunSettings, run
-from fedegoists.methods.method_registry import METHOD_ENTRIES
+from fedegoists.methods.egomix import EgoMix
 from fedegoists.plotting import plotting, saved
 from fedegoists.training.defaults import Defaults, defaults_for, learn_settings
 from fedegoists.training.summary import chosen_test_values
 
-__all__ = ["COLUMNS", "GAIN_STUDIES", "Gain", "GainStudy", "gain_page", "gain_picture", "gains_csv", "gains_of"]
+__all__ = [
+    "COLUMNS",
+    "GAIN_STUDIES",
+    "Gain",
+    "GainStudy",
+    "gain_page",
+    "gain_picture",
+    "gains_csv",
+    "gains_of",
+]
 
 REPORTED_ON = tuple(range(10))
 RESAMPLES = 50
@@ -95,7 +105,7 @@ def planted_digits(*, seed: int, data_dir: str | os.PathLike[str] | None = None)
     """Return scikit-learn's digits in eight silos, four of which have permuted labels."""
     del data_dir  # nothing is read
     try:
-        from sklearn.datasets import load_digits
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ImportError:
         raise SettingsError(
             "the digits are those of scikit-learn, which is not installed; run: "
@@ -229,11 +239,9 @@ def _estimated(
     """Learn the coalition values of all repetitions at once."""
     first = next(iter(data.values()))
     options = model_options(first, study.model)
-    federation = SimulatedFederation(
-        data, build_model(defaults.model, 0, **options), device=device
-    )
+    federation = SimulatedFederation(data, build_model(defaults.model, 0, **options), device=device)
     settings = learn_settings(first, "curves", model=study.model, repeats=study.repeats)
-    apart = {seed: one.competition_pairs for seed, one in data.items()}
+    apart: Apart = {seed: one.competition_pairs for seed, one in data.items()}
     estimates = learn_repetitions(federation, settings, apart=apart, secret="")
     values = {}
     for seed in data:
@@ -260,7 +268,9 @@ def _trained(
         device=device,
         drawn_as=drawn_as,
     )
-    coalitions = [(Participant(name, label),) for label in alone for name in names]
+    coalitions: list[tuple[Participant, ...]] = [
+        (Participant(name, label),) for label in alone for name in names
+    ]
     for (seed, number), groups in partitions.items():
         label = f"{seed} in {number}"
         coalitions += [tuple(Participant(names[k], label) for k in group) for group in groups]
@@ -270,11 +280,11 @@ def _trained(
         )
         for seed in data
     }
-    initial = torch.stack([models[drawn_as[str(one.repetition)]] for one in federation.participants])
-    method = METHOD_ENTRIES["egomix"].load()(defaults.train, (), benefit=None)
-    settings = RunSettings(
-        rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every
+    initial = torch.stack(
+        [models[drawn_as[str(one.repetition)]] for one in federation.participants]
     )
+    method = EgoMix(defaults.train)
+    settings = RunSettings(rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every)
     outcome = run(method, federation, coalitions, initial.to(federation.device), settings)
     tested = chosen_test_values(outcome, federation)
     sign = 1.0 if federation.task.higher_is_better else -1.0
@@ -371,8 +381,9 @@ def gain_picture(name: str, gains: list[Gain]) -> bytes:
         figure = Figure(figsize=(5, 5), layout="constrained")
         axes = figure.subplots()
         width, height = QUANTILE * error, QUANTILE * noise
-        how = {"fmt": "o", "markersize": 3, "linewidth": 0.5, "alpha": 0.5}
-        axes.errorbar(predicted, realised, height, width, **how)
+        axes.errorbar(
+            predicted, realised, height, width, fmt="o", markersize=3, linewidth=0.5, alpha=0.5
+        )
         low, high = float(min(predicted.min(), 0)), float(max(predicted.max(), 0))
         axes.plot([low, high], [low, high], color="black", linewidth=1)
         axes.axhline(0, color="grey", linewidth=0.5)

@@ -42,12 +42,15 @@ Floats = npt.NDArray[np.float64]
 POWERS = np.linspace(-1.5, -0.05, 30)
 """The powers that are weighed by their likelihood."""
 
-USUAL_POWER, POWER_SPREAD = -0.5, 0.3
-"""The power that is expected before anything is measured, chosen on data sets other than those of
-the results: between a power law of statistics (−1) and a logarithm (0)."""
+USUAL_POWER, POWER_SPREAD = -0.3, 0.3
+"""The power that is expected before anything is measured: between the power law of statistics (−1)
+and a logarithm (0). Chosen, like `MISFIT`, on other repetitions than those of the results."""
+
+MISFIT = 0.3
+"""Relative standard error of any gain because of the model itself, beside that of the data."""
 
 PRIOR_FREEDOM = 3.0
-"""The weight of the consortium's mean variance beside a participant's own, in degrees of freedom."""
+"""Weight of the consortium's mean variance beside a participant's own, in degrees of freedom."""
 
 UNKNOWN = 1e6
 """The variance of a number that was not measured, in multiples of the largest known one."""
@@ -90,12 +93,10 @@ class HomeScores:
         With labels, others' samples are weighted by i's class mix s_i: M_j · s_i / M_i · s_i.
         """
         if self.labels is None:
-            found: Floats = self.samples[None, :] / self.samples[:, None]
-            return found
+            return _ratio(self.samples)
         mixes = self.labels / self.labels.sum(1, keepdims=True)
         alike = mixes @ self.labels.T
-        found = alike / alike.diagonal()[:, None]
-        return found
+        return np.asarray(alike / alike.diagonal()[:, None])
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def curve_values(scores: HomeScores, unit: str) -> CurveValues:
         steepness,
         np.where(flat, 0.0, worth * size).T,
         scores.participants,
-        slope_errors=-power * math.log(2) * np.sqrt(curves.variance),
+        slope_errors=np.hypot(-power * math.log(2) * np.sqrt(curves.variance), MISFIT * steepness),
         rate_errors=np.where(flat, 0.0, np.minimum(errors * size, LARGEST_ERROR)).T,
         powers=power,
         unit=unit,
@@ -149,7 +150,7 @@ def pair_gains(values: CurveValues) -> tuple[Floats, Floats]:
 
 
 def with_absent(values: CurveValues, names: Sequence[str]) -> CurveValues:
-    """Return values for more participants, of which nothing is known: they gain and give nothing."""
+    """Return values for more participants: those without values gain and give nothing."""
     places = [names.index(name) for name in values.participants]
     curves = np.zeros((4, len(names)))
     curves[:, places] = values.samples, values.slopes, values.slope_errors, values.powers

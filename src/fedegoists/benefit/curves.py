@@ -10,6 +10,7 @@ halves as their own. `fedegoists.benefit.curve_fit` makes coalition values of th
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,7 +26,9 @@ from fedegoists.federation import Evaluate, Personal, Train
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.replies import Described
 from fedegoists.federation.requests import EVERYTHING
-from fedegoists.graphs import CurveValues
+
+if TYPE_CHECKING:
+    from fedegoists.graphs import CurveValues
 
 HALVES = 2
 QUARTERS = (0, 3)

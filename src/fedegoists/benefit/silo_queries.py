@@ -123,9 +123,7 @@ class SiloQueries:
         scores = self._evaluated(rows, request)[1]
         return scores if self.federation.task.higher_is_better else -scores
 
-    def _evaluated(
-        self, rows: Tensor, request: Callable[..., Evaluate]
-    ) -> tuple[Tensor, Tensor]:
+    def _evaluated(self, rows: Tensor, request: Callable[..., Evaluate]) -> tuple[Tensor, Tensor]:
         """Return losses and metrics at (repetitions, participants, rows, parameters)."""
         losses, scores = (torch.full(rows.shape[:3], torch.nan) for _ in range(2))
         for place, name, reply in self._replies(rows, request):

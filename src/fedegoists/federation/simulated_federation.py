@@ -281,7 +281,9 @@ class SimulatedFederation:
             size = len(self._silos[participant].splits[split])
             if request.share * size < 1:
                 # Every share would hold all there is; the caller takes shares for disjoint.
-                raise SettingsError(f"a share of {request.share:g} of {size} {split} samples is none")
+                raise SettingsError(
+                    f"a share of {request.share:g} of {size} {split} samples is none"
+                )
 
         def ready(name: str, tensor: Tensor) -> Tensor:
             here = tensor.to(self._device, torch.float32)

@@ -130,12 +130,8 @@ class StackedSilos:
         inner = terms[0].inner_steps
         # The same silo in other coalitions draws the same.
         first, which = self._distinct(seeds)
-        drawn_plans = [
-            training_plan(len(positions[k]), settings, seeds[k], inner) for k in first
-        ]
-        plans = [
-            positions[k][own.numpy()] for k, (own, _) in zip(first, drawn_plans, strict=True)
-        ]
+        drawn_plans = [training_plan(len(positions[k]), settings, seeds[k], inner) for k in first]
+        plans = [positions[k][own.numpy()] for k, (own, _) in zip(first, drawn_plans, strict=True)]
         plan, weights = padded(plans)
         rows = which.to(device)
         state = {
