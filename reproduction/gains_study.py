@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,6 @@ import torch
 from torch import Tensor
 
 from fedegoists.benefit import learn_repetitions
-from fedegoists.benefit.silo_queries import Apart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
@@ -40,6 +40,9 @@ from fedegoists.methods.egomix import EgoMix
 from fedegoists.plotting import plotting, saved
 from fedegoists.training.defaults import Defaults, defaults_for, learn_settings
 from fedegoists.training.summary import chosen_test_values
+
+if TYPE_CHECKING:
+    from fedegoists.benefit.silo_queries import Apart
 
 __all__ = [
     "COLUMNS",

@@ -55,6 +55,9 @@ PRIOR_FREEDOM = 3.0
 UNKNOWN = 1e6
 """The variance of a number that was not measured, in multiples of the largest known one."""
 
+MEASURED = 1e5
+"""Variances above this multiple of the median are of numbers that were not measured."""
+
 
 @dataclass(frozen=True)
 class HomeScores:
@@ -179,15 +182,14 @@ def fit_curves(scores: HomeScores) -> FittedCurves:
     later = np.where(np.isfinite(second), variance * fewer, UNKNOWN * variance.max())
     doublings = np.stack([first, np.nan_to_num(second)])
     variances = np.stack([variance, later])
-    variances[1] *= _noise_of_second(doublings, variances, scores.samples)
     likelihood = [
-        _likelihood(power, doublings, variances, scores.samples)
+        _likelihood(power, doublings, _scaled(power, doublings, variances), scores.samples)
         - 0.5 * ((power - USUAL_POWER) / POWER_SPREAD) ** 2
         for power in POWERS
     ]
     weights = np.exp(np.array(likelihood) - max(likelihood))
     power = float(weights @ POWERS / weights.sum())
-    excess, spread = _excesses(power, doublings, variances)
+    excess, spread = _excesses(power, doublings, _scaled(power, doublings, variances))
     scale = scores.samples**-power  # an excess falls with the samples; this does not
     found, uncertain = shrunk(excess * scale, spread * scale**2, positive=True)
     return FittedCurves(power, found / scale, uncertain / scale**2)
@@ -209,16 +211,28 @@ def fit_deviations(scores: HomeScores, curves: FittedCurves) -> tuple[Floats, Fl
         return deviations, variances
     # What i's own curve gains from half of its samples to as many as j has.
     own = curves.excess[:, None] * (2**-curves.power - _ratio(samples) ** curves.power)
-    differences = np.where(known, ((behind[:, 0] - behind[:, 1]) / 2) ** 2, np.nan)
-    squares = _mean(differences, (0, 2))
-    error = _moderated(squares, samples, len(behind))
-    error = error + curves.variance * (2**-curves.power - 1) ** 2
+    error = _pair_variances(scores, behind, np.where(known, mean, 0.0))
+    error = error + (curves.variance * (2**-curves.power - 1) ** 2)[:, None]
     targets = known.any(1)
-    mean_error = float(error[targets].sum() / targets.sum() ** 2)
-    spread = np.broadcast_to(error[:, None], (n, n))
-    found, uncertain = shrunk((mean + own)[known], spread[known], mean_error=mean_error)
+    of_target = np.where(known, error, 0.0).sum(1) / np.maximum(known.sum(1), 1)
+    mean_error = float(of_target.sum() / targets.sum() ** 2)
+    found, uncertain = shrunk((mean + own)[known], error[known], mean_error=mean_error)
     deviations[known], variances[known] = np.maximum(found, 0.0), uncertain
     return deviations, variances
+
+
+def _pair_variances(scores: HomeScores, behind: Floats, mean: Floats) -> Floats:
+    """Return the variances of how far others' models are behind, ``[i, j]``.
+
+    Scores of models that are alike differ by as much as two of one's own do. The difference to a
+    model of another task has a noise of its own, in proportion to its size.
+    """
+    _, alike = _measured(scores.half - scores.quarter, scores.samples)
+    squares = _half_squares(behind)
+    beyond = np.where(np.isfinite(squares), squares - alike[:, None], 0.0) * scores.samples[:, None]
+    np.fill_diagonal(beyond, 0.0)
+    share = max(0.0, float(beyond.sum())) / max(float((mean**2).sum()), TINY)
+    return np.asarray(alike[:, None] + share * mean**2 / scores.samples[:, None])
 
 
 def shrunk(
@@ -230,7 +244,8 @@ def shrunk(
 ) -> tuple[Floats, Floats]:
     """Shrink values towards their mean by empirical Bayes; return them and their variances.
 
-    The variance between values is that of DerSimonian and Laird.
+    The variance between values is that of Hedges: theirs, less the mean of their errors'. It counts
+    all values alike; with weights by their errors, a few large values would be overlooked.
 
     Parameters
     ----------
@@ -267,11 +282,10 @@ def shrunk(
 
 def _between(values: Floats, variances: Floats) -> tuple[float, float, float]:
     """Return the mean, its variance, and the variance between values beyond their errors."""
-    weights = 1 / variances
-    mean = (weights * values).sum() / weights.sum()
-    beyond = (weights * (values - mean) ** 2).sum() - (len(values) - 1)
-    freedom = weights.sum() - (weights**2).sum() / weights.sum()
-    between = max(0.0, float(beyond / freedom)) if len(values) > 1 else 0.0
+    measured = variances < MEASURED * np.median(variances)
+    between = 0.0
+    if measured.sum() > 1:
+        between = max(0.0, float(values[measured].var(ddof=1) - variances[measured].mean()))
     weights = 1 / (variances + between)
     total = float(weights.sum())
     return float((weights * values).sum()) / total, 1 / total, between
@@ -327,10 +341,14 @@ def _steep(x: Floats | float, power: float) -> Floats:
 def _measured(halves: Floats, samples: Floats) -> tuple[Floats, Floats]:
     """Return means over (repeats, halves), and their variances; large ones where unknown."""
     mean = _mean(halves, (0, 1))
-    squares = _mean(((halves[:, 0] - halves[:, 1]) / 2) ** 2, 0)
-    variances = _moderated(squares, samples, len(halves))
+    variances = _moderated(_half_squares(halves), samples, len(halves))
     unknown = ~np.isfinite(mean)
     return np.nan_to_num(mean), np.where(unknown, UNKNOWN * variances.max(), variances)
+
+
+def _half_squares(halves: Floats) -> Floats:
+    """Return estimates of the variance of means over (repeats, halves), from both halves."""
+    return _mean(((halves[:, 0] - halves[:, 1]) / 2) ** 2, 0)
 
 
 def _moderated(squares: Floats, samples: Floats, repeats: int) -> Floats:
@@ -360,21 +378,26 @@ def _likelihood(power: float, doublings: Floats, variances: Floats, samples: Flo
     values, errors = excess * scale, spread * scale**2
     mean, _, between = _between(values, errors)
     unit = _units(power)[:, None]
-    total = variances + unit**2 * between / scale**2
-    expected = unit * max(mean, 0.0) / scale
-    return float(-0.5 * ((doublings - expected) ** 2 / total + np.log(total)).sum())
+    distance = doublings - unit * max(mean, 0.0) / scale
+    # A participant has one excess: its two doublings deviate from the mean together. The inverse
+    # of their covariance V + t u uᵀ is by Sherman and Morrison.
+    together = between / scale**2
+    precision = 1 + together * (unit**2 / variances).sum(0)
+    common = (unit * distance / variances).sum(0)
+    squares = (distance**2 / variances).sum(0) - together * common**2 / precision
+    return float(-0.5 * (squares + np.log(variances).sum(0) + np.log(precision)).sum())
 
 
-def _noise_of_second(doublings: Floats, variances: Floats, samples: Floats) -> float:
-    """Return the variance of the second doubling as a multiple of the one that is expected.
+def _scaled(power: float, doublings: Floats, variances: Floats) -> Floats:
+    """Return the variances, that of the second doubling as far from a curve as it is.
 
-    By how far it is from a curve through both; the expected one counts as `PRIOR_FREEDOM` more.
+    It is known from that of the first one only as an expectation, which counts as `PRIOR_FREEDOM`
+    measurements; the others are the distances from curves through both.
     """
-    scale = samples**-USUAL_POWER
-    excess, spread = _excesses(USUAL_POWER, doublings, variances)
-    found = shrunk(excess * scale, spread * scale**2)[0] / scale
-    squares = (doublings[1] - _units(USUAL_POWER)[1] * found) ** 2 / variances[1]
-    return float((PRIOR_FREEDOM + squares.sum()) / (PRIOR_FREEDOM + len(squares)))
+    excess, _ = _excesses(power, doublings, variances)
+    squares = (doublings[1] - _units(power)[1] * excess) ** 2 / variances[1]
+    noise = (PRIOR_FREEDOM + squares.sum()) / (PRIOR_FREEDOM + len(squares))
+    return np.stack([variances[0], noise * variances[1]])
 
 
 def _units(power: float) -> Floats:
