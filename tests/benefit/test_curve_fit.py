@@ -156,7 +156,7 @@ def test_silos_of_which_a_score_is_not_defined_take_the_consortiums_curve():
     values = curve_values(scores, "auc")
     assert np.isfinite(values.slopes).all()
     assert np.isfinite(values.rates).all()
-    assert 0 < values.slopes[2]
+    assert values.slopes[2] > 0
     assert values.slope_errors[2] >= 0.9 * values.slope_errors[1]
 
 

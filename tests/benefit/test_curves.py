@@ -54,7 +54,7 @@ def test_planted_deviations_are_found():
         deviation = np.square(np.subtract(TASK, task)).sum()
         assert between(place, 0) == pytest.approx(-deviation / 4, rel=0.2)
     # Least squares: 5 parameters, noise of variance one, 200 samples; twice as many help by half.
-    assert gains[1, 0] == pytest.approx(5 / 200 / 2, abs=0.01)
+    assert gains[1, 0] == pytest.approx(5 / 200 / 2, abs=0.03)
 
 
 def test_a_competitors_model_never_reaches_its_rival(data):
