@@ -74,6 +74,8 @@ def test_between_competitors_nothing_is_learned(data):
     estimate = learn(federation(data), quick("curves"), apart=[("a1", "a2")])
     assert not estimate.weights[[0, 1], [1, 0]].any()
     assert not estimate.gains[..., [0, 1], [1, 0]].any()
+    assert not estimate.values.rates[[0, 1], [1, 0]].any()
+    assert estimate.values.rates[4, 0] > 0
 
 
 class Replies:

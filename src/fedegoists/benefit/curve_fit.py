@@ -152,13 +152,23 @@ def pair_gains(values: CurveValues) -> tuple[Floats, Floats]:
     return gains[rows, second].reshape(n, n), errors[rows, second].reshape(n, n)
 
 
-def with_absent(values: CurveValues, names: Sequence[str]) -> CurveValues:
-    """Return values for more participants: those without values gain and give nothing."""
+def with_absent(
+    values: CurveValues, names: Sequence[str], apart: npt.NDArray[np.bool_] | None = None
+) -> CurveValues:
+    """Return values for more participants: those without values gain and give nothing.
+
+    Parameters
+    ----------
+    apart : array of bool, optional
+        Pairs of competitors, between which there are no rates either.
+    """
     places = [names.index(name) for name in values.participants]
     curves = np.zeros((4, len(names)))
     curves[:, places] = values.samples, values.slopes, values.slope_errors, values.powers
     rates = np.zeros((2, len(names), len(names)))
     rates[np.ix_([0, 1], places, places)] = values.rates, values.rate_errors
+    if apart is not None:
+        rates[:, apart] = 0.0
     return CurveValues(
         curves[0],
         curves[1],

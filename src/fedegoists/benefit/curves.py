@@ -70,10 +70,10 @@ def curves(inquiry: Inquiry) -> Learned:
         own = [described[k, i] for i in usable]
         names = [one.name for one in queries.names[k]]
         known = _of_repetition([names[i] for i in usable], own, scores, k, usable, task.name)
-        values.append(with_absent(curve_values(known, task.metric), names))
+        rivals = inquiry.rivals[k].numpy()
+        values.append(with_absent(curve_values(known, task.metric), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
-    gains[inquiry.rivals], errors[inquiry.rivals] = 0.0, 0.0
     # Two halves that differ by twice a standard error have this one.
     runs = torch.stack([gains - errors, gains + errors], 1)[:, None]
     runs = runs.expand(-1, inquiry.settings.repeats, -1, -1, -1)

@@ -107,8 +107,8 @@ def explain_alone(formation: Formation, name: str) -> Explanation:
     >>> values = CurveValues([300, 200], [0.01, 0.06], rates, ["Cleveland", "VA"], unit="AUC")
     >>> formation = form(values, CompetitionGraph([], values.participants))
     >>> print(explain_alone(formation, "VA"))
-    VA is alone because VA cannot pair up with Cleveland (VA would give nothing there: the others' \
-total gain would change by +0 AUC; VA itself would gain +0.0484 ± 0 AUC).
+    VA is alone because VA cannot pair up with Cleveland (Cleveland would gain nothing there: +0 \
+AUC expected; VA itself would gain +0.0484 ± 0 AUC).
     """
     name = formation.name_of(name)
     if len(formation.coalition_of(name)) > 1:

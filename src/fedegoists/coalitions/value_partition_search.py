@@ -7,7 +7,6 @@ from itertools import chain
 from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
-from fedegoists.coalitions.exact.best_partition import prepare
 from fedegoists.coalitions.exact.reduction import components, restricted
 from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT, best_by_values
 from fedegoists.coalitions.exact.value_search import (
@@ -15,11 +14,16 @@ from fedegoists.coalitions.exact.value_search import (
     ValueSearch,
     bound_at,
     cap_bound,
+    prepare_search,
 )
 from fedegoists.coalitions.partition_search import WORK_SHARE, GapReport, SearchResult
+from fedegoists.coalitions.value_principles import Judge, valued_merger
 from fedegoists.coalitions.welfare import total_gain
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import pair_bounds
+
+MERGER_BUDGET = 2000
+"""Sets of coalitions that the search for mergers looks at."""
 
 ROUNDING = 1e-12
 """Sums of gains are off by less than this fraction."""
@@ -49,7 +53,7 @@ def search_values(
         partition, rule = best_by_values(problem, kept), "optimum"
         upper_bound = total_gain(problem.values, partition) * (1 + ROUNDING)
     else:
-        prepare(pair_bounds(problem.values), problem.competition, fewest_members)
+        prepare_search(problem)
         partition, upper_bound, notes = _searched(
             problem, kept, seed=seed, time_limit=time_limit, progress=progress
         )
@@ -57,10 +61,15 @@ def search_values(
         rule = "optimum" if reached >= upper_bound * (1 - 1e-9) else "best found"
     alone = set(range(len(values.participants))).difference(members)
     whole = sorted([*([members[k] for k in group] for group in partition), *([k] for k in alone)])
+    stable: bool | None = True  # uniting coalitions with gain would be better than the optimum
+    if rule != "optimum":
+        judge = Judge(values, competition, confidence, fewest_members)
+        whole, stable = _united(judge, whole)
+        if stable is None:
+            notes.append("that no coalitions should merge was not proven within the budget")
     return SearchResult(
         whole,
-        # Uniting coalitions with gain would be better than the best.
-        stable=True if rule == "optimum" else None,
+        stable=stable,
         start=[[k] for k in range(len(values.participants))],
         merges=[(rule, [1 << k for k in group]) for group in whole if len(group) > 1],
         notes=tuple(notes),
@@ -84,7 +93,7 @@ def value_bound(
     if problem.n <= MOST_EXACT:
         best = total_gain(problem.values, best_by_values(problem))
         return best, best * (1 + ROUNDING)
-    prepare(pair_bounds(problem.values), problem.competition, fewest_members)
+    prepare_search(problem)
     mine = restricted(partition, members)
     deadline = time.perf_counter() + time_limit
     bound, _ = bound_at(problem, mine, seconds=time_limit, deadline=deadline, seed=seed)
@@ -105,6 +114,19 @@ def _reduced(
     names = [values.participants[k] for k in members]
     inside = competition.restricted_to(names).matrix
     return members, ValueProblem(values.restricted_to(names), inside, confidence, fewest_members)
+
+
+def _united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
+    """Unite coalitions that should merge until the checker finds none; tell if that is proven."""
+    names = judge.values.participants
+    place = {name: k for k, name in enumerate(names)}
+    while True:
+        named = [tuple(names[k] for k in group) for group in partition]
+        found, complete = valued_merger(judge, named, MERGER_BUDGET)
+        if found is None:
+            return partition, True if complete else None
+        gone = {place[name] for group in found.coalitions for name in group}
+        partition = sorted([*(g for g in partition if g[0] not in gone), sorted(gone)])
 
 
 def _searched(

@@ -102,7 +102,12 @@ class Judge:
         self.fewest_members = fewest_members
         self.least = least_gain(values)
         self._quantile = NormalDist().inv_cdf(confidence)
-        self._place = {name: k for k, name in enumerate(values.participants)}
+        names = values.participants
+        self._place = {name: k for k, name in enumerate(names)}
+        helps = pair_bounds(values) > 0
+        self.gives = {
+            name: {names[i] for i in np.flatnonzero(helps[j])} for j, name in enumerate(names)
+        }
 
     def row(self, group: Iterable[str]) -> Bools:
         """Return a coalition as a row of a boolean matrix."""
@@ -175,13 +180,11 @@ def verify_values(
     names = values.participants
     partition = check_partition(coalitions, names)
     judge = Judge(values, competition, confidence, fewest_members)
-    helps = pair_bounds(values) > 0
-    gives = {name: {names[i] for i in np.flatnonzero(helps[j])} for j, name in enumerate(names)}
     rivals = {name: set(competition.competitors(name)) for name in names}
-    found, complete = valued_merger(judge, gives, partition, budget)
+    found, complete = valued_merger(judge, partition, budget)
     return Verification(
         free_riders=tuple(rider for group in partition for rider in judge.free_riders(group)),
-        conflicts=tuple(conflicts(gives, rivals, partition)),
+        conflicts=tuple(conflicts(judge.gives, rivals, partition)),
         mergers=() if found is None else (found,),
         complete=complete,
         fewest_members=fewest_members,
@@ -196,10 +199,7 @@ def verify_values(
 
 
 def valued_merger(
-    judge: Judge,
-    gives: dict[str, set[str]],
-    partition: Sequence[Coalition],
-    budget: int | None,
+    judge: Judge, partition: Sequence[Coalition], budget: int | None
 ) -> tuple[Merger | None, bool]:
     """Return coalitions that should merge, if any, and whether the search came to its end.
 
@@ -213,7 +213,9 @@ def valued_merger(
     order = {name: k for k, name in enumerate(judge.values.participants)}
     home = {name: c for c, group in enumerate(partition) for name in group}
     everybody = range(len(partition))
-    benefits = [{home[t] for name in partition[c] for t in gives[name]} - {c} for c in everybody]
+    benefits = [
+        {home[t] for name in partition[c] for t in judge.gives[name]} - {c} for c in everybody
+    ]
     benefited = [{other for other in everybody if c in benefits[other]} for c in everybody]
     competes = [
         {home[r] for name in partition[c] for r in judge.competition.competitors(name)} - {c}

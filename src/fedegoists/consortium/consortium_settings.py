@@ -77,8 +77,9 @@ class BenefitSection(TypedSettings):
     """The benefit graph: learned from models, losses and gradients; no data leaves a silo."""
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
-    """The estimator; auto suits the data. With everybody, nothing is learned, and only competition
-    keeps participants apart."""
+    """The estimator; auto suits the data. Curves predicts gains in the units of the metric, and the
+    coalitions with the highest expected gains are formed. With everybody, nothing is learned, and
+    only competition keeps participants apart."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
     """For the estimator file: a CSV with source,target,weight."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])

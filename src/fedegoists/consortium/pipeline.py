@@ -56,6 +56,7 @@ from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.coalition_values import pair_graph
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.own_models import OwnModelEntry
@@ -189,6 +190,8 @@ class Consortium:
             estimate = self._learned(settings, apart, secret, progress)
             _check_known(estimate)  # before it is kept: another run should ask the silos again
             self.store.write("benefit", key, estimate.to_json())
+        if estimate.values is not None:
+            return LearnedBenefit(pair_graph(estimate.values), estimate)
         by_confidence = section.threshold is None
         graph = estimate.graph(
             section.threshold, confidence=section.confidence if by_confidence else None
@@ -217,8 +220,9 @@ class Consortium:
         if self.decision is not None:
             return self.decision
         section = self.settings.formation
+        values = None if benefit.estimate is None else benefit.estimate.values
         return form(
-            benefit.graph,
+            benefit.graph if values is None else values,
             self.competition,
             section.method,
             seed=section.seed,

@@ -67,11 +67,12 @@ class CoalitionValues(Protocol):
         """Return the highest expected gain of each member in any part of each coalition."""
         ...
 
-    def linear_bounds(self, touching: Bools) -> tuple[Floats, Floats]:
+    def linear_bounds(self, touching: Floats) -> tuple[Floats, Floats]:
         """Return additive upper bounds: constants c ≥ 0 and weights A.
 
         For every coalition S and member i, ``gain_i(S) ≤ c[i] + Σ_{j ∈ S} A[j, i]``. The bound of
-        participant i is as low as possible in the coalition that is row i of `touching`.
+        participant i is as low as possible in the coalition that is row i of `touching`: 1 for its
+        members, 0 for others, or means of these over several coalitions.
         """
         ...
 

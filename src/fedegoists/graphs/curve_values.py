@@ -70,6 +70,11 @@ class CurveValues:
     unit : str
         The metric, such as ``AUC``.
 
+    Attributes
+    ----------
+    effects, effect_variances : arrays of shape (n, n)
+        ``effects[j, i]`` is what j adds to x_i, and its variance.
+
     Examples
     --------
     For North, South's 300 samples are worth 0.5 × 300 = 150 of its own: a doubling and a half.
@@ -119,10 +124,11 @@ class CurveValues:
             array.flags.writeable = False
         # Effects in units of one's own samples; nobody has an effect on a participant without any.
         ratios = np.where(self.samples > 0, self.samples[:, None] / np.maximum(self.samples, 1), 0)
-        self._effects = self.rates * ratios
-        self._effect_variances = (self.rate_errors * ratios) ** 2
-        if n and np.abs(self._effects).sum(axis=0).max() > LARGEST:
-            i = int(np.abs(self._effects).sum(axis=0).argmax())
+        self.effects = self.rates * ratios
+        self.effect_variances = (self.rate_errors * ratios) ** 2
+        self.effects.flags.writeable = self.effect_variances.flags.writeable = False
+        if n and np.abs(self.effects).sum(axis=0).max() > LARGEST:
+            i = int(np.abs(self.effects).sum(axis=0).argmax())
             raise GraphError(
                 f"{where}: the samples of others are worth more than {LARGEST:.0e} times those of "
                 f"{self._participants[i]!r}; check its samples and exchange rates"
@@ -176,28 +182,27 @@ class CurveValues:
     def gains(self, coalitions: npt.ArrayLike) -> Floats:
         """Return the expected gain of every member of each coalition; 0 for the others."""
         members, rows = _rows(coalitions)
-        return np.where(members, self._curve(rows @ self._effects), 0.0)
+        return np.where(members, self._curve(rows @ self.effects), 0.0)
 
     def standard_errors(self, coalitions: npt.ArrayLike) -> Floats:
         """Return the standard error of each expected gain, by the delta method."""
         members, rows = _rows(coalitions)
-        x = rows @ self._effects
+        x = rows @ self.effects
         by_slope = self._doublings(x) * self.slope_errors
-        by_rates = self._steepness(x) ** 2 * (rows @ self._effect_variances)
+        by_rates = self._steepness(x) ** 2 * (rows @ self.effect_variances)
         return np.where(members, np.sqrt(by_slope**2 + by_rates), 0.0)
 
     def upper_gains(self, coalitions: npt.ArrayLike) -> Floats:
         """Return the gain of each member from the others that help it, without those that harm."""
         members, rows = _rows(coalitions)
-        return np.where(members, self._curve(rows @ np.maximum(self._effects, 0.0)), 0.0)
+        return np.where(members, self._curve(rows @ np.maximum(self.effects, 0.0)), 0.0)
 
     def linear_bounds(self, touching: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Return the tangents of all curves as constants and weights; see `CoalitionValues`."""
-        _, rows = _rows(touching)
-        x = np.einsum("ij,ji->i", rows, self._effects)
+        x = np.einsum("ij,ji->i", np.asarray(touching, dtype=np.float64), self.effects)
         steepness = self._steepness(x)
         constants = np.maximum(self._curve(x) - steepness * x, 0.0)  # f(0) = 0, up to rounding
-        return constants, self._effects * steepness
+        return constants, self.effects * steepness
 
     def _doublings(self, x: Floats) -> Floats:
         """Return the curves with slope 1: the doublings that x times one's own data are worth."""

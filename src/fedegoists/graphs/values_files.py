@@ -16,7 +16,7 @@ KINDS = {CurveValues.KIND: CurveValues}
 def values_from_dict(data: object, where: str = "coalition values") -> CoalitionValues:
     """Make coalition values of any known kind from the mapping that their `to_dict` returns."""
     kind = data.get("kind") if isinstance(data, Mapping) else None
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise GraphError(
             f"{where}: expected an object with 'kind', one of {', '.join(map(repr, KINDS))}; "
             f"got {shown(kind if isinstance(data, Mapping) else data)}"

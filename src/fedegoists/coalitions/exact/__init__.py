@@ -12,6 +12,8 @@ a merge with gain would raise its welfare, and often much better. How the parts 
         ├ restricted_master       the linear program over the coalitions known so far; its prices
         ├ pricing                 coalitions worth more than their prices, by branch and bound
         └ set_partitioning        the best choice out of a list of coalitions, by CP-SAT
+    value_enumeration           with coalition values, up to 20 participants (`subset_kernel`)
+    value_search                more: annealing (`curve_annealing`), moves, bounds by tangents
     fairest_partition           for the objective ``fair``; enumeration, pricing and CP-SAT
 
 `moves` and `pricing` are compiled (`compiled`) and share their state as arrays (`search_arrays`).

@@ -4,34 +4,48 @@
 a constant plus a sum over the other members. Summed over participants, that is a constant plus the
 welfare of an additive graph, for which `best_partition` finds good partitions and upper bounds.
 With tangents at the present partition the bound is exact there, so all of the gap is that of the
-additive problem. Its partition in turn is a start that local search improves, and so on.
+additive problem.
 
-*Local search.* Moves of a participant to another coalition or out of its own, mergers of two
-coalitions, swaps of two participants; when none improves, some participants are taken out at
-random. A coalition that a move makes inadmissible is repaired by taking out further members.
+*Local search.* Under learning curves, simulated annealing in compiled code (`curve_annealing`); for
+other values, the additive problem with tangents at the present partition. Then moves of a
+participant to another coalition or out of its own, mergers of two coalitions, and swaps of two
+participants. A coalition that becomes inadmissible is repaired by taking out members.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
-from fedegoists.coalitions.exact.best_partition import best_partition
+from fedegoists.coalitions.exact.best_partition import best_partition, load_searches
 from fedegoists.coalitions.exact.set_partitioning import partition_of
 from fedegoists.coalitions.upper_bound import competing_groups, quick_upper_bound
+from fedegoists.graphs import CurveValues
 from fedegoists.graphs.coalition_values import pair_bounds
 
-LINEAR_ROUNDS = 3
-"""Times that an additive problem is solved for a new start."""
+if TYPE_CHECKING:
+    from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
+
+FIRST_PROPOSALS = 200
+"""Proposals of the first round of annealing, per participant; each further round makes twice as
+many."""
 
 SEARCH_SHARE = 0.6
 """The fraction of the work for a good partition; the rest is for the upper bound."""
 
-SECONDS_PER_ENTRY = 4e-9
-"""Work of valuing a coalition, per entry of the matrix of effects."""
+SECONDS_PER_CALL, SECONDS_PER_MEMBER, SECONDS_PER_ENTRY = 3e-4, 1.5e-7, 3e-9
+"""Work of valuing coalitions: per call, and for each coalition per participant and per entry of the
+matrix of effects."""
+
+LEAST_BOUND_WORK = 0.005
+"""What a round for the upper bound counts for at least."""
+
+MOST_BOUNDS = 60
+"""Rounds for the upper bound."""
 
 TAKEN_OUT = 0.15
 """The fraction of participants that a perturbation takes out of their coalitions."""
@@ -62,30 +76,40 @@ class ValueSearch:
     def run(self, effort: Effort, report: Callable[[], None] = lambda: None) -> None:
         """Search until the effort is spent."""
         self._effort = effort
-        self._offer(self._improved(self.columns))
-        share = effort.left / (2 * LINEAR_ROUNDS)
-        for _ in range(LINEAR_ROUNDS):
-            if effort.over:
-                return
-            effort.spend(share)
-            _, weights = linear_problem(self._problem, self.partition)
-            found = best_partition(
-                weights,
-                self._problem.competition,
-                [self.partition],
-                seconds=share,
-                deadline=effort.deadline,
-                seed=self._seed,
-                fewest_members=self._problem.fewest_members,
-            )
+        annealing = _annealing(self._problem, self._seed)
+        share = 0.1 * effort.left
+        proposals = FIRST_PROPOSALS * self._problem.n
+        while not effort.over:
+            if annealing is not None:
+                start = annealing.run(self.partition, proposals, effort)
+                proposals = 2 * proposals
+            else:
+                start = self._linear_start(share)
             before = self.total
-            self._offer(self._improved(self._repaired(_columns(found.partition, len(weights)))))
+            self._offer(self._improved(self._repaired(_columns(start, self._problem.n))))
             report()
-            if self.total <= before:
+            if annealing is None and self.total <= before:
                 break
         while not effort.over:
             self._offer(self._improved(self._perturbed()))
             report()
+
+    def _linear_start(self, seconds: float) -> list[list[int]]:
+        """Return a good partition of the additive problem; pairs that harm each other compete."""
+        problem = self._problem
+        touching = company(self.partition, problem.n)
+        _, weights = linear_problem(problem, touching)
+        self._effort.spend(seconds)
+        found = best_partition(
+            weights,
+            problem.competition | harmful_pairs(problem, touching),
+            [[[i] for i in range(problem.n)]],
+            seconds=seconds,
+            deadline=self._effort.deadline,
+            seed=self._seed,
+            fewest_members=problem.fewest_members,
+        )
+        return found.partition
 
     def _offer(self, columns: Bools) -> None:
         total = math.fsum(self._problem.totals(columns).tolist())
@@ -93,8 +117,13 @@ class ValueSearch:
             self.columns, self.total = columns, total
 
     def _totals(self, columns: Bools) -> Floats:
-        self._effort.spend(len(columns) * self._problem.n**2 * SECONDS_PER_ENTRY)
+        self._spend(len(columns))
         return self._problem.totals(columns)
+
+    def _spend(self, coalitions: int) -> None:
+        n = self._problem.n
+        each = n * SECONDS_PER_MEMBER + n**2 * SECONDS_PER_ENTRY
+        self._effort.spend(SECONDS_PER_CALL + coalitions * each)
 
     # Repair --------------------------------------------------------------------------------
 
@@ -107,7 +136,7 @@ class ValueSearch:
         """Return the coalition without the members that may not be in it, the least worth first."""
         column = column.copy()
         while column.sum() > 1:
-            self._effort.spend(column.sum() * self._problem.n**2 * SECONDS_PER_ENTRY)
+            self._spend(int(column.sum()))
             worth, fine = self._problem.worth(column)
             if fine.all():
                 if column.sum() < self._problem.fewest_members:
@@ -241,16 +270,49 @@ class ValueSearch:
         return self._repaired(columns)
 
 
-def linear_problem(problem: ValueProblem, partition: Partition) -> tuple[float, Floats]:
+def prepare_search(problem: ValueProblem) -> None:
+    """Load the solvers and the compiled searches, which is not part of any time limit."""
+    load_searches()
+    if isinstance(problem.values, CurveValues):
+        from fedegoists.coalitions.exact.curve_annealing import load_curve_search
+
+        load_curve_search()
+
+
+def _annealing(problem: ValueProblem, seed: int) -> "CurveAnnealing | None":
+    """Return the compiled search, which knows learning curves only."""
+    if not isinstance(problem.values, CurveValues):
+        return None
+    from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
+
+    return CurveAnnealing(problem, problem.values, seed)
+
+
+def company(partition: Partition, n: int) -> Floats:
+    """Return as row i the coalition of participant i."""
+    touching = np.zeros((n, n))
+    for group in partition:
+        touching[np.ix_(group, group)] = 1.0
+    return touching
+
+
+def harmful_pairs(problem: ValueProblem, touching: Floats) -> Bools:
+    """Return the pairs that do each other more harm than good, by tangents."""
+    _, slopes = problem.values.linear_bounds(touching)
+    return np.asarray(slopes + slopes.T < 0)
+
+
+def linear_problem(problem: ValueProblem, touching: Floats) -> tuple[float, Floats]:
     """Return a constant and weights of a graph whose welfare plus the constant bounds any total.
 
-    The bound is exact for the given partition, but for participants alone that could join others.
     What two members do to each other counts only as a sum, so harm to one is set off against the
     good of the other. An edge that could make a coalition admissible keeps a tiny weight.
+
+    Parameters
+    ----------
+    touching : array of float
+        Where the tangents touch, see `CoalitionValues.linear_bounds`.
     """
-    touching = np.zeros((problem.n, problem.n), dtype=np.bool_)
-    for group in partition:
-        touching[np.ix_(group, group)] = True
     constants, slopes = problem.values.linear_bounds(touching)
     edges = pair_bounds(problem.values) > 0
     shared = np.where(problem.competition, 0.0, np.maximum(slopes + slopes.T, 0.0))
@@ -281,22 +343,36 @@ def cap_bound(problem: ValueProblem) -> float:
 def bound_at(
     problem: ValueProblem, partition: Partition, *, seconds: float, deadline: float, seed: int
 ) -> tuple[float, bool]:
-    """Return an upper bound on any total gain, with tangents at a partition.
+    """Return an upper bound on any total gain, with tangents at a partition and then others.
+
+    The bound of the additive problem is attained by some partition. Tangents that touch at the mean
+    of the partition given and those found so far make it lower: that is the method of averaged
+    subgradients, as the bound is a convex function of the tangents' slopes. A round that does not
+    solve its additive problem is the last, so that more seconds give no higher bound.
 
     Also returned is whether the clock rather than the work ended the search for it.
     """
-    constant, weights = linear_problem(problem, partition)
-    found = best_partition(
-        weights,
-        problem.competition,
-        [partition],
-        seconds=seconds,
-        deadline=deadline,
-        seed=seed,
-        fewest_members=problem.fewest_members,
-    )
-    bound = (constant + found.upper_bound) * (1 + 1e-12)
-    return min(bound, cap_bound(problem)), found.clock_ended
+    bound, late = cap_bound(problem), False
+    total = math.fsum(problem.totals(_columns(partition, problem.n)).tolist())
+    touching = company(partition, problem.n)
+    for k in range(1, MOST_BOUNDS + 1):
+        constant, weights = linear_problem(problem, touching)
+        found = best_partition(
+            weights,
+            problem.competition,
+            [partition],
+            seconds=seconds,
+            deadline=deadline,
+            seed=seed,
+            fewest_members=problem.fewest_members,
+        )
+        bound = min(bound, (constant + found.upper_bound) * (1 + 1e-12))
+        late = found.clock_ended
+        seconds = min(found.unspent, seconds - LEAST_BOUND_WORK)
+        if not found.optimal or seconds <= 0 or bound <= total * (1 + 1e-9):
+            break
+        touching += (company(found.partition, problem.n) - touching) / (k + 1)
+    return bound, late
 
 
 def _columns(partition: Partition, n: int) -> Bools:

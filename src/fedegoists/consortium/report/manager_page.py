@@ -10,6 +10,7 @@ from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.gain_chart import gains_chart
+from fedegoists.consortium.report.expected_gains import expected_gains
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
 from fedegoists.consortium.report.no_coalition import no_coalition
 from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, Results, failures_of
@@ -70,6 +71,7 @@ def manager_view(
         "confidence": CONFIDENCE,
         "picture": inline_picture(formation, f"{together} {alone} The table below says the same."),
         "no_coalition": why_none,
+        "expected": expected_gains(formation),
         "coalitions": _coalitions(formation, usage),
         "competitors": formation.competition.pairs,
         "shown_to_all": shown_to_all(run),
