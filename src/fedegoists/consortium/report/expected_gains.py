@@ -67,9 +67,11 @@ def expected_gains(formation: "Formation") -> ExpectedGains | None:
         )
         for name in likely
     )
-    return ExpectedGains(values.unit, rows, _more_evidence(values, [gains[n] for n in likely], [
-        errors[n] for n in likely
-    ]))
+    return ExpectedGains(
+        values.unit,
+        rows,
+        _more_evidence(values, [gains[n] for n in likely], [errors[n] for n in likely]),
+    )
 
 
 def _more_evidence(values: CurveValues, gains: list[float], errors: list[float]) -> str:
@@ -93,7 +95,7 @@ def _more_evidence(values: CurveValues, gains: list[float], errors: list[float])
     if not math.isfinite(times) or times > MOST_TIMES:
         return f"The data is far too little to be 90 % sure of {told}."
     return (
-        f"To be 90 % sure of {told}, about {math.ceil(times)} times the samples would be needed. The "
-        "cheapest next experiment is more repeats (benefit.repeats); the next one is to train in "
-        "these coalitions and keep the better model."
+        f"To be 90 % sure of {told}, about {math.ceil(times)} times the samples would be needed. "
+        "The cheapest next experiment is more repeats (benefit.repeats); the next one is to train "
+        "in these coalitions and keep the better model."
     )

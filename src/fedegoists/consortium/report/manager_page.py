@@ -9,8 +9,8 @@ from urllib.parse import quote
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.report.coalition_picture import inline_picture
-from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.expected_gains import expected_gains
+from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
 from fedegoists.consortium.report.no_coalition import no_coalition
 from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, Results, failures_of
@@ -35,6 +35,8 @@ CLAIMS = {
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
     "welfare": "The total benefit inside the coalitions.",
     "upper bound": "No valid coalitions have a higher welfare than this.",
+    "participation constraint": "Every member of a coalition is expected to gain, with the "
+    "probability that was demanded.",
     "objective": "No valid coalitions are better by the chosen objective, where it is proven.",
 }
 
@@ -167,7 +169,10 @@ def _of_members(formation: Formation) -> str:
 
 def quality(formation: Formation) -> str:
     """Return a sentence on the welfare, and whether it is proven to be the highest."""
-    welfare = f"The welfare, which is the total benefit, is {weight(formation.welfare)}"
+    total = "total benefit"
+    if formation.values is not None:
+        total = f"total expected gain in {formation.values.unit}"
+    welfare = f"The welfare, which is the {total}, is {weight(formation.welfare)}"
     if formation.optimal:
         return f"{welfare}, proven to be the highest possible."
     return (
