@@ -17,6 +17,7 @@ from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit, alone_in
 from fedegoists.consortium.consortium_settings import (
+    CURVES,
     ConsortiumSettings,
     checked_name,
     read_settings,
@@ -163,6 +164,11 @@ class Consortium:
         if section.file is not None:
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
+        if section.estimator == CURVES and self.settings.formation.method != "best":
+            raise SettingsError(
+                f"formation.method is {self.settings.formation.method!r}; with benefit.estimator = "
+                "'curves', only 'best' decides by expected gains"
+            )
         # Models of silos at their organisations are not shown to competitors unless asked for.
         automatic = None if self.engine.local else "transfer"
         given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
