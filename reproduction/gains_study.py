@@ -401,7 +401,7 @@ def gains_csv(gains: list[Gain]) -> bytes:
     """Return the gains as CSV."""
     rows = [
         tuple(
-            f"{value:.6g}" if isinstance(value, float) else value
+            repr(value) if isinstance(value, float) else value
             for value in (getattr(one, column) for column in COLUMNS)
         )
         for one in gains
