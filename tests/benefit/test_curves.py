@@ -9,6 +9,7 @@ from fedegoists.benefit.curve_fit import pair_gains
 from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Participant, Train, Trained
+from fedegoists.federation.batches import batch_at, share_of
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.learning.datasets import load
 from fedegoists.training.defaults import learn_settings
@@ -110,9 +111,20 @@ def test_models_of_parts_stay_at_home_and_are_judged_on_what_they_did_not_see(da
     parts = [one for one in silos.requests if isinstance(one, Train) and one.share is not None]
     assert {(one.share, one.part) for one in parts} == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
     assert all(one.personal is not None and one.personal.whole for one in parts)
-    judged = [one for one in silos.requests if isinstance(one, Evaluate) and one.split == "train"]
-    assert {one.step for one in judged} == {0, 1}
-    assert all(one.share == 0.5 for one in judged)
+    size, last = 40, None
+    judged = []
+    for one in silos.requests:
+        if isinstance(one, Train):
+            last = one
+        elif isinstance(one, Evaluate) and one.split == "train" and one.personal is not None:
+            seen, unseen = (
+                set(batch_at(size, share_of(size, each.share, None), number, 3))
+                for each, number in ((last, last.part), (one, one.step))
+            )
+            assert (one.seed, len(unseen)) == (last.seed, size // 2)
+            assert not seen & unseen
+            judged.append((last.share, last.part))
+    assert set(judged) == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
     slots = silos.inner.silo_memory(Participant("a1")).slots
     assert not slots  # and are forgotten in the end
 
