@@ -33,7 +33,12 @@ def _run() -> None:
 
 def _application() -> typer.Typer:
     with training_extra("reproducing the paper"):
-        from reproduction import benefit_study_command, real_data_commands, table_commands
+        from reproduction import (
+            benefit_study_command,
+            gains_command,
+            real_data_commands,
+            table_commands,
+        )
 
     app = typer.Typer(
         help="Reproduce the paper: tables, figures, and studies that go beyond it. The name of the "
@@ -46,6 +51,7 @@ def _application() -> typer.Typer:
     table_commands.register(app)
     benefit_study_command.register(app)
     real_data_commands.register(app)
+    gains_command.register(app)
     return app
 
 

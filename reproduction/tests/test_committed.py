@@ -12,6 +12,7 @@ from reproduction.benefit_graphs import Benefits
 from reproduction.cell_packing import GROUPS, table_holding
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cell_from
+from reproduction.gains_study import COLUMNS, REPORTED_ON, Gain, gain_page
 from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
@@ -24,6 +25,7 @@ from reproduction.yardstick_study import PRODUCT, TABLES_COMPARED, yardstick_pag
 
 COMMITTED = sorted(name for name in TABLES if (RESULTS / f"{name}.csv").exists())
 PACKED = sorted(path for path in (RESULTS / "cells").iterdir() if path.name != GROUPS + ENDING)
+MEASURED_GAINS = sorted(path.stem for path in (RESULTS / "gains").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,28 @@ def test_training_alone_is_as_strong_as_scikit_learn_on_the_same_samples():
             gaps = mean_differences(alone, by_seed(own, label, "local"))
             gap = corrected([sign * one for one in gaps], ratio_of(own))
             assert gap.mean + gap.half > 0, (name, label, gap)
+
+
+@pytest.mark.parametrize("name", MEASURED_GAINS)
+def test_pages_of_gains_are_derived_from_their_rows(name):
+    folder = RESULTS / "gains"
+    with (folder / f"{name}.csv").open(encoding="utf-8") as file:
+        gains = [
+            Gain(
+                int(line["repetition"]),
+                int(line["partition"]),
+                line["participant"],
+                int(line["members"]),
+                *(float(line[column]) for column in COLUMNS[4:]),
+            )
+            for line in csv.DictReader(file)
+        ]
+    assert {one.repetition for one in gains} == set(REPORTED_ON)
+    written = (folder / f"{name}.md").read_text(encoding="utf-8")
+    origin = written.splitlines()[-1]
+    assert f"python -m reproduction gains {name} " in origin
+    assert gain_page(name, gains, origin) == written
+    assert (folder / f"{name}.png").exists()
 
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):

@@ -35,7 +35,8 @@ class Recorder:
                 {n: r.parameters.clone() for n, r in replies.items() if n not in self.away}
             )
         rest = dict(own)
-        self.calls.append((own.operation, rest.pop("parameters").clone(), rest))
+        if "parameters" in rest:
+            self.calls.append((own.operation, rest.pop("parameters").clone(), rest))
         return replies
 
     @property

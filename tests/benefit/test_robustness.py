@@ -41,7 +41,7 @@ def silent(request, reply):
     raise ConnectionError("gone")
 
 
-@pytest.mark.parametrize("estimator", ["hypernetwork", "transfer", "alignment"])
+@pytest.mark.parametrize("estimator", ["hypernetwork", "transfer", "alignment", "curves"])
 @pytest.mark.parametrize("behaviour", [broken, constant, scaled, silent])
 def test_one_bad_silo_does_not_spoil_the_others_rows(estimator, behaviour):
     silos = federation(consortium(), behaviours={"x": behaviour})

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,6 +66,7 @@ def call(model, execution, kind, rows=0, **fields):
         (Train, {"settings": SETTINGS, "seed": 3, "terms": "proximal"}),
         (Train, {"settings": SETTINGS, "seed": 3, "terms": "moving"}),
         (Train, {"settings": SETTINGS, "seed": 3, "terms": "cosine"}),
+        (Train, {"settings": SETTINGS, "seed": 3, "share": 0.5, "part": 1}),
         (Gradient, {"batch_size": 32, "seed": 3}),
         (Gradient, {"batch_size": 32, "seed": 3, "step": 2, "rows": 3}),
         (Gradient, {"split": "validation"}),
@@ -115,6 +117,40 @@ def test_two_halves_have_no_sample_in_common(size):
     first, second = (set(batch_at(size, half, step, seed=3)) for step in (0, 1))
     assert len(first) == len(second) == size // 2
     assert not first & second
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_training_on_a_part_never_touches_the_other_samples(execution):
+    """A model of one half is the same whatever the targets of the other half are."""
+    size, seed = SIZES[0] - 30, stream_seed(7, "s0")
+    other = batch_at(size, share_of(size, 0.5, None), 1, seed)
+
+    def trained(change, **fields):
+        data = silos("mlp")
+        targets = data.samples.targets.copy()
+        targets[data.silos[0].train[other]] += change
+        changed = replace(data, samples=replace(data.samples, targets=targets))
+        federation_ = federation("mlp", changed, execution=execution)
+        request = Train(
+            parameters=initial("mlp", 1)[0], settings=SETTINGS.changed(steps=9), seed=7, **fields
+        )
+        return federation_.call({S0: request})[S0]
+
+    before, after = (trained(change, share=0.5, part=0) for change in (0.0, 5.0))
+    assert torch.equal(before.parameters, after.parameters)
+    assert before.samples == size  # what a silo has, not what it used
+    assert before.sample_passes == 9 * min(SETTINGS.batch_size, size // 2)
+    before, after = (trained(change, share=0.5, part=1) for change in (0.0, 5.0))
+    assert not torch.equal(before.parameters, after.parameters)
+    before, after = (trained(change) for change in (0.0, 5.0))
+    assert not torch.equal(before.parameters, after.parameters)
+
+
+def test_a_part_of_nothing_is_refused():
+    request = Train(parameters=initial("mlp", 1)[0], settings=SETTINGS, share=0.001)
+    reply = federation("mlp").call({S0: request})[S0]
+    assert isinstance(reply, Failure)
+    assert "train samples is none" in reply.detail
 
 
 def test_training_is_momentum_descent_worked_out_in_numpy():

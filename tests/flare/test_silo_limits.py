@@ -167,6 +167,7 @@ def test_no_answer_is_about_a_few_samples(tmp_path):
         Gradient(**single, batch_size=1),
         Gradient(**single, share=0.03),
         TRAIN.changed(settings=TrainSettings(steps=1, batch_size=1)),
+        TRAIN.changed(share=0.03),
     ):
         reply, refused = asked(service, request)
         assert reply is None

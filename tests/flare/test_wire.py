@@ -62,6 +62,8 @@ REQUESTS = [
         settings=TrainSettings(steps=3, total_steps=9, augment=True),
         seed="0/3",
         first_step=60,
+        share=0.25,
+        part=3,
         personal=Personal(prefixes=("output.",), slot="fedavg"),
         terms=LocalTerms(
             anchor=torch.arange(5.0), pull=0.5, correction=torch.ones(5), inner_steps=2

@@ -16,7 +16,7 @@ from fedegoists.benefit.validation_halves import (
 )
 from fedegoists.errors import SettingsError
 from fedegoists.files import csv_bytes
-from fedegoists.graphs import BenefitGraph
+from fedegoists.graphs import BenefitGraph, CurveValues
 
 Matrix = npt.NDArray[np.float64]
 
@@ -49,6 +49,8 @@ class BenefitEstimate:
         One line for each participant that failed: how often, and why.
     absent : tuple of str
         Participants that answered too rarely; they have no edges.
+    values : CurveValues, optional
+        What each member of any coalition would gain, of estimators that learn this.
     """
 
     participants: tuple[str, ...]
@@ -60,6 +62,7 @@ class BenefitEstimate:
     cost: Cost = field(default_factory=Cost)
     failures: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    values: CurveValues | None = None
 
     @property
     def repeats(self) -> int:
@@ -144,6 +147,7 @@ class BenefitEstimate:
                 "cost": asdict(self.cost),
                 "failures": self.failures,
                 "absent": self.absent,
+                "values": None if self.values is None else self.values.to_dict(),
             }
         )
 
@@ -160,6 +164,7 @@ class BenefitEstimate:
             cost=Cost(**known["cost"]),
             failures=tuple(known["failures"]),
             absent=tuple(known["absent"]),
+            values=None if known.get("values") is None else CurveValues.from_dict(known["values"]),
         )
 
     def weights_csv(self) -> bytes:

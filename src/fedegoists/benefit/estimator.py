@@ -9,6 +9,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fedegoists.benefit.learn_settings import LearnSettings
     from fedegoists.benefit.silo_queries import SiloQueries
+    from fedegoists.graphs import CurveValues
 
 Progress = Callable[[str, int, int, float], None]
 """Called with the stage, how much of it is done, how much there is, and the mean loss."""
@@ -31,6 +32,8 @@ class Learned:
         Of shape (repetitions, targets, sources); the mean gains if left out.
     history : mapping of str to Tensor
         Of shape (reports, repetitions): means over participants along the way.
+    values : tuple of CurveValues
+        Coalition values, one for each repetition, of estimators that learn them.
     """
 
     weights: Tensor
@@ -38,6 +41,7 @@ class Learned:
     present: Tensor
     savings: Tensor | None = None
     history: Mapping[str, Tensor] = field(default_factory=dict)
+    values: "tuple[CurveValues, ...]" = ()
 
 
 @dataclass(frozen=True)

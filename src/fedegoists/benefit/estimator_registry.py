@@ -104,6 +104,16 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         sends="models",
         models=("network", "arrays", "trees"),
     ),
+    "curves": EstimatorEntry(
+        "fedegoists.benefit.curves:curves",
+        "what i would gain with j, by i's learning curve and the score of j's model on i's data",
+        "silos see the models of others, and decoys in place of competitors'; without transfers, "
+        "nothing but scores leaves a silo",
+        ("local", "transfers"),
+        mingles=False,
+        hides=True,
+        sends="models",
+    ),
 }
 
 

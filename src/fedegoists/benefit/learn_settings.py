@@ -19,7 +19,10 @@ class LearnSettings(Validated):
     start : tuple of float, optional
         The preference vector to start from; uniform if left out.
     local : TrainSettings
-        How silos train for ``alignment`` and ``transfer``.
+        How silos train for ``alignment``, ``transfer`` and ``curves``.
+    transfers : bool
+        Whether silos judge the models of others for ``curves``. Without it, samples of others are
+        taken to be worth as much as one's own, as far as their classes are the same.
     clip : float, optional
         The norm to which a silo shortens every sample's gradient before anything leaves it.
     noise : float
@@ -77,6 +80,7 @@ class LearnSettings(Validated):
     clip: float | None = None
     start: tuple[float, ...] | None = None
     local: TrainSettings = TrainSettings(steps=300, learning_rate=0.02, total_steps=300)
+    transfers: bool = True
     seed: int = Field(default=0, ge=0, description="the same seed gives the same estimate")
 
     @field_validator("estimator")

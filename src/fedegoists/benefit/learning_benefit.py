@@ -105,4 +105,5 @@ def _estimate(
         queries.cost(repetition),
         queries.failures_in(repetition),
         tuple(name for name, here in zip(names, present.tolist(), strict=True) if not here),
+        learned.values[repetition] if learned.values else None,
     )

@@ -43,7 +43,7 @@ def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
             answered &= _forests(schema, trained, start)
             models.append(torch.where(answered[..., None].to(trained.device), trained, start))
         else:
-            models.append(_near(trained, start))
+            models.append(near(trained, start))
         starts.append(start)
         present &= answered
         inquiry.progress("local training", repeat + 1, settings.repeats, float("nan"))
@@ -58,8 +58,8 @@ def _forests(schema: ParameterSchema, models: Tensor, start: Tensor) -> Tensor:
     return torch.tensor(fine).reshape(models.shape[:-1])
 
 
-def _near(models: Tensor, start: Tensor) -> Tensor:
-    """Clip updates whose norm is unreasonably large.
+def near(models: Tensor, start: Tensor) -> Tensor:
+    """Clip updates of models whose norm is unreasonably large.
 
     The loss of such a model would not be finite, and the reply of a silo about several models at
     once would be lost.

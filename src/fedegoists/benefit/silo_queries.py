@@ -13,12 +13,13 @@ from fedegoists.federation import (
     Failure,
     Federation,
     Gradient,
+    Keep,
     Participant,
     Repetition,
     Train,
     sorted_out,
 )
-from fedegoists.federation.replies import ReplyT
+from fedegoists.federation.replies import Described, ReplyT
 from fedegoists.federation.requests import OfModels
 
 Pairs = Collection[tuple[str, str]]
@@ -115,11 +116,21 @@ class SiloQueries:
 
     def losses(self, rows: Tensor, request: Callable[..., Evaluate]) -> Tensor:
         """Return losses at (repetitions, participants, rows, parameters); NaN for failures."""
-        losses = torch.full(rows.shape[:3], torch.nan)
+        return self._evaluated(rows, request)[0]
+
+    def scores(self, rows: Tensor, request: Callable[..., Evaluate]) -> Tensor:
+        """Return metrics, turned so that higher is better; NaN also where one is not defined."""
+        scores = self._evaluated(rows, request)[1]
+        return scores if self.federation.task.higher_is_better else -scores
+
+    def _evaluated(self, rows: Tensor, request: Callable[..., Evaluate]) -> tuple[Tensor, Tensor]:
+        """Return losses and metrics at (repetitions, participants, rows, parameters)."""
+        losses, scores = (torch.full(rows.shape[:3], torch.nan) for _ in range(2))
         for place, name, reply in self._replies(rows, request):
             losses[place] = torch.tensor(reply.losses)
-            self._count(self.sent, name, 8 * rows.shape[2])  # the scores come with them
-        return losses
+            scores[place] = torch.tensor(reply.scores)
+            self._count(self.sent, name, 8 * rows.shape[2])
+        return losses, scores
 
     def trained(self, rows: Tensor, request: Callable[..., Train]) -> tuple[Tensor, Tensor]:
         """Train from (repetitions, participants, parameters); return models and which answered."""
@@ -135,14 +146,26 @@ class SiloQueries:
     def samples(self) -> Tensor:
         """Return the training samples of all participants; 0 where a silo failed."""
         counts = torch.zeros(self.shape)
+        for place, reply in self.descriptions().items():
+            counts[place] = float(reply.samples["train"])
+        return counts
+
+    def descriptions(self) -> dict[tuple[int, int], Described]:
+        """Return the descriptions of silos' data, by place, of those that answered."""
         places = self._places
         self.rounds += 1
         replies, failures = sorted_out(self.federation.call(dict.fromkeys(places, Describe())))
-        for name, reply in replies.items():
-            counts[places[name]] = float(reply.samples["train"])
         for failure in failures:
             self._note(failure)
-        return counts
+        return {places[name]: reply for name, reply in replies.items()}
+
+    def forget(self, slot: str) -> None:
+        """Have all silos empty a slot of their memory."""
+        self.rounds += 1
+        request = Keep(slot=slot)
+        _, failures = sorted_out(self.federation.call(dict.fromkeys(self._places, request)))
+        for failure in failures:
+            self._note(failure)
 
     def restart_count(self) -> None:
         """Restart the count of rounds and failures that `answering` uses."""

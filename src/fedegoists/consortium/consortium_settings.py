@@ -73,18 +73,24 @@ UNLEARNED = ("auto", "everybody", "file")
 ESTIMATORS = ", ".join((*UNLEARNED, *ESTIMATOR_ENTRIES))
 
 
+CURVES = "curves"
+"""The estimator by whose coalition values coalitions are formed."""
+
+
 class BenefitSection(TypedSettings):
     """The benefit graph: learned from models, losses and gradients; no data leaves a silo."""
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
-    """The estimator; auto suits the data. With everybody, nothing is learned, and only competition
-    keeps participants apart."""
+    """The estimator; auto suits the data. Curves predicts gains in the units of the metric, and the
+    coalitions with the highest expected gains are formed. With everybody, nothing is learned, and
+    only competition keeps participants apart."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
     """For the estimator file: a CSV with source,target,weight."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])
     """A benefit counts where its weight is above this number."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
-    """Without a threshold, a benefit counts where it is above zero with this confidence."""
+    """Without a threshold, a benefit counts where it is above zero with this confidence. Curves
+    needs neither: members are in a coalition where their expected gain is positive."""
     repeats: int | None = Field(default=None, ge=2, examples=[5])
     """Independent runs of the estimator, which show how sure a weight is."""
     steps: int | None = Field(default=None, ge=1, examples=[300])
@@ -105,6 +111,10 @@ class BenefitSection(TypedSettings):
     def _file_given(self) -> "BenefitSection":
         if (self.estimator == "file") != (self.file is not None):
             raise ValueError('estimator = "file" and file = "…" go together')
+        if self.estimator == CURVES and self.threshold is not None:
+            raise ValueError(
+                'a threshold is for benefits; estimator = "curves" predicts gains: leave it out'
+            )
         return self
 
 

@@ -18,6 +18,7 @@ from fedegoists.benefit.estimator_registry import check_estimator_suits
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit, alone_in
 from fedegoists.consortium.consortium_settings import (
+    CURVES,
     ConsortiumSettings,
     checked_name,
     read_settings,
@@ -60,6 +61,7 @@ from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.coalition_values import pair_graph
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.model_registry import model_options
@@ -193,6 +195,11 @@ class Consortium:
         if section.file is not None:
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
+        if section.estimator == CURVES and self.settings.formation.method != "best":
+            raise SettingsError(
+                f"formation.method is {self.settings.formation.method!r}; with benefit.estimator = "
+                "'curves', only 'best' decides by expected gains"
+            )
         given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
         settings = learn_settings(
             self.data,
@@ -218,6 +225,8 @@ class Consortium:
             estimate = self._learned(settings, apart, secret, progress)
             _check_known(estimate)  # before it is kept: another run should ask the silos again
             self.store.write("benefit", key, estimate.to_json())
+        if estimate.values is not None:
+            return LearnedBenefit(pair_graph(estimate.values), estimate)
         by_confidence = section.threshold is None
         graph = estimate.graph(
             section.threshold, confidence=section.confidence if by_confidence else None
@@ -248,8 +257,9 @@ class Consortium:
         if self.decision is not None:
             return self.decision
         section = self.settings.formation
+        values = None if benefit.estimate is None else benefit.estimate.values
         return form(
-            benefit.graph,
+            benefit.graph if values is None else values,
             self.competition,
             section.method,
             seed=section.seed,

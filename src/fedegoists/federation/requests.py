@@ -290,6 +290,11 @@ class Train(OfModels[Trained]):
         Together with the participant it determines the batches.
     first_step : int
         Which step of the learning rate's schedule comes first.
+    share : float, optional
+        Only a fraction of the training samples, drawn by `seed`.
+    part : int
+        Which one of the fractions that the seed divides the samples into, before it divides them
+        anew: two halves have no sample in common, and smaller parts are parts of larger ones.
     """
 
     replies: ClassVar[type[Reply]] = Trained
@@ -299,6 +304,8 @@ class Train(OfModels[Trained]):
     terms: LocalTerms | None = None
     seed: Seed = 0
     first_step: Count = 0
+    share: Share | None = None
+    part: Count = 0
 
     @property
     def noisy(self) -> bool:

@@ -6,7 +6,7 @@ steps.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from fedegoists.federation.batches import (
 )
 from fedegoists.federation.gradient_privacy import gaussian_noise
 from fedegoists.federation.replies import Described, Split
-from fedegoists.federation.requests import Describe, Gradient, TrainSettings
+from fedegoists.federation.requests import Describe, Gradient, Train, TrainSettings
 from fedegoists.learning.task import Task
 
 
@@ -78,6 +78,16 @@ def weighted(weights: Tensor | None, factors: Tensor | None) -> Tensor | None:
     if factors is None:
         return weights
     return factors / factors.shape[-1] if weights is None else factors * weights
+
+
+def training_part(silo: Silo, request: Train, seed: int) -> Silo:
+    """Return a silo with the training samples that a request is about."""
+    if request.share is None:
+        return silo
+    rows = silo.splits["train"]
+    count = share_of(len(rows), request.share, None)
+    drawn = torch.from_numpy(batch_at(len(rows), count, request.part, seed))
+    return replace(silo, splits={**silo.splits, "train": rows[drawn.to(rows.device)]})
 
 
 def _ready(values: Tensor) -> Tensor:

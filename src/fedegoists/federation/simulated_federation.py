@@ -287,12 +287,13 @@ class SimulatedFederation:
         if not isinstance(request, OfModels):
             return request
         check_size(request, self.schema.size)
-        if isinstance(request, Gradient | Evaluate) and request.share is not None:
-            size = len(self._silos[participant].splits[request.split])
+        if isinstance(request, Train | Gradient | Evaluate) and request.share is not None:
+            split = "train" if isinstance(request, Train) else request.split
+            size = len(self._silos[participant].splits[split])
             if request.share * size < 1:
                 # Every share would hold all there is; the caller takes shares for disjoint.
                 raise SettingsError(
-                    f"a share of {request.share:g} of {size} {request.split} samples is none"
+                    f"a share of {request.share:g} of {size} {split} samples is none"
                 )
 
         def ready(name: str, tensor: Tensor) -> Tensor:
@@ -316,7 +317,8 @@ class SimulatedFederation:
         sizes = {split: len(own) for split, own in self._silos[participant].splits.items()}
         width = min(sizes["train"], STATISTICS_BATCH)
         if isinstance(request, Train):
-            own = min(request.settings.batch_size, sizes["train"])
+            count = share_of(sizes["train"], request.share, None)
+            own = min(request.settings.batch_size, count or sizes["train"])
             if self._network.schema.statistics:  # which are computed after training
                 return (*request.alike, own, width)
             width = own

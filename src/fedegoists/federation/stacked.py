@@ -51,6 +51,7 @@ from fedegoists.federation.silo_operations import (
     learning_rates,
     pass_slices,
     step_noise,
+    training_part,
     training_plan,
     weighted,
 )
@@ -124,20 +125,18 @@ class StackedSilos:
         check_private(self._network, settings.clip, settings.class_weights, self._silos[0].weights)
         check_passes(self._network, settings)
         self._network.set_mode("training")
+        silos = [training_part(*one) for one in zip(self._silos, requests, seeds, strict=True)]
+        positions = self._positions["train"]
+        if requests[0].share is not None:
+            positions = [silo.splits["train"].cpu().numpy() for silo in silos]
         parameters = torch.stack([request.parameters for request in requests])
         device = parameters.device
         terms = [request.terms or NO_TERMS for request in requests]
         inner = terms[0].inner_steps
         # The same silo in other coalitions draws the same.
         first, which = self._distinct(seeds)
-        drawn_plans = [
-            training_plan(len(self._positions["train"][k]), settings, seeds[k], inner)
-            for k in first
-        ]
-        plans = [
-            self._positions["train"][k][own.numpy()]
-            for k, (own, _) in zip(first, drawn_plans, strict=True)
-        ]
+        drawn_plans = [training_plan(len(positions[k]), settings, seeds[k], inner) for k in first]
+        plans = [positions[k][own.numpy()] for k, (own, _) in zip(first, drawn_plans, strict=True)]
         plan, weights = padded(plans)
         rows = which.to(device)
         state = {
@@ -168,11 +167,12 @@ class StackedSilos:
                 for parts in [min(settings.passes, plan.shape[-1])]
             ]
             state["seeds"] = torch.tensor(numbers, device=device)
-        self._add_class_weights(state, settings.class_weights)
+        _add_class_weights(state, silos, settings.class_weights)
         add_terms(state, terms, settings.steps)
         if settings.optimiser != "sgd":  # only the momentum of sgd goes on over rounds
             state["momentum"] = torch.zeros_like(parameters)
-        state = self._trained_steps(state, [one.settings for one in requests], seeds)
+        sizes = [len(own) for own in positions]
+        state = self._trained_steps(state, [one.settings for one in requests], seeds, sizes)
         anchors = state["anchor"].unbind() if "anchor_rates" in state else None
         if settings.optimiser != "sgd":
             state["momentum"] = torch.zeros_like(parameters)
@@ -181,12 +181,11 @@ class StackedSilos:
         fine = (state["parameters"].abs() < LARGEST).all(1)
         # One transfer for both: each waits for the device.
         usable, losses = torch.stack([fine.float(), state["losses"] / settings.steps]).tolist()
-        sizes = [len(own) for own in self._positions["train"]]
         return [
             Trained(
                 parameters=own,
                 loss=losses[k],
-                samples=sizes[k],
+                samples=len(self._positions["train"][k]),
                 sample_passes=settings.steps * min(settings.batch_size, sizes[k]),
                 anchor=None if anchors is None else anchors[k],
                 momentum=None if momenta is None else momenta[k],
@@ -197,11 +196,16 @@ class StackedSilos:
         ]
 
     def _trained_steps(
-        self, state: dict[str, Tensor], own: Sequence[TrainSettings], seeds: Sequence[int]
+        self,
+        state: dict[str, Tensor],
+        own: Sequence[TrainSettings],
+        seeds: Sequence[int],
+        sizes: Sequence[int],
     ) -> dict[str, Tensor]:
         """Take all steps; the noise of private training is drawn for some of them at once.
 
-        The settings of silos differ in the strength of the noise at most.
+        The settings of silos differ in the strength of the noise at most. The sizes are those of
+        the samples that they train with.
         """
         settings = own[0]
         key = ("train", repr(settings.model_copy(update={"noise": 0.0, "learning_rate": 0.0})))
@@ -209,7 +213,6 @@ class StackedSilos:
             return self._repeated(key, lambda s: self._step(s, settings), state, settings.steps)
         like = state["parameters"]
         at_once = min(settings.steps, max(1, NOISE_AT_ONCE // like.numel()))
-        sizes = [len(own) for own in self._positions["train"]]
         for begin in range(0, settings.steps, at_once):
             steps = range(begin, min(begin + at_once, settings.steps))
             # Of one shape for all parts, so that a capture can be replayed.
@@ -302,13 +305,6 @@ class StackedSilos:
                 if name in schema.statistics:
                     own.copy_(found[name])
 
-    def _add_class_weights(self, state: dict[str, Tensor], wanted: ClassWeights | None) -> None:
-        """Add the weights of classes, one row for each silo, to the state."""
-        if wanted is not None:
-            found = [class_weights(silo, wanted) for silo in self._silos]
-            rows = torch.stack([own for own in found if own is not None])
-            state["by_class"] = rows.to(state["parameters"].device)
-
     def gradients(
         self, requests: Sequence[Gradient], seeds: Sequence[int]
     ) -> list[Gradients | Problem]:
@@ -348,7 +344,7 @@ class StackedSilos:
         if network.seeds:
             numbers = torch.tensor([dropout_seed(seed, step) for seed in seeds])
             state["seeds"] = numbers[silo_of].to(device)
-        self._add_class_weights(state, request.class_weights)
+        _add_class_weights(state, self._silos, request.class_weights)
         if "by_class" in state:
             state["by_class"] = state["by_class"][silo_of.to(device)]
         if request.split != "train":  # a model is there as it would be used
@@ -516,6 +512,16 @@ NOISE_AT_ONCE = 2**28
 
 MOST_CAPTURED = 4
 """Captured steps hold memory; a method uses three at most."""
+
+
+def _add_class_weights(
+    state: dict[str, Tensor], silos: Sequence[Silo], wanted: ClassWeights | None
+) -> None:
+    """Add the weights of classes, one row for each silo, to the state."""
+    if wanted is not None:
+        found = [class_weights(silo, wanted) for silo in silos]
+        rows = torch.stack([own for own in found if own is not None])
+        state["by_class"] = rows.to(state["parameters"].device)
 
 
 def _adam_step(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedegoists.federation.replies import Evaluated, Gradients, Reply, ReplyT, Split, Trained
 from fedegoists.federation.requests import Describe, Evaluate, Gradient, Request, Train
-from fedegoists.federation.silo_operations import Silo, described
+from fedegoists.federation.silo_operations import Silo, described, training_part
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
@@ -51,7 +51,9 @@ class Trainer(Protocol):
 def carried_out(trainer: Trainer, silo: Silo, request: Request[ReplyT], seed: int) -> Reply:
     """Carry out a request that concerns a silo's data."""
     if isinstance(request, Train):
-        return trainer.train(silo, request, seed)
+        reply = trainer.train(training_part(silo, request, seed), request, seed)
+        # A part of the samples is the request's business; the silo still has all of them.
+        return reply.changed(samples=len(silo.splits["train"])) if request.share else reply
     if isinstance(request, Gradient):
         return trainer.gradients(silo, request, seed)
     if isinstance(request, Evaluate):

@@ -10,6 +10,7 @@ from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.model_choice import searches_decay
 from fedegoists.consortium.report.coalition_picture import inline_picture
+from fedegoists.consortium.report.expected_gains import expected_gains
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
 from fedegoists.consortium.report.no_coalition import no_coalition
@@ -37,6 +38,8 @@ CLAIMS = {
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
     "welfare": "The total benefit inside the coalitions.",
     "upper bound": "No valid coalitions have a higher welfare than this.",
+    "participation constraint": "Every member of a coalition is expected to gain, with the "
+    "probability that was demanded.",
     "objective": "No valid coalitions are better by the chosen objective, where it is proven.",
 }
 
@@ -75,6 +78,7 @@ def manager_view(
         "confidence": CONFIDENCE,
         "picture": inline_picture(formation, f"{together} {alone} The table below says the same."),
         "no_coalition": why_none,
+        "expected": expected_gains(formation),
         "coalitions": _coalitions(formation, usage),
         "competitors": formation.competition.pairs,
         "shown_to_all": shown_to_all(run),
@@ -174,7 +178,10 @@ def _of_members(formation: Formation) -> str:
 
 def quality(formation: Formation) -> str:
     """Return a sentence on the welfare, and whether it is proven to be the highest."""
-    welfare = f"The welfare, which is the total benefit, is {weight(formation.welfare)}"
+    total = "total benefit"
+    if formation.values is not None:
+        total = f"total expected gain in {formation.values.unit}"
+    welfare = f"The welfare, which is the {total}, is {weight(formation.welfare)}"
     if formation.optimal:
         return f"{welfare}, proven to be the highest possible."
     return (

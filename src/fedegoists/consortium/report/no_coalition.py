@@ -43,6 +43,8 @@ def no_coalition(run: "ConsortiumRun") -> NoCoalition | None:
     n = len(formation.participants)
     if estimate is None or n < 2 or n > MOST_DRAWN or len(formation.coalitions) < n:
         return None
+    if formation.values is not None:
+        return None  # the expected gains say it
     section = run.settings.benefit
     by_threshold = section.threshold is not None
     counting = formation.benefit.weights > 0

@@ -109,7 +109,7 @@ class SiloGuard:
         """
         carried_out = self.clipped(request)
         if isinstance(carried_out, Train):
-            settings, size = carried_out.settings, self._sizes["train"]
+            settings, (size, _) = carried_out.settings, self._samples(carried_out)
             inner = 1 if carried_out.terms is None else carried_out.terms.inner_steps
             inner = min(inner, settings.steps)
             rate = min(settings.batch_size, size) / size if settings.noise else 1.0
@@ -147,10 +147,10 @@ class SiloGuard:
         """Refuse answers about so few samples that they tell of single ones."""
         if isinstance(request, Train):
             split, settings = "train", request.settings
-            size = self._sizes[split]
-            batch = min(settings.batch_size, size)
+            part, size = self._samples(request)
+            batch = min(settings.batch_size, part)
             private = max(settings.noise, self._settings.privacy.train_noise) > 0
-            if settings.steps * (size if private else batch) > MOST_DRAWS:
+            if settings.steps * (part if private else batch) > MOST_DRAWS:
                 raise RefusedError(f"{settings.steps} steps are more than there is memory for")
         elif isinstance(request, Gradient | Evaluate):
             split = request.split
@@ -194,9 +194,9 @@ class SiloGuard:
         asked, size = self._samples(request)
         return request.split == "train" or asked < size
 
-    def _samples(self, request: Gradient | Evaluate) -> tuple[int, int]:
+    def _samples(self, request: Train | Gradient | Evaluate) -> tuple[int, int]:
         """Return how many samples an answer is about, and how many there are."""
-        size = self._sizes[request.split]
+        size = self._sizes["train" if isinstance(request, Train) else request.split]
         batch = request.batch_size if isinstance(request, Gradient) else None
         return min(share_of(size, request.share, batch) or size, size), size
 

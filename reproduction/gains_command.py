@@ -1,0 +1,74 @@
+"""The command that compares predicted with realised gains."""
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from fedegoists.cli.benefit_commands import DeviceOption, OutOption
+from fedegoists.cli.training_commands import DataDirOption
+from fedegoists.errors import SettingsError, shown
+from fedegoists.files import write_all
+from reproduction.gains_study import (
+    GAIN_STUDIES,
+    REPORTED_ON,
+    gain_page,
+    gain_picture,
+    gains_csv,
+    gains_of,
+)
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("gains")(gains_command)
+
+
+def gains_command(
+    data: Annotated[str, typer.Argument(help=f"One of {', '.join(GAIN_STUDIES)}.")],
+    out: OutOption,
+    repetitions: Annotated[
+        str, typer.Option(help="The first and the last repetition, such as 0-9.")
+    ] = f"{REPORTED_ON[0]}-{REPORTED_ON[-1]}",
+    device: DeviceOption = "cpu",
+    data_dir: DataDirOption = None,
+) -> None:
+    """Predict the gains in random coalitions, train, and compare."""
+    if data not in GAIN_STUDIES:
+        raise SettingsError(f"unknown study {shown(data)}; studies are {', '.join(GAIN_STUDIES)}")
+    chosen = _repetitions(repetitions)
+    began = time.monotonic()
+    gains = gains_of(
+        GAIN_STUDIES[data], repetitions=chosen, data_dir=data_dir, device=device, told=typer.echo
+    )
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    origin = (
+        f"Written by `python -m reproduction gains {data} --repetitions {repetitions}` at commit "
+        f"{commit[:12] or 'unknown'}, torch {torch.__version__}, "
+        f"{time.monotonic() - began:.0f} s."
+    )
+    page = gain_page(data, gains, origin)
+    contents = {
+        f"{data}.csv": gains_csv(gains),
+        f"{data}.md": page.encode(),
+        f"{data}.png": gain_picture(data, gains),
+    }
+    write_all([(Path(out) / name, content) for name, content in contents.items()])
+    typer.echo(page)
+
+
+def _repetitions(text: str) -> range:
+    first, _, last = text.partition("-")
+    if not first.isdigit() or not (last or first).isdigit() or int(last or first) < int(first):
+        raise SettingsError(f"repetitions are {shown(text)}; expected such as 0-9")
+    return range(int(first), int(last or first) + 1)

@@ -1,0 +1,177 @@
+"""The estimator ``curves`` on consortia whose gains are known."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedegoists.benefit import BenefitEstimate, learn, learn_repetitions
+from fedegoists.benefit.curve_fit import pair_gains
+from fedegoists.coalitions import form
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Evaluate, Participant, Train, Trained
+from fedegoists.federation.batches import batch_at, share_of
+from fedegoists.graphs import CompetitionGraph
+from fedegoists.learning.datasets import load
+from fedegoists.training.defaults import learn_settings
+from tests.benefit.consortia import OTHER, TASK, federation, regressions
+from tests.benefit.test_decoys import SECRET, Recorder
+from tests.benefit.test_learning_benefit import quick
+
+TASKS = {"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER, "a3": TASK}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return regressions(TASKS, train=40, noise=1.0)
+
+
+def test_opposite_tasks_have_negative_rates_and_are_kept_apart(data):
+    estimate = learn(federation(data), quick("curves"))
+    values = estimate.values
+    assert values.participants == tuple(TASKS)
+    assert values.unit == "mse"
+    alike = np.array([[own == other for other in TASKS.values()] for own in TASKS.values()])
+    off = ~np.eye(5, dtype=bool)
+    assert (values.rates[alike & off] > 0).all()
+    assert (values.rates[~alike] < 0).all()
+    groups = form(values, CompetitionGraph([], values.participants)).coalitions
+    assert {frozenset(group) for group in groups} == {
+        frozenset({"a1", "a2", "a3"}),
+        frozenset({"b1", "b2"}),
+    }
+
+
+def test_planted_deviations_are_found():
+    """Inputs are independent with variance one: δ = |Δ|², and half of it counts by a quarter."""
+    near = [1.3, -0.7, 0.8, 1.7]
+    tasks = {"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER, "c1": near, "c2": near}
+    silos = federation(regressions(tasks, train=200, noise=1.0))
+    gains, _ = pair_gains(learn(silos, quick("curves", repeats=4)).values)
+
+    def between(one, other):
+        return gains[one : one + 2, other : other + 2].mean()
+
+    for place, task in ((2, OTHER), (4, near)):
+        deviation = np.square(np.subtract(TASK, task)).sum()
+        assert between(place, 0) == pytest.approx(-deviation / 4, rel=0.2)
+    # Least squares: 5 parameters, noise of variance one, 200 samples; twice as many help by half.
+    assert gains[1, 0] == pytest.approx(5 / 200 / 2, abs=0.03)
+
+
+def test_a_competitors_model_never_reaches_its_rival(data):
+    """What a1 is asked about is the same, whatever the data of its competitor b1 is."""
+    changed = regressions(TASKS | {"b1": [9.0, 9.0, 9.0, 9.0]}, train=40, noise=1.0)
+    for apart, differ in (([], True), ([("a1", "b1")], False)):
+        seen = []
+        for each in (data, changed):
+            recorder = Recorder(federation(each), "a1")
+            learn(recorder, quick("curves"), apart=apart, secret=SECRET)
+            seen.append([rows for _, rows, _ in recorder.calls])
+        same = all(torch.equal(one, two) for one, two in zip(*seen, strict=True))
+        assert same != differ
+
+
+def test_between_competitors_nothing_is_learned(data):
+    estimate = learn(federation(data), quick("curves"), apart=[("a1", "a2")])
+    assert not estimate.weights[[0, 1], [1, 0]].any()
+    assert not estimate.gains[..., [0, 1], [1, 0]].any()
+    assert not estimate.values.rates[[0, 1], [1, 0]].any()
+    assert estimate.values.rates[4, 0] > 0
+
+
+class Replies:
+    """A federation that keeps all requests and replies."""
+
+    def __init__(self, inner):
+        self.inner, self.requests, self.replies = inner, [], []
+        self.participants, self.schema = inner.participants, inner.schema
+        self.task, self.device = inner.task, inner.device
+
+    def call(self, requests, timeout=None):
+        replies = self.inner.call(requests, timeout)
+        self.requests += requests.values()
+        self.replies += replies.values()
+        return replies
+
+
+def test_without_transfers_no_model_leaves_a_silo(data):
+    silos = Replies(federation(data))
+    values = learn(silos, quick("curves", transfers=False)).values
+    trained = [reply for reply in silos.replies if isinstance(reply, Trained)]
+    assert trained
+    assert not any(reply.parameters.any() for reply in trained)
+    off = ~np.eye(5, dtype=bool)
+    assert values.rates[off] == pytest.approx(1.0)  # nothing is known against anybody
+    assert (values.slopes > 0).all()
+
+
+def test_models_of_parts_stay_at_home_and_are_judged_on_what_they_did_not_see(data):
+    silos = Replies(federation(data))
+    learn(silos, quick("curves"))
+    parts = [one for one in silos.requests if isinstance(one, Train) and one.share is not None]
+    assert {(one.share, one.part) for one in parts} == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
+    assert all(one.personal is not None and one.personal.whole for one in parts)
+    size, last = 40, None
+    judged = []
+    for one in silos.requests:
+        if isinstance(one, Train):
+            last = one
+        elif isinstance(one, Evaluate) and one.split == "train" and one.personal is not None:
+            seen, unseen = (
+                set(batch_at(size, share_of(size, each.share, None), number, 3))
+                for each, number in ((last, last.part), (one, one.step))
+            )
+            assert (one.seed, len(unseen)) == (last.seed, size // 2)
+            assert not seen & unseen
+            judged.append((last.share, last.part))
+    assert set(judged) == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
+    slots = silos.inner.silo_memory(Participant("a1")).slots
+    assert not slots  # and are forgotten in the end
+
+
+def test_a_silo_that_fails_is_absent_and_reported(data):
+    def silent(request, reply):
+        raise ConnectionError("gone")
+
+    estimate = learn(federation(data, behaviours={"b1": silent}), quick("curves"))
+    assert estimate.absent == ("b1",)
+    assert estimate.failures[0].startswith("b1: failed")
+    values = estimate.values
+    assert values.participants == tuple(TASKS)
+    assert values.slopes[2] == values.samples[2] == 0
+    assert not values.rates[2].any()
+    assert values.rates[1, 0] > 0  # the others are known
+
+
+def test_one_silo_alone_is_not_enough(data):
+    def silent(request, reply):
+        raise ConnectionError("gone")
+
+    away = dict.fromkeys(("a2", "a3", "b1", "b2"), silent)
+    with pytest.raises(SettingsError, match=r"1 of 5 silos answered.*a2: failed"):
+        learn(federation(data, behaviours=away), quick("curves"))
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_repetitions_at_once_are_as_one_at_a_time(data, execution):
+    other = regressions(TASKS, train=40, noise=1.0, seed=1)
+    both = learn_repetitions(
+        federation({"x": data, "y": other}, execution=execution), quick("curves")
+    )
+    (alone,) = learn_repetitions(federation({"y": other}), quick("curves")).values()
+    np.testing.assert_allclose(both["y"].values.slopes, alone.values.slopes, rtol=1e-3)
+    np.testing.assert_allclose(both["y"].values.rates, alone.values.rates, rtol=1e-3, atol=1e-4)
+
+
+def test_values_are_kept_with_the_estimate(data):
+    estimate = learn(federation(data), quick("curves"))
+    again = BenefitEstimate.from_json(estimate.participants, estimate.to_json())
+    assert again.values == estimate.values
+
+
+def test_defaults_train_to_the_end():
+    synthetic = load("synthetic-weak")
+    assert learn_settings(synthetic, "curves").local.steps == 2000
+    assert learn_settings(synthetic, "curves", model="linear").local.steps == 300
+    assert learn_settings(synthetic, "curves").transfers
+    assert learn_settings(synthetic, "curves", repeats=4).repeats == 4
