@@ -393,7 +393,7 @@ def gain_picture(name: str, gains: list[Gain]) -> bytes:
         axes.axvline(0, color="grey", linewidth=0.5)
         axes.set_xlabel("predicted gain")
         axes.set_ylabel("realised gain")
-        axes.set_title(f"{name}: {len(predicted)} members of random coalitions")
+        axes.set_title(f"{name}: {len(predicted)} members of random coalitions", size=10)
         return saved(figure, "png")
 
 

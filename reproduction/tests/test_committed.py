@@ -120,6 +120,24 @@ def test_pages_of_gains_are_derived_from_their_rows(name):
     assert (folder / f"{name}.png").exists()
 
 
+def test_predicted_gains_of_the_readme_are_those_of_the_pages():
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| \[([\w-]+)\]\(results/gains/\1\.md\)[^|]*\| (.+) \|$", text, re.MULTILINE
+    )
+    assert sorted(name for name, _ in rows) == MEASURED_GAINS
+    for name, numbers in rows:
+        page = (RESULTS / "gains" / f"{name}.md").read_text(encoding="utf-8")
+        shown = dict(re.findall(r"^\| (.+) \| (.+) \|$", page, re.MULTILINE))
+        assert numbers.split(" | ") == [
+            shown["members in company"],
+            shown["rank agreement (Spearman)"],
+            shown["mean gain, predicted"],
+            shown["mean gain, realised"],
+            shown["90% intervals with test noise cover"],
+        ]
+
+
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):
     names = store.digests()
     assert len(names) == 11_078

@@ -10,6 +10,7 @@ from fedegoists.federation import (
     Describe,
     Evaluate,
     Gradient,
+    Keep,
     LocalTerms,
     Personal,
     TrainSettings,
@@ -243,3 +244,19 @@ def test_an_update_of_a_silo_alone_leaves_only_with_its_consent(tmp_path):
     reply = asked(service, at_home).reply
     assert not reply.parameters.any()
     assert asked(service, SCORE).refused is None
+
+
+def test_a_silo_that_shows_no_single_update_still_tells_its_learning_curve(tmp_path):
+    """Models of parts stay at home; they are judged on the samples that they did not see."""
+    service = SiloService(kit(tmp_path, "[limits]\nsingle_updates = false\n"))
+    at_home = Personal(prefixes=("",), slot="curves/model")
+    half = TRAIN.changed(share=0.5, part=0, seed=3)
+    assert "shows an update of this silo alone" in asked(service, half).refused
+    assert asked(service, Keep(slot=at_home.slot)).refused is None
+    trained = asked(service, half.changed(personal=at_home)).reply
+    assert not trained.parameters.any()
+    request = Evaluate(parameters=START, split="train", share=0.5, step=1, seed=3, personal=at_home)
+    judged = asked(service, request).reply
+    untrained = asked(service, request.changed(personal=None)).reply
+    assert judged.losses != untrained.losses
+    assert judged.samples == untrained.samples

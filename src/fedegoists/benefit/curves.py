@@ -1,7 +1,7 @@
 """The estimator ``curves``: learning curves at home, and transfers of models between silos.
 
 Every silo trains on quarters, halves and all of its samples. A model of one half is judged on the
-other, which is five times the validation data and more; the model of all samples on the validation
+other, which is mostly larger than the validation data; the model of all samples on the validation
 data. These models stay at home, and only their scores leave. Where `LearnSettings.transfers` is
 set, the models of all samples are also sent to the other silos, which judge them on the same
 halves as their own. `fedegoists.benefit.curve_fit` makes coalition values of the scores.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FRONT = ("steps", "batch_size", "rate", "concentration", "scale", "hidden", "layers", "bound")
 """The settings of a Pareto hypernetwork."""
 
+CURVES = "curves"
+"""The estimator that learns coalition values."""
+
 
 @dataclass(frozen=True)
 class EstimatorEntry:
@@ -104,7 +107,7 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         sends="models",
         models=("network", "arrays", "trees"),
     ),
-    "curves": EstimatorEntry(
+    CURVES: EstimatorEntry(
         "fedegoists.benefit.curves:curves",
         "what i would gain with j, by i's learning curve and the score of j's model on i's data",
         "silos see the models of others, and decoys in place of competitors'; without transfers, "

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES, check_estimator
+from fedegoists.benefit.estimator_registry import CURVES, ESTIMATOR_ENTRIES, check_estimator
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
@@ -71,10 +71,6 @@ class CompetitionSection(TypedSettings):
 UNLEARNED = ("auto", "everybody", "file")
 """Names that stand for an estimator, or for none."""
 ESTIMATORS = ", ".join((*UNLEARNED, *ESTIMATOR_ENTRIES))
-
-
-CURVES = "curves"
-"""The estimator by whose coalition values coalitions are formed."""
 
 
 class BenefitSection(TypedSettings):

@@ -14,11 +14,10 @@ import numpy as np
 from torch import Tensor
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
-from fedegoists.benefit.estimator_registry import check_estimator_suits
+from fedegoists.benefit.estimator_registry import CURVES, check_estimator_suits
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit, alone_in
 from fedegoists.consortium.consortium_settings import (
-    CURVES,
     ConsortiumSettings,
     checked_name,
     read_settings,

@@ -177,6 +177,8 @@ def write_benefits(
 ) -> None:
     """Write ``benefit.csv``, ``weights.csv``, pictures and ``report.md`` to a folder.
 
+    Of an estimator that learns coalition values, also ``values.json``.
+
     Parameters
     ----------
     sections : sequence of str
@@ -208,6 +210,8 @@ def write_benefits(
         "report.md": report.encode(),
         **(files or {}),
     }
+    if estimate.values is not None:
+        contents["values.json"] = estimate.values.to_json().encode()
     # Competitors have weights of zero, since nothing is learned between them: keep these private.
     write_all([(Path(out) / name, content) for name, content in contents.items()], private=True)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedegoists.benefit import LearnSettings
+from fedegoists.benefit.estimator_registry import CURVES
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.model_registry import AUTO, DataShape, InputKind, Recipe, model_for
@@ -143,7 +144,6 @@ def changed_round(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainS
     return settings.changed(**given)
 
 
-CURVES = "curves"
 CURVE_REPEATS = 2
 """Times that every silo trains on two quarters, two halves and all of its samples."""
 
