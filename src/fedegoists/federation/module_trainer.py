@@ -122,6 +122,8 @@ def check_differentiable(network: Network) -> None:
 class ModuleTrainer:
     """Trains and evaluates a `Network` on one silo's samples; see `Trainer`."""
 
+    private = True
+
     def __init__(self, network: Network) -> None:
         self.network = network
         self._recent: dict[int, tuple[Silo, Tensor, dict[str, Tensor]]] = {}
@@ -357,6 +359,11 @@ class ModuleTrainer:
     def evaluate(self, silo: Silo, request: Evaluate, seed: int) -> Evaluated:
         """Return losses and metrics of one or several models on a split."""
         check_private(self.network, request.bound, weights=silo.weights)
+        if request.bound is not None and not self.task.usual_metric:
+            raise SettingsError(
+                f"{self.task.metric} is a metric of the model's own file: what one sample changes "
+                "of it is not known, so no noise can hide it; leave metrics out, or use no privacy"
+            )
         positions = silo.splits[request.split]
         if request.share is not None:
             count = share_of(len(positions), request.share, None)
@@ -373,8 +380,7 @@ class ModuleTrainer:
                 losses.append(self.task.loss(output, target, weighted(None, factors)).item())
                 scores.append(self.task.score(output, target, silo.spread))
             else:
-                given = (output, target, factors, request, noise[len(losses)])
-                pair = _bounded_scores(self.task, *given)
+                pair = _bounded_scores(self.task, output, target, request, noise[len(losses)])
                 losses.append(pair[0])
                 scores.append(pair[1])
         return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
@@ -519,7 +525,6 @@ def _bounded_scores(
     task: Task,
     outputs: Tensor,
     targets: Tensor,
-    factors: Tensor | None,
     request: Evaluate,
     noise: Tensor,
 ) -> tuple[float, float]:
@@ -529,7 +534,6 @@ def _bounded_scores(
     """
     assert request.bound is not None
     each = task.losses(outputs, targets)
-    each = each if factors is None else factors * each
     # Also what is no number: a failure would tell that there is such a sample.
     each = each.nan_to_num(nan=request.bound, posinf=request.bound).clamp(0.0, request.bound)
     if task.name == "regression":  # the metric is the loss

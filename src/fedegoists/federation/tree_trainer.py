@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
-from fedegoists.federation.module_trainer import ModuleTrainer, check_private
+from fedegoists.federation.module_trainer import ModuleTrainer
 from fedegoists.federation.replies import Gradients, Trained
 from fedegoists.federation.requests import Gradient, Train
 from fedegoists.federation.silo_operations import Silo, class_weights
@@ -37,7 +37,6 @@ class TreeTrainer(ModuleTrainer):
     def train(self, silo: Silo, request: Train, seed: int) -> Trained:
         """Grow trees for what the given model leaves unexplained, or choose weights."""
         settings = request.settings
-        check_private(self.network, settings.clip)
         if settings.clip is not None or settings.noise:
             raise SettingsError(
                 "boosted trees cannot be trained with privacy: the noise is made for gradients; "
