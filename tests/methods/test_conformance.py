@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.federation import (
+    Evaluate,
+    Failure,
+    Gradient,
+    SimulatedFederation,
+    Train,
+    TrainSettings,
+)
 from fedegoists.federation.module_trainer import ModuleTrainer
 from fedegoists.methods import METHODS, RunSettings, run
 from tests.own_modules import LOOPED_ONLY, MODULES, module, own_silos

@@ -159,10 +159,8 @@ def evaluated(
             methods[method, name] = JudgedMethod(method, name, value, gain)
     models = {}
     for name, (method, k) in preferred(outcomes, federation).items():
-        test, validation = (
-            outputs.scores(method, k, "test"),
-            outputs.scores(method, k, "validation"),
-        )
+        test = outputs.scores(method, k, "test")
+        validation = outputs.scores(method, k, "validation")
         models[name] = judged_model(name, method, task.name, test, validation, thresholds)
     return Evaluations(methods, models)
 
