@@ -63,7 +63,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.own_models import OwnModelEntry, known_start, model_parts
+from fedegoists.learning.own_models import OwnModelEntry, model_parts
 from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
@@ -231,7 +231,6 @@ class Consortium:
         secret: str,
         progress: Progress,
     ) -> BenefitEstimate:
-        start = known_start(self.data, self.model.name, self.model_kind, settings.seed)
         return learn(
             self.engine.federation(self.model.name),
             settings,
@@ -240,7 +239,6 @@ class Consortium:
             progress=lambda what, done, total, loss: progress(
                 "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
             ),
-            start=start,
         )
 
     def form(self, benefit: LearnedBenefit) -> Formation:
