@@ -256,3 +256,20 @@ def test_a_metric_without_a_known_sensitivity_gets_no_noise_but_a_refusal():
     assert silos.call({name: plain})[name].scores == (0.5,)
     failure = silos.call({name: plain.changed(bound=1.0, noise=1.0)})[name]
     assert "errors is a metric of the model's own file" in failure.detail
+
+
+def test_an_augmentation_cannot_mix_samples_where_these_are_limited():
+    """With the mean of a batch subtracted, single samples are zero: only biases have gradients."""
+    silos = SimulatedFederation(
+        own_silos("linear"), module("linear"), augment=lambda x: x - x.mean(0, keepdim=True)
+    )
+    name, start = silos.participants[0], torch.zeros(silos.schema.size)
+    weights = ~silos.schema.mask(["bias"])
+    settings = TrainSettings(steps=1, batch_size=8)
+    for limited in (False, True):
+        clip = 1.0 if limited else None
+        trained = silos.call({name: Train(parameters=start, settings=settings.changed(clip=clip))})
+        asked = silos.call({name: Gradient(parameters=start, batch_size=8, clip=clip)})
+        for found in (trained[name].parameters, asked[name].gradient):
+            assert found.any()
+            assert bool(found[weights].abs().max() < 1e-6) is limited

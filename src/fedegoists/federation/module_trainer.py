@@ -171,7 +171,9 @@ class ModuleTrainer:
                 inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
             own = None if weights is None else weights[step].to(plan.device)
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
-                given = (network.augmented(inputs), targets, own, factors)
+                # What one sample changes is limited only if it does not change others.
+                seen = network.augmented(inputs, singly=settings.clip is not None)
+                given = (seen, targets, own, factors)
                 loss, gradients = self._in_passes(settings, tensors, given, seed, step)
                 if settings.noise:
                     vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
@@ -291,7 +293,9 @@ class ModuleTrainer:
             network.set_mode("training" if request.split == "train" else "evaluation")
             loss = partial(_fixed_loss, network, fixed, number)
             with network.seeded(lambda: dropout_seed(seed, step)):
-                seen = network.augmented(inputs) if request.split == "train" else inputs
+                seen = inputs
+                if request.split == "train":
+                    seen = network.augmented(inputs, singly=clip is not None)
                 if clip is None:
                     summed = weighted(own, factors)
                     pairs.append(_differentiated(schema, loss, row, seen, targets, summed))

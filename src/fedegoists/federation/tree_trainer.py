@@ -125,7 +125,9 @@ class TreeTrainer(ModuleTrainer):
     @torch.no_grad()
     def _weigh(self, silo: Silo, vector: Tensor) -> None:
         """Choose the weights of a forest's contributors on validation samples, in place."""
-        (inputs,), targets = silo.batch(silo.splits["validation"])
+        rows = silo.splits["validation"]
+        (inputs,), targets = silo.batch(rows)
+        factors = silo.factors(rows)
         parts = self.schema.unflatten(vector)
         contributions = torch.func.functional_call(
             _Contributions(self._forest),
@@ -139,6 +141,7 @@ class TreeTrainer(ModuleTrainer):
                 targets.cpu(),
                 self.task,
                 self._forest.caution,
+                None if factors is None else factors.cpu(),
             )
         parts["weight"].copy_(found)
 
