@@ -69,7 +69,7 @@ def _facts(kit: Path, source: Path) -> CardFacts:
         sizes = data.sizes()[settings.participant]
         judged = _judged(source, data)
     except FedEgoistsError as error:
-        judged = f"Not known: the data could not be read ({error})."
+        judged = f"Not known: {error}."
     privacy = settings.privacy
     if privacy.epsilon is None:
         told = "No budget is set for what answers tell of single samples; training added no noise."
