@@ -6,7 +6,6 @@ import torch
 
 from fedegoists.benefit import LearnSettings, learn
 from fedegoists.benefit.decoys import decoy
-from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.learning.forest import malformed
 from tests.trees import FEATURES, forest, planted, trained
@@ -18,13 +17,12 @@ SETTINGS = LearnSettings(estimator="transfer", local=LOCAL, repeats=2)
 
 def silos(random=(2,)):
     model = forest(members=2, trees=30)
-    federation = SimulatedFederation(planted((400, 400, 400), random=random), model)
-    return federation, federation.schema.flatten(dict(model.named_parameters()))
+    return SimulatedFederation(planted((400, 400, 400), random=random), model)
 
 
 def test_a_silo_with_random_labels_is_of_no_benefit():
-    federation, start = silos()
-    estimate = learn(federation, SETTINGS, start=start)
+    federation = silos()
+    estimate = learn(federation, SETTINGS)
     gains = estimate.gains.mean((0, 1))  # over what shrinking alone saves
     assert gains[[0, 1], [1, 0]].min() > 0.05
     assert gains[2, :2].max() < 0.03
@@ -48,8 +46,7 @@ def test_a_competitor_sees_a_decoy_which_is_a_forest():
     data = planted((100, 100, 100, 100))
     federation = Watching(data, model)
     federation.seen = []
-    start = federation.schema.flatten(dict(model.named_parameters()))
-    estimate = learn(federation, SETTINGS, apart=[("s0", "s1")], secret="s", start=start)
+    estimate = learn(federation, SETTINGS, apart=[("s0", "s1")], secret="s")
     assert not estimate.failures
     assert estimate.weights[1, 0] == estimate.weights[0, 1] == 0
     leaves = {
@@ -58,12 +55,12 @@ def test_a_competitor_sees_a_decoy_which_is_a_forest():
         for tree in federation.schema.unflatten(row)["leaf"][1].unbind()
         if tree.any()
     }
-    alone = learn(SimulatedFederation(data, forest(members=2, trees=30)), SETTINGS, start=start)
+    alone = learn(SimulatedFederation(data, forest(members=2, trees=30)), SETTINGS)
     assert np.all(alone.weights[2:, 0] == pytest.approx(estimate.weights[2:, 0]))
     # The trees of s1, as it trains them, are nowhere among the models that s0 has seen.
     shown = Watching(data, forest(members=2, trees=30))
     shown.seen = []
-    learn(shown, SETTINGS, secret="s", start=start)
+    learn(shown, SETTINGS, secret="s")
     open_leaves = {
         tree.numpy().tobytes()
         for row in shown.seen
@@ -90,6 +87,6 @@ def test_a_decoy_is_a_forest_that_is_none_of_those_it_is_made_from():
 
 
 def test_trees_do_not_start_at_random():
-    federation, _ = silos()
-    with pytest.raises(SettingsError, match="give learn an empty forest as start"):
-        learn(federation, SETTINGS)
+    schema = silos().schema
+    empty = schema.flatten(dict(forest(members=2, trees=30).named_parameters()))
+    assert all(torch.equal(schema.drawn(seed), empty) for seed in (0, 7))

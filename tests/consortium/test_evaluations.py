@@ -6,6 +6,7 @@ import io
 import pytest
 
 from fedegoists.consortium.evaluations import Evaluations
+from fedegoists.consortium.report.results_section import Results
 from fedegoists.training.summary import by_participant, chosen_test_values
 from tests.consortium.reports import circle, make
 
@@ -49,3 +50,30 @@ def test_a_participant_sees_only_its_own(banks):
     assert {name for _, name in own.methods} == {"Elm"}
     assert set(own.models) == {"Elm"}
     assert Evaluations().about("Elm").methods == {}
+
+
+OWN_METRIC = """
+from torch import nn
+
+def brier(outputs, targets):
+    return ((outputs.squeeze(-1).sigmoid() - targets) ** 2).mean()
+
+def build(data):
+    return {"model": nn.Linear(data.shapes[0][0], 1), "metrics": {"brier": (brier, "lower")}}
+"""
+
+
+def test_an_own_metric_has_no_interval_of_another_one(tmp_path):
+    """The interval of an AUC is not one of a Brier score, nor its gain with the sign turned."""
+    (tmp_path / "model.py").write_text(OWN_METRIC, encoding="utf-8")
+    names = ["North", "South"]
+    run = make(tmp_path, names, circle(names), model=f"{tmp_path / 'model.py'}:build")
+    assert run.summary.metric == "brier"
+    assert not run.evaluations.methods
+    assert not (run.folder / "intervals.csv").exists()
+    assert {one.metric for one in run.evaluations.models.values()} == {"auc"}
+    gains = {(one.method, one.participant): one for one in run.gains}
+    for row in Results.of(run).gains:  # over repetitions
+        own = gains[row.gain.method, row.gain.participant]
+        assert (row.gain.low, row.gain.high) == (own.low, own.high)
+    assert "AUC (ROC)" in (run.folder / "cards" / "North.md").read_text()

@@ -1,10 +1,12 @@
-"""When silos try several weight decays."""
+"""Settings of training that suit a model, and those that mean nothing to it."""
 
 import pytest
 
 from fedegoists.consortium.consortium_settings import TrainingSection
-from fedegoists.consortium.model_choice import searches_decay
+from fedegoists.consortium.model_choice import fitting_methods, searches_decay
+from fedegoists.errors import SettingsError
 from fedegoists.learning.model_registry import model_named
+from tests.consortium.reports import circle, make
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,34 @@ def test_who_searches(given, model, simulated, searched):
     training = TrainingSection(weight_decay=given)
     assert searches_decay(training, model_named(model), simulated=simulated) == searched
     assert ("weight_decay" in training.changes) == (given in (0.1, 0) and given is not None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "refused"),
+    [
+        ("trees", {"weight_decay": "auto"}, "training.weight_decay: trees are not trained by grad"),
+        ("trees", {"weight_decay": 0.1}, "training.weight_decay: trees are not trained by grad"),
+        ("trees", {"learning_rate": "auto"}, "training.learning_rate: trees need a number"),
+        ("trees", {"class_weights": "balanced"}, ""),
+        ("arrays", {"accumulate": 2}, "training.accumulate: this model is trained by its own fu"),
+        ("arrays", {"precision": "bf16"}, "training.precision: this model is trained by its own"),
+        ("arrays", {"weight_decay": "auto"}, ""),
+        ("network", {"accumulate": 2, "precision": "bf16", "weight_decay": "auto"}, ""),
+    ],
+)
+def test_a_setting_that_would_be_ignored_is_refused(kind, given, refused):
+    training = TrainingSection(**given)
+    if refused:
+        with pytest.raises(SettingsError, match=refused):
+            fitting_methods(training, kind)
+    else:
+        assert fitting_methods(training, kind).changes == training.changes
+
+
+def test_the_log_says_where_gradients_ignore_precision(tmp_path):
+    names = ["North", "South"]
+    own = {"methods": ("local", "fedegoists"), "seeds": 1, "precision": "bf16"}
+    run = make(tmp_path, names, circle(names), **own)
+    log = (run.folder / "log.txt").read_text()
+    assert "fedegoists: its gradients are of whole batches with 32 bits" in log
+    assert "local: its gradients" not in log

@@ -134,8 +134,9 @@ def test_a_whole_trainer_may_come_from_a_file(tmp_path):
     (tmp_path / "model.py").write_text(OWN_TRAINER)
     data = planted((40, 80), task="regression")
     parts = model_parts(data, f"{tmp_path / 'model.py'}:build")
-    federation = SimulatedFederation(data, parts.module, task=parts.task)
-    rows = parts.module.initial(0).expand(2, -1).clone()
+    federation = SimulatedFederation(data, parts)
+    rows = federation.schema.drawn(0).expand(2, -1).clone()  # as its function initial says
+    assert rows.tolist() == [[5.0], [5.0]]
     over = RunSettings(rounds=1, seed=0)
     outcome = run(METHODS["local"](STEPS), federation, [federation.participants], rows, over)
     own = [(5 + data.samples.targets[silo.train].mean()) / 2 for silo in data.silos]

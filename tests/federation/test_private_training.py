@@ -19,8 +19,11 @@ from fedegoists.federation import (
 from fedegoists.federation.batches import SecretSeed, poisson_plan, stream_seed
 from fedegoists.federation.gradient_privacy import cipher_normals, gaussian_noise, noisy_score
 from fedegoists.learning.models import build_model
+from fedegoists.learning.own_task import own_task
+from fedegoists.learning.task import TASKS
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.federation.test_simulated_federation import assert_alike
+from tests.own_modules import module, own_silos
 from tests.poisons import CLASSES, FEATURES, table
 from tests.silos import federation as classified
 from tests.silos import named
@@ -239,3 +242,34 @@ def test_label_counts_have_noise_and_are_counts():
     assert counts(3.0) != counts(0.0)
     assert counts(3.0) == counts(3.0)  # the same noise: asking again tells nothing new
     assert all(isinstance(count, int) and count >= 0 for count in counts(1e4))
+
+
+def test_a_metric_without_a_known_sensitivity_gets_no_noise_but_a_refusal():
+    """Otherwise the usual metric would go under the name, and the direction, of the own one."""
+    silos = SimulatedFederation(
+        own_silos("linear"),
+        module("linear"),
+        task=own_task(TASKS["classification"], metrics={"errors": (lambda _o, _t: 0.5, "lower")}),
+    )
+    plain = Evaluate(parameters=torch.zeros(silos.schema.size), split="test")
+    name = silos.participants[0]
+    assert silos.call({name: plain})[name].scores == (0.5,)
+    failure = silos.call({name: plain.changed(bound=1.0, noise=1.0)})[name]
+    assert "errors is a metric of the model's own file" in failure.detail
+
+
+def test_an_augmentation_cannot_mix_samples_where_these_are_limited():
+    """With the mean of a batch subtracted, single samples are zero: only biases have gradients."""
+    silos = SimulatedFederation(
+        own_silos("linear"), module("linear"), augment=lambda x: x - x.mean(0, keepdim=True)
+    )
+    name, start = silos.participants[0], torch.zeros(silos.schema.size)
+    weights = ~silos.schema.mask(["bias"])
+    settings = TrainSettings(steps=1, batch_size=8)
+    for limited in (False, True):
+        clip = 1.0 if limited else None
+        trained = silos.call({name: Train(parameters=start, settings=settings.changed(clip=clip))})
+        asked = silos.call({name: Gradient(parameters=start, batch_size=8, clip=clip)})
+        for found in (trained[name].parameters, asked[name].gradient):
+            assert found.any()
+            assert bool(found[weights].abs().max() < 1e-6) is limited

@@ -17,7 +17,7 @@ from fedegoists.federation.flare.approved_code import approve
 from fedegoists.federation.flare.silo_secret import sealed_models
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.learning.models import build_model
-from fedegoists.learning.own_models import file_digest, initial_parameters, model_parts
+from fedegoists.learning.own_models import file_digest, model_parts
 from fedegoists.learning.sealed_models import MODELS_FOLDER
 from fedegoists.methods import METHODS, RunSettings, run
 from fedegoists.methods.consent import ConsentError
@@ -41,8 +41,7 @@ def kits_for(folder, *, consent):
 
 def grown(federation, name, rounds=2):
     """Train trees by a method, round by round, in one coalition."""
-    options = {**TABLE, "members": 3, "trees": 40}
-    start = initial_parameters("trees", 0, options).expand(3, -1).clone()
+    start = federation.schema.drawn(0).expand(3, -1).clone()
     method, groups = METHODS[name](TREES), [federation.participants]
     state = method.start(federation, groups, start, seed=0)
     for _ in range(rounds):
@@ -74,8 +73,7 @@ class TestTrees:
         kits = kits_for(tmp_path, consent=False)
         wire = MaskedWire(kits)
         silos = self.over_wire(wire)
-        options = {**TABLE, "members": 3, "trees": 40}
-        start = initial_parameters("trees", 0, options).expand(3, -1).clone()
+        start = silos.schema.drawn(0).expand(3, -1).clone()
         settings = RunSettings(rounds=2, seed=0)
         with pytest.raises(ConsentError, match="bagging shows the server single updates"):
             run(METHODS["bagging"](TREES), silos, [silos.participants], start, settings)
@@ -122,7 +120,7 @@ def test_scikit_learn_by_file_trains_over_masked_sums_where_it_was_approved(tmp_
     options = {"task": "binary", "classes": 2, "shapes": "[[3]]", "code": digest}
     wire = MaskedWire(kits)
     silos = wire.federation(model=name, options=options, parts=parts)
-    start = initial_parameters(name, 0, options).expand(3, -1).clone()
+    start = silos.schema.drawn(0).expand(3, -1).clone()
     method, groups = METHODS["fedavg"](TrainSettings(steps=5)), [silos.participants]
     request = Evaluate(parameters=start[0], split="validation")
     (failure,) = silos.call({silos.participants[0]: request}).values()

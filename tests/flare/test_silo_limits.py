@@ -43,6 +43,7 @@ def test_only_the_coordinator_may_ask(tmp_path):
 def test_operations_outside_the_limits_are_refused_and_logged(tmp_path):
     service = SiloService(kit(tmp_path, '[limits]\noperations = ["evaluate"]\nmodels = ["mlp"]\n'))
     assert asked(service, SCORE).refused is None
+    assert asked(service, SCORE, model="mlp(hidden=100)").refused is None  # with any settings
     for request in (TRAIN, GRADIENT, Describe()):
         refused = f"{request.operation} is not among the operations allowed here"
         assert asked(service, request) == (None, refused)

@@ -64,3 +64,17 @@ def test_outputs_that_are_not_finite_and_missing_contributors_get_no_weight():
     assert found.tolist() == [1.0, 0.0, 0.0]
     nobody = chosen_weights(torch.zeros(1), contributions[:0], targets[:0], TASKS["binary"], 1.0)
     assert nobody.tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_a_sample_that_counts_three_times_is_as_good_as_three(task):
+    contributions, targets = samples(40)
+    first, zero = torch.arange(40) < 20, torch.zeros(1)
+    factors = torch.where(first, 1.5, 0.5)  # 1 on average
+    weighted = chosen_weights(zero, contributions, targets, TASKS[task], 2.0, factors)
+    copies = torch.cat([torch.arange(40), torch.arange(20), torch.arange(20)])
+    # With twice the samples, the same caution is half of it for each.
+    repeated = chosen_weights(zero, contributions[copies], targets[copies], TASKS[task], 4.0)
+    torch.testing.assert_close(weighted, repeated, atol=1e-3, rtol=0)
+    alike = chosen_weights(zero, contributions, targets, TASKS[task], 2.0)
+    assert (weighted - alike).abs().max() > 0.01

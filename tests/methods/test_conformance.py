@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from fedegoists.errors import SettingsError
-from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.federation import (
+    Evaluate,
+    Failure,
+    Gradient,
+    SimulatedFederation,
+    Train,
+    TrainSettings,
+)
 from fedegoists.federation.module_trainer import ModuleTrainer
 from fedegoists.methods import METHODS, RunSettings, run
 from tests.own_modules import LOOPED_ONLY, MODULES, module, own_silos
@@ -91,3 +98,29 @@ def test_any_trainer_can_take_the_place_of_a_module():
         for federation in (inner, silos)
     )
     assert torch.equal(one.state.parameters, other.state.parameters)
+
+
+def test_a_trainer_that_does_not_promise_privacy_gets_no_private_request():
+    """It could ignore the noise, and the silo's account would count on it."""
+    data = own_silos("linear")
+    inner = ModuleTrainer(SimulatedFederation(data, module("linear"), execution="looped")._network)
+
+    class Silent:
+        def __init__(self, **attributes):
+            vars(self).update(attributes)
+            self.schema, self.task = inner.schema, inner.task
+            self.train, self.gradients = inner.train, inner.gradients
+            self.evaluate = inner.evaluate
+
+    row = torch.zeros(inner.schema.size)
+    requests = (
+        Train(parameters=row, settings=SETTINGS.changed(clip=1.0, noise=1.0)),
+        Gradient(parameters=row, clip=1.0),
+        Evaluate(parameters=row, split="test", bound=1.0),
+    )
+    for request in requests:
+        for trainer, refused in ((Silent(), True), (Silent(private=True), False)):
+            silos = SimulatedFederation(data, trainer)
+            reply = silos.call({silos.participants[0]: request})[silos.participants[0]]
+            assert isinstance(reply, Failure) is refused, reply
+            assert not refused or "set private = True" in reply.detail

@@ -60,8 +60,6 @@ class Inquiry:
         Of shape (repetitions, participants, participants): the pairs of competitors.
     secret : str
         Known to the server alone, see `fedegoists.benefit.decoys`.
-    start : Tensor, optional
-        The parameters from which silos train; drawn at random if left out.
     """
 
     queries: "SiloQueries"
@@ -69,7 +67,6 @@ class Inquiry:
     progress: Progress
     rivals: Tensor
     secret: str
-    start: Tensor | None = None
 
 
 Estimator = Callable[[Inquiry], Learned]

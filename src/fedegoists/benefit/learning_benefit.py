@@ -19,7 +19,6 @@ def learn(
     apart: Pairs = (),
     secret: str | None = None,
     progress: Progress | None = None,
-    start: Tensor | None = None,
 ) -> BenefitEstimate:
     """Learn the benefit graph of all participants of a federation.
 
@@ -40,11 +39,9 @@ def learn(
         Estimates depend on it only by rounding.
     progress : callable, optional
         See `fedegoists.benefit.estimator.Progress`.
-    start : Tensor, optional
-        The parameters from which silos train; drawn at random if left out, as for networks.
     """
     (estimate,) = learn_repetitions(
-        federation, settings, apart={None: apart}, secret=secret, progress=progress, start=start
+        federation, settings, apart={None: apart}, secret=secret, progress=progress
     ).values()
     return estimate
 
@@ -56,7 +53,6 @@ def learn_repetitions(
     apart: Apart | None = None,
     secret: str | None = None,
     progress: Progress | None = None,
-    start: Tensor | None = None,
 ) -> dict[Repetition | None, BenefitEstimate]:
     """Learn the graphs of all repetitions at once, each with hypernetworks of its own.
 
@@ -64,7 +60,7 @@ def learn_repetitions(
     ----------
     apart : mapping of repetitions to pairs of names
         As for `learn`, for each repetition.
-    secret, start : optional
+    secret : str, optional
         As for `learn`.
     """
     settings = settings or LearnSettings()
@@ -74,7 +70,7 @@ def learn_repetitions(
     hidden = secrets.token_hex() if secret is None else secret
     estimator = ESTIMATOR_ENTRIES[settings.estimator].load()
     report = progress or (lambda *_: None)
-    learned = estimator(Inquiry(queries, settings, report, rivals, hidden, start))
+    learned = estimator(Inquiry(queries, settings, report, rivals, hidden))
     # Of participants that are not heard about their own validation data, nothing is known.
     present = learned.present & queries.answering()
     return {

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from fedegoists.benefit.estimator import Inquiry
-from fedegoists.errors import SettingsError
 from fedegoists.federation import Train
 from fedegoists.federation.batches import stream_seed
 from fedegoists.learning.forest import is_forest, malformed
@@ -28,14 +27,11 @@ def local_models(inquiry: Inquiry) -> tuple[Tensor, Tensor, Tensor]:
     queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
     schema = queries.federation.schema
-    if is_forest(schema) and inquiry.start is None:
-        raise SettingsError("trees cannot start at random: give learn an empty forest as start")
     models, starts = [], []
     present = torch.ones(repetitions, n, dtype=torch.bool)
     for repeat in range(settings.repeats):
         seed = stream_seed(settings.seed, repeat, "local")
-        start = schema.drawn(seed) if inquiry.start is None else inquiry.start
-        start = start.to(queries.federation.device)
+        start = schema.drawn(seed).to(queries.federation.device)
         trained, answered = queries.trained(
             start.expand(repetitions, n, -1), partial(Train, settings=settings.local, seed=seed)
         )

@@ -23,6 +23,7 @@ from fedegoists.learning.sample_scores import (
     gain_interval,
     metric_interval,
 )
+from fedegoists.learning.task import TASKS
 from fedegoists.methods import Outcome
 
 Contributions = dict[Repetition | None, tuple[Numbers, ...]]
@@ -57,8 +58,10 @@ class JudgedModel:
         Number of test samples.
     few : str
         Why they are too few for a result; empty if they are not.
+    metric : str
+        The usual metric of the task.
     value : Interval
-        The metric of the task.
+        Its value.
     binary : BinaryScores, optional
         More of a binary task.
     """
@@ -119,6 +122,9 @@ def evaluated(
 ) -> Evaluations:
     """Evaluate all chosen models on the test samples of silos in this process.
 
+    A user's own metric is known only as a whole, not sample by sample: with one, methods have no
+    intervals over test samples. Models are judged by the usual metric of the task in any case.
+
     Parameters
     ----------
     outcomes : mapping of str to Outcome
@@ -133,7 +139,7 @@ def evaluated(
     task = federation.task
     outputs = _Outputs(federation, outcomes, personal)
     found: dict[str, dict[str, Contributions]] = {}
-    for method, outcome in outcomes.items():
+    for method, outcome in outcomes.items() if task.usual_metric else ():
         for k, one in enumerate(federation.participants):
             if outcome.best_score[k][0] > -math.inf:
                 parts = contributions(task.name, *outputs.scores(method, k, "test"))
@@ -153,18 +159,15 @@ def evaluated(
             methods[method, name] = JudgedMethod(method, name, value, gain)
     models = {}
     for name, (method, k) in preferred(outcomes, federation).items():
-        scores, targets = outputs.scores(method, k, "test")
+        test = outputs.scores(method, k, "test")
         validation = outputs.scores(method, k, "validation")
-        models[name] = judged_model(
-            name, method, task.metric, task.name, (scores, targets), validation, thresholds
-        )
+        models[name] = judged_model(name, method, task.name, test, validation, thresholds)
     return Evaluations(methods, models)
 
 
 def judged_model(
     participant: str,
     method: str,
-    metric: str,
     task: TaskName,
     test: tuple[Numbers, Numbers],
     validation: tuple[Numbers, Numbers],
@@ -176,7 +179,7 @@ def judged_model(
     return JudgedModel(
         participant,
         method,
-        metric,
+        TASKS[task].metric,
         len(targets),
         few_samples(len(targets), positives),
         metric_interval(task, [contributions(task, scores, targets)]),

@@ -236,9 +236,9 @@ def _found(run: Path, participant: str) -> tuple[str, Path]:
 
 def _shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Return the shape of one sample in each input, by its name."""
-    if "shapes" in card.options:  # of a model from a user's own file
-        known = json.loads(str(card.options["shapes"]))
-        return {one.name: tuple(own) for one, own in zip(card.inputs, known, strict=True)}
+    if card.shapes:
+        return {one.name: own for one, own in zip(card.inputs, card.shapes, strict=True)}
+    # A file of an earlier version, in which images had one size.
     hours = int(card.options.get("hours", 1))
     leading: dict[str, tuple[int, ...]] = {"hourly": (hours,), "pixels": (32, 32)}
     return {one.name: (*leading.get(one.name, ()), len(one.columns)) for one in card.inputs}

@@ -65,16 +65,29 @@ def fitting_methods(training: TrainingSection, kind: ModelKind) -> TrainingSecti
         check_suits(training.methods, kind)
     except SettingsError as error:
         raise SettingsError(f"training.methods: {error}") from None
-    if kind == "trees":
-        descent = {"optimiser", "momentum", "weight_decay", "batch_size", "schedule"}
-        given = sorted((descent | {"accumulate", "precision"}) & set(training.changes))
-        if given:
-            raise SettingsError(
-                f"training.{given[0]}: trees are not trained by gradient descent; remove it"
-            )
-        if training.learning_rate == "auto":
-            raise SettingsError("training.learning_rate: trees need a number, such as 0.1")
+    given = set(training.changes)
+    if training.weight_decay == "auto":
+        given.add("weight_decay")
+    unused = sorted(given & UNUSED.get(kind, frozenset()))
+    if unused:
+        raise SettingsError(f"training.{unused[0]}: {NO_DESCENT[kind]}; remove it")
+    if kind == "trees" and training.learning_rate == "auto":
+        raise SettingsError("training.learning_rate: trees need a number, such as 0.1")
     return training
+
+
+UNUSED: dict[ModelKind, frozenset[str]] = {
+    "arrays": frozenset({"accumulate", "precision", "class_weights"}),
+    "trees": frozenset(
+        {"accumulate", "batch_size", "momentum", "optimiser", "precision", "schedule"}
+        | {"weight_decay"}
+    ),
+}
+"""Settings of training that mean nothing to some kinds of models."""
+NO_DESCENT: dict[ModelKind, str] = {
+    "arrays": "this model is trained by its own function fit, which does not use it",
+    "trees": "trees are not trained by gradient descent",
+}
 
 
 DEFAULT_METHODS: dict[ModelKind, tuple[str, ...]] = {
@@ -120,6 +133,12 @@ def remarks_on(repetitions: Repetitions, methods: Sequence[str]) -> list[str]:
         f"{name}: counts on steps of gradient descent; trained with sgd, not with {optimiser}"
         for name in methods
         if METHOD_ENTRIES[name].plain_steps and optimiser != "sgd"
+    ]
+    remarks += [
+        f"{name}: its gradients are of whole batches with 32 bits, without accumulate and precision"
+        for name in methods
+        if METHOD_ENTRIES[name].server_sees == "gradients"
+        and (train.passes > 1 or train.precision != "float32")
     ]
     schema = federation.schema
     if schema.frozen:

@@ -64,7 +64,7 @@ from fedegoists.graphs.coalition_values import pair_graph
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.model_registry import model_options
-from fedegoists.learning.own_models import OwnModelEntry, known_start, model_parts
+from fedegoists.learning.own_models import OwnModelEntry, model_parts
 from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
@@ -239,7 +239,6 @@ class Consortium:
         secret: str,
         progress: Progress,
     ) -> BenefitEstimate:
-        start = known_start(self.data, self.model.name, self.model_kind, settings.seed)
         return learn(
             self.engine.federation(self.model.name),
             settings,
@@ -248,7 +247,6 @@ class Consortium:
             progress=lambda what, done, total, loss: progress(
                 "benefit", what, done, total, f"loss {loss:.3f}" if math.isfinite(loss) else ""
             ),
-            start=start,
         )
 
     def form(self, benefit: LearnedBenefit) -> Formation:

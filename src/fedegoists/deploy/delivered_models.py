@@ -15,7 +15,6 @@ from fedegoists.federation.pool import pooled_silos
 from fedegoists.learning.data import SiloedData, Split, SplitSizes
 from fedegoists.learning.sample_scores import Numbers
 from fedegoists.learning.sealed_models import MODELS_FOLDER, check_model
-from fedegoists.learning.task import TASKS
 
 
 def export_silo_model(
@@ -70,7 +69,7 @@ def _facts(kit: Path, source: Path) -> CardFacts:
         sizes = data.sizes()[settings.participant]
         judged = _judged(source, data)
     except FedEgoistsError as error:
-        judged = f"Not known: the data could not be read ({error})."
+        judged = f"Not known: {error}."
     privacy = settings.privacy
     if privacy.epsilon is None:
         told = "No budget is set for what answers tell of single samples; training added no noise."
@@ -109,8 +108,7 @@ def _judged(source: Path, data: SiloedData) -> JudgedModel:
                 outputs, targets = silo.spread * outputs, silo.spread * targets
             return sample_scores_of(card.task, outputs, targets)
 
-    metric = TASKS[card.task].metric
     test, validation = scores("test"), scores("validation")
     return judged_model(
-        card.participant, card.method, metric, card.task, test, validation, thresholds=(0.5,)
+        card.participant, card.method, card.task, test, validation, thresholds=(0.5,)
     )

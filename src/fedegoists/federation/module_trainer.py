@@ -122,6 +122,8 @@ def check_differentiable(network: Network) -> None:
 class ModuleTrainer:
     """Trains and evaluates a `Network` on one silo's samples; see `Trainer`."""
 
+    private = True
+
     def __init__(self, network: Network) -> None:
         self.network = network
         self._recent: dict[int, tuple[Silo, Tensor, dict[str, Tensor]]] = {}
@@ -169,7 +171,9 @@ class ModuleTrainer:
                 inputs = (augmented(inputs[0], draws[step]), *inputs[1:])
             own = None if weights is None else weights[step].to(plan.device)
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
-                given = (network.augmented(inputs), targets, own, factors)
+                # What one sample changes is limited only if it does not change others.
+                seen = network.augmented(inputs, singly=settings.clip is not None)
+                given = (seen, targets, own, factors)
                 loss, gradients = self._in_passes(settings, tensors, given, seed, step)
                 if settings.noise:
                     vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
@@ -289,7 +293,9 @@ class ModuleTrainer:
             network.set_mode("training" if request.split == "train" else "evaluation")
             loss = partial(_fixed_loss, network, fixed, number)
             with network.seeded(lambda: dropout_seed(seed, step)):
-                seen = network.augmented(inputs) if request.split == "train" else inputs
+                seen = inputs
+                if request.split == "train":
+                    seen = network.augmented(inputs, singly=clip is not None)
                 if clip is None:
                     summed = weighted(own, factors)
                     pairs.append(_differentiated(schema, loss, row, seen, targets, summed))
@@ -357,6 +363,11 @@ class ModuleTrainer:
     def evaluate(self, silo: Silo, request: Evaluate, seed: int) -> Evaluated:
         """Return losses and metrics of one or several models on a split."""
         check_private(self.network, request.bound, weights=silo.weights)
+        if request.bound is not None and not self.task.usual_metric:
+            raise SettingsError(
+                f"{self.task.metric} is a metric of the model's own file: what one sample changes "
+                "of it is not known, so no noise can hide it; leave metrics out, or use no privacy"
+            )
         positions = silo.splits[request.split]
         if request.share is not None:
             count = share_of(len(positions), request.share, None)
@@ -373,8 +384,7 @@ class ModuleTrainer:
                 losses.append(self.task.loss(output, target, weighted(None, factors)).item())
                 scores.append(self.task.score(output, target, silo.spread))
             else:
-                given = (output, target, factors, request, noise[len(losses)])
-                pair = _bounded_scores(self.task, *given)
+                pair = _bounded_scores(self.task, output, target, request, noise[len(losses)])
                 losses.append(pair[0])
                 scores.append(pair[1])
         return Evaluated(losses=tuple(losses), scores=tuple(scores), samples=len(positions))
@@ -519,7 +529,6 @@ def _bounded_scores(
     task: Task,
     outputs: Tensor,
     targets: Tensor,
-    factors: Tensor | None,
     request: Evaluate,
     noise: Tensor,
 ) -> tuple[float, float]:
@@ -529,7 +538,6 @@ def _bounded_scores(
     """
     assert request.bound is not None
     each = task.losses(outputs, targets)
-    each = each if factors is None else factors * each
     # Also what is no number: a failure would tell that there is such a sample.
     each = each.nan_to_num(nan=request.bound, posinf=request.bound).clamp(0.0, request.bound)
     if task.name == "regression":  # the metric is the loss

@@ -136,7 +136,7 @@ def class_weights(
     if wanted is None:
         return None
     if silo.classes is None:
-        raise SettingsError("class weights are for classes, which a regression does not have")
+        raise SettingsError("class_weights are for classes, and this task has none; remove them")
     if wanted != "balanced":
         if len(wanted) != silo.classes:
             raise SettingsError(f"{len(wanted)} class weights for {silo.classes} classes")

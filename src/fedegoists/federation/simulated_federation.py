@@ -124,9 +124,10 @@ class SimulatedFederation:
             task = TASKS[next(iter(repetitions.values())).task] if task is None else task
             model = ModelParts(model, task, augment)
         self._network: Network | None = None
+        self._schema = model.schema
         if isinstance(model, ModelParts) and not is_trainer(model.module):
             parts = (model.module, model.task, self._silos.values(), self._device, model.augment)
-            network = examined_network(*parts, model.schema)
+            network = examined_network(*parts, self._schema)
             model = module_trainer_of(network)
             self._network = network if type(model) is ModuleTrainer else None
         elif isinstance(model, ModelParts):
@@ -157,7 +158,7 @@ class SimulatedFederation:
     @property
     def schema(self) -> ParameterSchema:
         """The parameters of the model."""
-        return self._trainer.schema
+        return self._schema
 
     @property
     def task(self) -> Task:

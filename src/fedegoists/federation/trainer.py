@@ -9,6 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from fedegoists.errors import SettingsError
 from fedegoists.federation.replies import Evaluated, Gradients, Reply, ReplyT, Split, Trained
 from fedegoists.federation.requests import Describe, Evaluate, Gradient, Request, Train
 from fedegoists.federation.silo_operations import Silo, described, training_part
@@ -22,6 +23,9 @@ class Trainer(Protocol):
     Every operation is a pure function: the same model, samples, request and seed give the same
     reply, whatever was asked before. A trainer may raise `SettingsError` for a request that it
     cannot carry out; the reply is then a failure with this message.
+
+    Requests with a limit on single samples (`clip`, `bound`) or with noise come only to a trainer
+    with an attribute ``private = True``, by which it promises to apply both.
     """
 
     @property
@@ -49,7 +53,18 @@ class Trainer(Protocol):
 
 
 def carried_out(trainer: Trainer, silo: Silo, request: Request[ReplyT], seed: int) -> Reply:
-    """Carry out a request that concerns a silo's data."""
+    """Carry out a request that concerns a silo's data.
+
+    Raises
+    ------
+    SettingsError
+        If the answer has to be private, and the trainer does not promise to make it so.
+    """
+    if _limited(request) and not getattr(trainer, "private", False):
+        raise SettingsError(
+            f"{type(trainer).__name__} does not say that it limits what single samples tell; have "
+            "it apply clip, bound and noise and set private = True, or use no privacy"
+        )
     if isinstance(request, Train):
         reply = trainer.train(training_part(silo, request, seed), request, seed)
         # A part of the samples is the request's business; the silo still has all of them.
@@ -60,3 +75,12 @@ def carried_out(trainer: Trainer, silo: Silo, request: Request[ReplyT], seed: in
         return trainer.evaluate(silo, request, seed)
     assert isinstance(request, Describe)
     return described(silo, request, seed)
+
+
+def _limited(request: Request[ReplyT]) -> bool:
+    """Return whether a trainer has to limit what an answer tells of single samples."""
+    if isinstance(request, Train):
+        return request.settings.clip is not None or request.noisy
+    if isinstance(request, Gradient):
+        return request.clip is not None or request.noisy
+    return isinstance(request, Evaluate) and (request.bound is not None or request.noisy)

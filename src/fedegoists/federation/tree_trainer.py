@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
-from fedegoists.federation.module_trainer import ModuleTrainer, check_private
+from fedegoists.federation.module_trainer import ModuleTrainer
 from fedegoists.federation.replies import Gradients, Trained
 from fedegoists.federation.requests import Gradient, Train
 from fedegoists.federation.silo_operations import Silo, class_weights
@@ -37,7 +37,6 @@ class TreeTrainer(ModuleTrainer):
     def train(self, silo: Silo, request: Train, seed: int) -> Trained:
         """Grow trees for what the given model leaves unexplained, or choose weights."""
         settings = request.settings
-        check_private(self.network, settings.clip)
         if settings.clip is not None or settings.noise:
             raise SettingsError(
                 "boosted trees cannot be trained with privacy: the noise is made for gradients; "
@@ -126,7 +125,9 @@ class TreeTrainer(ModuleTrainer):
     @torch.no_grad()
     def _weigh(self, silo: Silo, vector: Tensor) -> None:
         """Choose the weights of a forest's contributors on validation samples, in place."""
-        (inputs,), targets = silo.batch(silo.splits["validation"])
+        rows = silo.splits["validation"]
+        (inputs,), targets = silo.batch(rows)
+        factors = silo.factors(rows)
         parts = self.schema.unflatten(vector)
         contributions = torch.func.functional_call(
             _Contributions(self._forest),
@@ -140,6 +141,7 @@ class TreeTrainer(ModuleTrainer):
                 targets.cpu(),
                 self.task,
                 self._forest.caution,
+                None if factors is None else factors.cpu(),
             )
         parts["weight"].copy_(found)
 

@@ -72,17 +72,27 @@ class ArrayNetwork(nn.Module):
     def __init__(self, model: ArrayModel, seed: int) -> None:
         super().__init__()
         self.arrays = model
-        started = model.start(seed)
-        if not isinstance(started, Mapping) or not started:
-            raise SettingsError(
-                f"start returned {shown(started)}; expected a dictionary of names and arrays"
-            )
-        for name, value in started.items():
+        for name, value in self.starting(seed).items():
             if not str(name).isidentifier() or hasattr(self, name):
                 raise SettingsError(
                     f"start names a parameter {shown(name)}; expected a word such as coefficients"
                 )
-            self.register_parameter(name, nn.Parameter(_tensor(value, f"start, {name}")))
+            self.register_parameter(name, nn.Parameter(value))
+
+    def starting(self, seed: int) -> dict[str, Tensor]:
+        """Return the parameters with which training starts.
+
+        Raises
+        ------
+        SettingsError
+            If they are not named arrays of numbers.
+        """
+        started = self.arrays.start(seed)
+        if not isinstance(started, Mapping) or not started:
+            raise SettingsError(
+                f"start returned {shown(started)}; expected a dictionary of names and arrays"
+            )
+        return {name: _tensor(value, f"start, {name}") for name, value in started.items()}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,7 +13,12 @@ CLOSE_ENOUGH = 1e-7
 
 
 def chosen_weights(
-    intercept: Tensor, contributions: Tensor, targets: Tensor, task: Task, caution: float
+    intercept: Tensor,
+    contributions: Tensor,
+    targets: Tensor,
+    task: Task,
+    caution: float,
+    factors: Tensor | None = None,
 ) -> Tensor:
     """Return the weights w ≥ 0 with Σ w = 1 that suit some validation samples.
 
@@ -32,6 +37,8 @@ def chosen_weights(
         gets no weight.
     caution : float
         The total loss that others must save.
+    factors : Tensor, optional
+        How much each sample counts, 1 on average; all alike if left out.
     """
     contributions, intercept = contributions.double(), intercept.double()
     count, members, _ = contributions.shape
@@ -41,10 +48,15 @@ def chosen_weights(
     useful[0] = True
     if not count or useful.sum() == 1:
         return weights.float()
+
+    def mean_loss(outputs: Tensor) -> Tensor:
+        losses = task.losses(outputs, targets)
+        return (losses if factors is None else factors * losses).mean()
+
     scale = 1.0
     if task.name == "regression":
         targets = targets.double()
-        alone = task.losses(intercept + contributions[:, 0], targets).mean().item()
+        alone = mean_loss(intercept + contributions[:, 0]).item()
         scale = 0.5 / max(alone, 1e-12)
     elif task.name == "binary":
         targets = targets.double()
@@ -53,7 +65,7 @@ def chosen_weights(
 
     def objective(w: Tensor) -> Tensor:
         outputs = intercept + torch.einsum("m,nmk->nk", w, contributions)
-        return scale * task.losses(outputs, targets).mean() + penalty @ w
+        return scale * mean_loss(outputs) + penalty @ w
 
     return _minimised(objective, weights, useful).float()
 

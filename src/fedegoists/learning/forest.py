@@ -42,6 +42,12 @@ class Forest(nn.Module):
         See `fedegoists.learning.contributor_weights` and `fedegoists.learning.boosting`.
     """
 
+    feature: nn.Parameter
+    threshold: nn.Parameter
+    leaf: nn.Parameter
+    weight: nn.Parameter
+    intercept: nn.Parameter
+
     def __init__(
         self,
         features: int,
@@ -57,15 +63,20 @@ class Forest(nn.Module):
             raise SettingsError(f"trees: depth is {depth}; expected 1 to {DEEPEST}")
         self.features, self.depth = features, depth
         self.caution, self.least = caution, least
-        nodes = 2**depth - 1
-        shape = (members, trees, outputs)
-        weight = torch.zeros(members)
-        weight[0] = 1.0
-        self.feature = nn.Parameter(torch.full((*shape, nodes), float(features)))
-        self.threshold = nn.Parameter(torch.zeros(*shape, nodes))
-        self.leaf = nn.Parameter(torch.zeros(*shape, nodes + 1))
-        self.weight = nn.Parameter(weight)
-        self.intercept = nn.Parameter(torch.zeros(outputs))
+        self._slots = (members, trees, outputs)
+        for name, own in self.starting().items():
+            self.register_parameter(name, nn.Parameter(own))
+
+    def starting(self, seed: int = 0) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the parameters of an empty forest, with which training starts for any seed."""
+        (members, _, outputs), nodes = self._slots, 2**self.depth - 1
+        return {
+            "feature": torch.full((*self._slots, nodes), float(self.features)),
+            "threshold": torch.zeros(*self._slots, nodes),
+            "leaf": torch.zeros(*self._slots, nodes + 1),
+            "weight": (torch.arange(members) == 0).float(),
+            "intercept": torch.zeros(outputs),
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (batch, outputs) for (batch, features)."""

@@ -36,6 +36,8 @@ class ModelCard(BaseModel):
     description: str
     inputs: tuple[InputPreparation, ...]
     classes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """The shape of one sample in each input; files of earlier versions do not have it."""
     target: TargetScale | None = None
     table: Schema | None = None
     """How the columns of a table become the inputs, where they do."""
@@ -72,6 +74,7 @@ class ModelCard(BaseModel):
             description=data.description,
             inputs=tuple(one.of(silo) for one in data.preparation),
             classes=data.class_names,
+            shapes=tuple(data.shapes) if data.preparation else (),
             target=data.target_scales[silo] if data.target_scales else None,
             table=data.schema,
             kept=kept,
@@ -79,7 +82,7 @@ class ModelCard(BaseModel):
 
     def json_text(self, indent: int | None = None) -> str:
         """Return the card as JSON with sorted keys."""
-        left_out = {key for key in ("kept", "target", "table") if not getattr(self, key)}
+        left_out = {key for key in ("kept", "shapes", "target", "table") if not getattr(self, key)}
         content = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         return json.dumps(content, sort_keys=True, indent=indent)
 

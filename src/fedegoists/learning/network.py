@@ -134,10 +134,20 @@ class Network:
             torch.manual_seed(seed())
             yield
 
-    def augmented(self, inputs: Inputs) -> Inputs:
-        """Return the inputs of a training batch as the user's own function changes them."""
+    def augmented(self, inputs: Inputs, *, singly: bool = False) -> Inputs:
+        """Return the inputs of a training batch as the user's own function changes them.
+
+        Parameters
+        ----------
+        singly : bool
+            Whether the function sees one sample at a time, so that it cannot mix samples.
+        """
         if self._augment is None:
             return inputs
+        if singly and len(inputs[0]) > 1:
+            rows = [tuple(one[k : k + 1] for one in inputs) for k in range(len(inputs[0]))]
+            each = [self.augmented(row) for row in rows]
+            return tuple(torch.cat(parts) for parts in zip(*each, strict=True))
         changed = self._augment(*inputs)
         return tuple(changed) if isinstance(changed, tuple | list) else (changed,)
 

@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -26,7 +26,6 @@ from fedegoists.learning.model_registry import (
     ModelKind,
     Value,
     model_for,
-    model_named,
     model_options,
 )
 from fedegoists.learning.pretrained_weights import checked_name, load_weights, weights_digest
@@ -89,9 +88,19 @@ class ModelParts:
 
         if is_trainer(self.module):
             schema: ParameterSchema = self.module.schema
-            return schema
+            return replace(schema, start=self._initial)
         names = normalisation_statistics(self.module) if self.averaged else ()
-        return ParameterSchema.of(self.module, statistics=names, start=self.start)
+        # Trees and models on arrays know where they start; other modules are drawn.
+        start = self.start or getattr(self.module, "starting", None)
+        return ParameterSchema.of(self.module, statistics=names, start=start)
+
+    def _initial(self, seed: int) -> "Mapping[str, Tensor]":
+        """Return the initial parameters of a user's own trainer by name."""
+        import torch
+
+        vector = torch.as_tensor(self.module.initial(seed), dtype=torch.float32)
+        named: Mapping[str, Tensor] = self.module.schema.unflatten(vector)
+        return named
 
 
 @dataclass(frozen=True)
@@ -362,32 +371,14 @@ def weights_in(options: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def initial_parameters(
-    model: str, seed: int, options: Mapping[str, Value], schema: "ParameterSchema | None" = None
+    model: str, seed: int, options: Mapping[str, Value], schema: "ParameterSchema"
 ) -> "Tensor":
-    """Return the vector with which a model starts, from its module or from its trainer."""
-    import torch
-
+    """Return the vector with which training starts: as the model says, or as PyTorch draws it."""
     from fedegoists.learning.models import build_model
-    from fedegoists.learning.parameters import ParameterSchema
 
-    entry = model_named(model)
-    if isinstance(entry, OwnModelEntry):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            own = entry.returned(**options)["model"]
-        if is_trainer(own):
-            vector: Tensor = torch.as_tensor(own.initial(seed), dtype=torch.float32)
-            return vector
-    module = build_model(model, seed, **options)
-    schema = ParameterSchema.of(module) if schema is None else schema
-    return schema.flatten(module.state_dict())
-
-
-def known_start(data: DataShape, model: str, kind: ModelKind, seed: int) -> "Tensor | None":
-    """Return where silos start when benefits are learned; None for networks, which are drawn."""
-    if kind == "network":
-        return None
-    return initial_parameters(model, seed, model_options(data, model))
+    if schema.start is not None:
+        return schema.drawn(seed)
+    return schema.flatten(build_model(model, seed, **options).state_dict())
 
 
 def is_own(name: str) -> bool:

@@ -29,6 +29,11 @@ class OwnTask(Task):
     own_loss: Callable[[Tensor, Tensor], Tensor] | None = None
     own_score: Callable[[Tensor, Tensor], Any] | None = None
 
+    @property
+    def usual_metric(self) -> bool:
+        """Whether the metric is the one that belongs to the task's name, not a user's own."""
+        return self.own_score is None
+
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of every sample."""
         if self.own_loss is None:

@@ -33,6 +33,11 @@ class Task:
     metric: str
     higher_is_better: bool
 
+    @property
+    def usual_metric(self) -> bool:
+        """Whether the metric is the one that belongs to the task's name, not a user's own."""
+        return True
+
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of every sample; works inside `torch.func` transforms."""
         if self.name == "survival":

@@ -17,7 +17,7 @@ from fedegoists.files import csv_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.data_description import published_competition
-from fedegoists.learning.own_models import known_start, model_parts
+from fedegoists.learning.own_models import model_parts
 from fedegoists.training.defaults import learn_settings
 
 if TYPE_CHECKING:
@@ -113,11 +113,9 @@ def _benefits(
     if text == LEARN or text.startswith(f"{LEARN}:"):
         estimator = text.removeprefix(LEARN).removeprefix(":") or None
         settings = learn_settings(first, estimator, model=comparison.model)
-        kind = model_parts(first, comparison.model).kind
-        check_estimator_suits(settings.estimator, kind)
-        start = known_start(first, comparison.model, kind, settings.seed)
+        check_estimator_suits(settings.estimator, model_parts(first, comparison.model).kind)
         apart: Apart = {seed: graph.pairs for seed, graph in rivals.items()}
-        estimates = learn_repetitions(federation, settings, apart=apart, secret="", start=start)
+        estimates = learn_repetitions(federation, settings, apart=apart, secret="")
         return {seed: estimates[seed].graph() for seed in repeated}
     graphs = {}
     for seed, data in repeated.items():

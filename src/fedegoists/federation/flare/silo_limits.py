@@ -72,7 +72,8 @@ class SiloGuard:
         operation = "train" if call.operation == "masked_train" else call.operation
         if operation not in (*ALWAYS, *limits.operations):
             raise RefusedError(f"{call.operation} is not among the operations allowed here")
-        if limits.models is not None and call.model not in limits.models:
+        base = call.model.partition("(")[0]  # without its settings
+        if limits.models is not None and not {call.model, base} & set(limits.models):
             raise RefusedError("this network is not among those allowed here")
         if call.operation in ALWAYS:
             return
