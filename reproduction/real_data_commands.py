@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -63,9 +63,7 @@ def hospitals_command(
         written = read_rows(table)  # the page is that of the rounded numbers
         parts = "".join(f" --model {one}" for one in model or ())
         about = origin(f"hospitals {name}{parts}", divisions, began)
-        earlier = origins(read_text(page)) if others else []
-        # Not of the same command, whose results these replace.
-        earlier = [one for one in earlier if one.split("` at ")[0] != about.split("` at ")[0]]
+        earlier = kept_origins(read_text(page), about, known) if others else []
         text = hospital_page(HOSPITALS[name], written, "\n\n".join([*earlier, about]))
         write_bytes(page, text.encode())
 
@@ -118,6 +116,18 @@ def _folder(work: Path | None) -> Iterator[Path]:
 def origins(page: str) -> list[str]:
     """Return the lines of a page that say how its results were made, the oldest first."""
     return [text for text in page.splitlines() if text.startswith(WRITTEN)]
+
+
+def kept_origins(page: str, latest: str, models: Iterable[str]) -> list[str]:
+    """Return the origins of a page of which the latest run has replaced only a part."""
+    earlier = origins(page)
+    again = {name for name in models if any(f"--model {name}" in one for one in [*earlier, latest])}
+    return [
+        one
+        for one in earlier
+        if one.split("` at ")[0] != latest.split("` at ")[0]  # the same command
+        and ("--model" in one or again != set(models))  # all models, each replaced since
+    ]
 
 
 def origin(command: str, divisions: int, began: float) -> str:

@@ -132,6 +132,9 @@ def test_a_model_can_be_added_without_training_the_others_again(work, tmp_path, 
         assert [found[0]] == origins(first)
         assert len(found) == 2
         assert "hospitals own --model trees --divisions 2`" in found[1]
+    found = origins(written("network"))
+    assert ["--model trees" in found[0], "--model network" in found[1]] == [True, True]
+    assert len(found) == 2  # nothing is left of the run of all models
     with pytest.raises(typer.BadParameter, match="'forest' is none of network, trees"):
         written("forest")
 
