@@ -64,3 +64,17 @@ def test_outputs_that_are_not_finite_and_missing_contributors_get_no_weight():
     assert found.tolist() == [1.0, 0.0, 0.0]
     nobody = chosen_weights(torch.zeros(1), contributions[:0], targets[:0], TASKS["binary"], 1.0)
     assert nobody.tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_a_sample_of_weight_two_counts_as_two(task):
+    contributions, targets = samples(40)
+    copies = torch.arange(40).repeat_interleave(torch.arange(40) % 2 + 1)
+    factors = (torch.arange(40) % 2 + 1) / 1.5  # 1 on average
+    zero, of = torch.zeros(1), TASKS[task]
+    found = chosen_weights(zero, contributions, targets, of, 2.0, factors)
+    # The caution is shared by as many samples as there are: 60 instead of 40.
+    both = chosen_weights(zero, contributions[copies], targets[copies], of, 3.0)
+    torch.testing.assert_close(found, both, atol=1e-3, rtol=0)
+    plain = chosen_weights(zero, contributions, targets, of, 2.0)
+    assert (found - plain).abs().max() > 0.01

@@ -13,7 +13,12 @@ CLOSE_ENOUGH = 1e-7
 
 
 def chosen_weights(
-    intercept: Tensor, contributions: Tensor, targets: Tensor, task: Task, caution: float
+    intercept: Tensor,
+    contributions: Tensor,
+    targets: Tensor,
+    task: Task,
+    caution: float,
+    factors: Tensor | None = None,
 ) -> Tensor:
     """Return the weights w ≥ 0 with Σ w = 1 that suit some validation samples.
 
@@ -32,6 +37,8 @@ def chosen_weights(
         gets no weight.
     caution : float
         The total loss that others must save.
+    factors : Tensor, optional
+        How much each sample counts; 1 on average.
     """
     contributions, intercept = contributions.double(), intercept.double()
     count, members, _ = contributions.shape
@@ -41,10 +48,11 @@ def chosen_weights(
     useful[0] = True
     if not count or useful.sum() == 1:
         return weights.float()
+    own = torch.ones(count) if factors is None else factors
     scale = 1.0
     if task.name == "regression":
         targets = targets.double()
-        alone = task.losses(intercept + contributions[:, 0], targets).mean().item()
+        alone = (own * task.losses(intercept + contributions[:, 0], targets)).mean().item()
         scale = 0.5 / max(alone, 1e-12)
     elif task.name == "binary":
         targets = targets.double()
@@ -53,7 +61,7 @@ def chosen_weights(
 
     def objective(w: Tensor) -> Tensor:
         outputs = intercept + torch.einsum("m,nmk->nk", w, contributions)
-        return scale * task.losses(outputs, targets).mean() + penalty @ w
+        return scale * (own * task.losses(outputs, targets)).mean() + penalty @ w
 
     return _minimised(objective, weights, useful).float()
 
