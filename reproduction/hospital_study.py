@@ -56,13 +56,22 @@ class HospitalData:
 
 NETWORK = ModelRow("network", "mlp")
 COX, LOGISTIC = ModelRow("Cox", "cox"), ModelRow("logistic", "logistic")
+TREES = ModelRow("trees", "trees", (ALONE, "bagging"))
+NO_TREES = (
+    'Boosted trees have no row: `model = "trees"` is refused where targets are times of survival.'
+)
 FLAMBY = (
     "The test patients are those of FLamby in every division; the seed changes only which of the "
     "others are for validation."
 )
 HOSPITALS = {
     "tcga-brca": HospitalData(
-        "tcga-brca", "TCGA-BRCA, six regions", "C-index", (COX, NETWORK), {"test": "hash"}
+        "tcga-brca",
+        "TCGA-BRCA, six regions",
+        "C-index",
+        (COX, NETWORK),
+        {"test": "hash"},
+        NO_TREES,
     ),
     "tcga-brca-flamby": HospitalData(
         "tcga-brca",
@@ -70,14 +79,16 @@ HOSPITALS = {
         "C-index",
         (COX,),
         {"test": "published"},
-        FLAMBY,
+        f"{FLAMBY} {NO_TREES}",
     ),
-    "heart": HospitalData("heart", "Heart disease, four hospitals", "AUC", (LOGISTIC, NETWORK)),
+    "heart": HospitalData(
+        "heart", "Heart disease, four hospitals", "AUC", (LOGISTIC, NETWORK, TREES)
+    ),
     "eicu-demo": HospitalData(
         "eicu-demo",
         "eICU demo, kidney injury, eight groups of hospitals",
         "AUC",
-        (LOGISTIC, NETWORK),
+        (LOGISTIC, NETWORK, TREES),
         {"series": "summary"},
         "Each hourly series is its mean, smallest, largest and last value.",
     ),
@@ -90,10 +101,11 @@ def hospital_rows(
     work: Path,
     seeds: Iterable[int] = SEEDS,
     tell: Callable[[str], object] = lambda _: None,
+    models: Sequence[ModelRow] | None = None,
 ) -> list[Measured]:
-    """Run the consortia of one data set: every model in every division."""
+    """Run the consortia of one data set: some models, or all, in every division."""
     study, rows = HOSPITALS[name], []
-    for one in study.models:
+    for one in study.models if models is None else models:
         texts = {
             seed: consortium_text(study.source, study.options, seed, one.training) for seed in seeds
         }
@@ -106,20 +118,19 @@ def hospital_rows(
 
 def hospital_page(study: HospitalData, rows: Sequence[Measured], origin: str) -> str:
     """Return the results of a data set as a page."""
-    count = len({row.seed for row in rows})
+    done = {row.model for row in rows}
+    models = [one for one in study.models if one.name in done]
     lines = [
         f"# {study.title}",
         "",
-        f"Test {study.metric}, mean over participants and {count} divisions of the samples. Gains "
-        "are paired by division, in coalitions of everybody; 95 % intervals with the correction "
-        "of Nadeau and Bengio, because divisions overlap.",
+        f"Test {study.metric}, mean over participants and {_divisions(rows, models)} of the "
+        "samples. Gains are paired by division, in coalitions of everybody; 95 % intervals with "
+        "the correction of Nadeau and Bengio, because divisions overlap.",
         *(["", study.remark] if study.remark else []),
         "",
         f"| model | method | {study.metric} | gain over training alone |",
         "|---|---|---|---|",
     ]
-    done = {row.model for row in rows}
-    models = [one for one in study.models if one.name in done]
     for one in models:
         alone = by_seed(rows, one.name, ALONE)
         for method in one.methods:
@@ -131,6 +142,14 @@ def hospital_page(study: HospitalData, rows: Sequence[Measured], origin: str) ->
     lines += ["", f"By participant, {first.name}:", ""]
     lines += _participants(rows, first)
     return "\n".join([*lines, "", origin, ""])
+
+
+def _divisions(rows: Sequence[Measured], models: Sequence[ModelRow]) -> str:
+    """Return over how many divisions each model was trained; one number if it is the same."""
+    counts = {one.name: len({r.seed for r in rows if r.model == one.name}) for one in models}
+    if len(set(counts.values())) == 1:
+        return f"{next(iter(counts.values()))} divisions"
+    return f"divisions ({', '.join(f'{name} {count}' for name, count in counts.items())})"
 
 
 def _participants(rows: Sequence[Measured], one: ModelRow) -> list[str]:

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fedegoists.cli.output import line
-from fedegoists.files import write_bytes
+from fedegoists.files import read_text, write_bytes
 from reproduction import COMMAND, RESULTS
 from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.repeated_runs import Measured, read_rows, rows_csv
@@ -20,6 +20,7 @@ from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardst
 __all__ = ["register"]
 
 MOST_DIVISIONS = len(SEEDS)
+WRITTEN = "Written by"
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")]
 WorkOption = Annotated[
     Path | None,
@@ -43,17 +44,28 @@ def hospitals_command(
     out: OutOption = RESULTS / "hospitals",
     work: WorkOption = None,
     divisions: DivisionsOption = MOST_DIVISIONS,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="Only these; the rows of others stay as they are."),
+    ] = None,
 ) -> None:
     """Train models and methods on real consortia of hospitals, over several divisions."""
     for name in _checked(names, HOSPITALS):
-        began = time.monotonic()
+        began, table, page = time.monotonic(), out / f"{name}.csv", out / f"{name}.md"
+        known = {one.name: one for one in HOSPITALS[name].models}
+        chosen = [known[one] for one in _checked(model, known)]
         with _folder(work) as folder:
-            rows = hospital_rows(name, folder, SEEDS[:divisions], line)
-        write_bytes(out / f"{name}.csv", rows_csv(rows))
-        written = read_rows(out / f"{name}.csv")  # the page is that of the rounded numbers
-        about = origin(f"hospitals {name}", divisions, began)
-        page = hospital_page(HOSPITALS[name], written, about)
-        write_bytes(out / f"{name}.md", page.encode())
+            rows = hospital_rows(name, folder, SEEDS[:divisions], line, chosen)
+        others = [one for one in known if model and one not in model]
+        rows += [row for row in read_rows(table) if row.model in others] if others else []
+        rows.sort(key=lambda row: list(known).index(row.model))
+        write_bytes(table, rows_csv(rows))
+        written = read_rows(table)  # the page is that of the rounded numbers
+        parts = "".join(f" --model {one}" for one in model or ())
+        about = origin(f"hospitals {name}{parts}", divisions, began)
+        earlier = kept_origins(read_text(page), about, known) if others else []
+        text = hospital_page(HOSPITALS[name], written, "\n\n".join([*earlier, about]))
+        write_bytes(page, text.encode())
 
 
 def yardsticks_command(
@@ -101,6 +113,23 @@ def _folder(work: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
+def origins(page: str) -> list[str]:
+    """Return the lines of a page that say how its results were made, the oldest first."""
+    return [text for text in page.splitlines() if text.startswith(WRITTEN)]
+
+
+def kept_origins(page: str, latest: str, models: Iterable[str]) -> list[str]:
+    """Return the origins of a page of which the latest run has replaced only a part."""
+    earlier = origins(page)
+    again = {name for name in models if any(f"--model {name}" in one for one in [*earlier, latest])}
+    return [
+        one
+        for one in earlier
+        if one.split("` at ")[0] != latest.split("` at ")[0]  # the same command
+        and ("--model" in one or again != set(models))  # all models, each replaced since
+    ]
+
+
 def origin(command: str, divisions: int, began: float) -> str:
     """Return a line that says how results were made."""
     import torch
@@ -108,6 +137,6 @@ def origin(command: str, divisions: int, began: float) -> str:
     if divisions != MOST_DIVISIONS:
         command = f"{command} --divisions {divisions}"
     return (
-        f"Written by `{COMMAND} {command}` at commit {commit() or 'unknown'}, torch "
+        f"{WRITTEN} `{COMMAND} {command}` at commit {commit() or 'unknown'}, torch "
         f"{torch.__version__}, {time.monotonic() - began:.0f} s."
     )

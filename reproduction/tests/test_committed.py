@@ -16,6 +16,7 @@ from reproduction.gains_study import COLUMNS, REPORTED_ON, Gain, gain_page
 from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
+from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
 from reproduction.reproduced_tables import TABLES
 from reproduction.scenarios import Scenario
@@ -72,9 +73,19 @@ def test_pages_of_privacy_are_derived_from_their_rows(name):
 )
 def test_pages_of_hospitals_are_derived_from_their_rows(path):
     written = path.with_suffix(".md").read_text(encoding="utf-8")
-    origin = written.splitlines()[-1]
-    assert f"python -m reproduction hospitals {path.stem}" in origin
-    assert hospital_page(HOSPITALS[path.stem], read_rows(path), origin) == written
+    found = origins(written)
+    assert found
+    assert all(f"python -m reproduction hospitals {path.stem}" in one for one in found)
+    page = hospital_page(HOSPITALS[path.stem], read_rows(path), "\n\n".join(found))
+    assert page == written
+
+
+@pytest.mark.parametrize("name", ["heart", "eicu-demo"])
+def test_all_models_were_trained_on_hospitals(name):
+    rows = read_rows(RESULTS / "hospitals" / f"{name}.csv")
+    for one in HOSPITALS[name].models:
+        own = {(row.method, row.seed) for row in rows if row.model == one.name}
+        assert own == {(method, seed) for method in one.methods for seed in range(10)}, one.name
 
 
 def test_the_page_of_yardsticks_is_derived_from_its_rows():

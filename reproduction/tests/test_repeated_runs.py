@@ -1,13 +1,22 @@
 """Consortia over several divisions, and what is told about them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import typer
 
 from fedegoists.consortium.pipeline import Consortium
 from fedegoists.training.summary import chosen_test_values
-from reproduction.hospital_study import ALONE, HospitalData, ModelRow, hospital_page
+from reproduction.hospital_study import (
+    ALONE,
+    HOSPITALS,
+    HospitalData,
+    ModelRow,
+    hospital_page,
+)
+from reproduction.real_data_commands import hospitals_command, origins
 from reproduction.repeated_runs import (
     Measured,
     by_seed,
@@ -97,3 +106,41 @@ def test_a_page_by_hand():
     assert "| Cox | fedavg | 0.800 | +0.150 (-0.602 to +0.902) |" in page
     assert "| north | 70, 14 | 0.600 | +0.150 (-0.602 to +0.902) |" in page
     assert page[-1] == "origin"
+
+
+def test_a_model_can_be_added_without_training_the_others_again(work, tmp_path, monkeypatch):
+    pytest.importorskip("lightgbm")
+    rows = (ModelRow("network", "mlp", (ALONE,)), ModelRow("trees", "trees(depth=1)", (ALONE,)))
+    study = HospitalData("own", "Two made up", "AUC", rows)
+    monkeypatch.setitem(HOSPITALS, "own", study)
+
+    def written(*more):
+        hospitals_command(["own"], tmp_path, work, 2, list(more) or None)
+        return (tmp_path / "own.md").read_text(encoding="utf-8")
+
+    monkeypatch.setitem(HOSPITALS, "own", replace(study, models=rows[:1]))
+    first = written()
+    before = read_rows(tmp_path / "own.csv")
+    assert "2 divisions of the samples" in first
+    monkeypatch.setitem(HOSPITALS, "own", study)
+    for _ in range(2):  # again: its own rows and its own line are replaced
+        page = written("trees")
+        both = read_rows(tmp_path / "own.csv")
+        assert [row for row in both if row.model == "network"] == before
+        assert len(both) == 2 * len(before)
+        found = origins(page)
+        assert [found[0]] == origins(first)
+        assert len(found) == 2
+        assert "hospitals own --model trees --divisions 2`" in found[1]
+    found = origins(written("network"))
+    assert ["--model trees" in found[0], "--model network" in found[1]] == [True, True]
+    assert len(found) == 2  # nothing is left of the run of all models
+    with pytest.raises(typer.BadParameter, match="'forest' is none of network, trees"):
+        written("forest")
+
+
+def test_models_of_different_numbers_of_divisions_say_so():
+    models = tuple(ModelRow(name, name, (ALONE,)) for name in ("a", "b"))
+    study = HospitalData("own", "Two", "AUC", models)
+    rows = [Measured("own", m, ALONE, k, "n", 7, 3, 0, 0.5) for m, k in ("a0", "a1", "b0")]
+    assert "participants and divisions (a 2, b 1) of the samples" in hospital_page(study, rows, "")

@@ -1,5 +1,7 @@
 """Any module: frozen and tied parameters, batch statistics, dropout, seeds, both engines."""
 
+import csv
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from benchmarks.bench_own_modules import NETWORKS
+from benchmarks.bench_training import silos as random_images
+from benchmarks.measure import RESULTS
 from fedegoists.errors import SettingsError
 from fedegoists.federation import (
     Evaluate,
@@ -103,6 +108,20 @@ def test_large_networks_are_looped_on_a_cpu_and_small_ones_stacked():
     large = SimulatedFederation(own_silos("linear"), wide).engine
     assert (small.name, large.name) == ("stacked", "looped")
     assert "72,000 operations for a sample" in str(large)
+
+
+def test_a_small_cnn_is_looped_on_a_cpu_and_stacked_only_if_asked():
+    """Its silos stacked are slower, see benchmarks/results/own_modules_cpu.csv."""
+    images, build = random_images(2, 20), NETWORKS["one convolution"]
+    assert SimulatedFederation(images, build(), execution="stacked").engine.name == "stacked"
+    engine = SimulatedFederation(images, build(), execution="auto").engine
+    assert (engine.name, engine.reason) == (
+        "looped",
+        "404,800 operations for a sample, faster one silo at a time on a CPU",
+    )
+    with (RESULTS / "own_modules_cpu.csv").open() as file:
+        faster = {row["network"]: row["/ one at a time"] for row in csv.DictReader(file)}
+    assert float(faster["one convolution"]) < 1  # of stacked silos, which come last
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -7,9 +7,12 @@ import torch
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, Participant, SimulatedFederation
 from fedegoists.federation.requests import Evaluate, Gradient, Train, TrainSettings
+from fedegoists.learning.array_models import ArrayNetwork
 from fedegoists.learning.data import DataError, Samples, SiloedData, SiloIndices
+from fedegoists.learning.models import build_model
 from fedegoists.learning.own_task import own_task
 from fedegoists.learning.task import TASKS
+from tests.federation.test_array_trainer import Mean
 
 TASKS_WITH_CLASSES = {"classification": 3, "binary": 2, "regression": None, "survival": None}
 ENGINES = ("looped", "stacked")
@@ -155,3 +158,39 @@ def test_a_loss_of_whole_batches_is_refused_before_training():
     own = own_task(TASKS["regression"], lambda outputs, targets: (outputs[:, 0] - targets).mean())
     with pytest.raises(SettingsError, match="weights of classes or samples"):
         SimulatedFederation(samples("regression", twice()), network("regression"), task=own)
+
+
+@pytest.mark.parametrize("task", ["classification", "binary", "regression"])
+def test_boosted_trees_start_from_the_weighted_mean_and_tell_the_weighted_loss(task):
+    pytest.importorskip("lightgbm")
+    data, weights = samples(task, twice()), twice()
+    outputs = 3 if task == "classification" else 1
+    forest = build_model("trees", 0, features=4, outputs=outputs, trees=9)
+    federation = SimulatedFederation(data, forest)
+    start = federation.schema.flatten(dict(forest.named_parameters())).detach()
+    settings = TrainSettings(steps=3, learning_rate=0.3)
+    name = Participant("s0")
+    reply = federation.call({name: Train(parameters=start, settings=settings)})[name]
+    y, w = data.samples.targets[:12], weights[:12] / weights[:12].mean()
+    if task == "regression":
+        expected = [np.average(y, weights=w)]
+    elif task == "binary":
+        yes = w @ y + 0.5
+        expected = [np.log(yes / (13 - yes))]
+    else:
+        shares = (np.bincount(y, w, 3) + 0.5) / 13.5
+        expected = np.log(shares)
+    found = federation.schema.unflatten(reply.parameters)["intercept"].tolist()
+    assert found == pytest.approx(expected, rel=1e-5)
+    told = federation.call({name: Evaluate(parameters=reply.parameters, split="train")})[name]
+    assert reply.loss == pytest.approx(told.losses[0], rel=1e-5)
+
+
+def test_models_on_arrays_refuse_weights():
+    data = samples("regression", twice())
+    module = ArrayNetwork(Mean(), seed=0)
+    federation = SimulatedFederation(data, module)
+    request = Train(parameters=torch.zeros(1), settings=TrainSettings(steps=1))
+    for one in federation.call(dict.fromkeys(federation.participants, request)).values():
+        assert isinstance(one, Failure)
+        assert "a model on arrays takes no weights of samples; leave them out" in one.detail

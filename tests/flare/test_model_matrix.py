@@ -27,7 +27,7 @@ from fedegoists.methods import METHODS, RunSettings, run
 from fedegoists.methods.failed_rounds import FailedRunError
 from tests.flare.authorities import new_authority, write_identities
 from tests.flare.masked_silos import Agreements, forget_uploads
-from tests.model_matrix import CODE, DATA, FILE, METHODS_IN_MATRIX, ROWS
+from tests.model_matrix import CODE, DATA, METHODS_IN_MATRIX, ROWS
 
 SETTINGS = TrainSettings(steps=3, batch_size=16, learning_rate=0.05)
 NAMES = ("s0", "s1", "s2")
@@ -41,11 +41,16 @@ def _data():
         yield
 
 
+@pytest.fixture(autouse=True)
+def _installed(number):
+    pytest.importorskip(ROWS[number].needs)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The coordinator's folder, with the file of own models and silos' kits for each data set."""
     place, authority = tmp_path_factory.mktemp("matrix"), new_authority()
-    (place / FILE).write_text(CODE)
+    write_code(place)
     for kind, entry in DATA.items():
         kits = {name: place / kind / name for name in NAMES}
         for name, kit in kits.items():
@@ -54,10 +59,16 @@ def folder(tmp_path_factory):
                 f'participant = "{name}"\n[data]\nsource = "{entry.name}"\n'
                 '[limits]\nsingle_updates = true\n[privacy]\nlevel = "none"\n'
             )
-            (kit / FILE).write_text(CODE)
-            approve(kit, FILE, file_digest(kit / FILE))
+            write_code(kit)
+            for file in CODE:
+                approve(kit, file, file_digest(kit / file))
         write_identities(authority, place / kind / "coordinator", kits)
     return place
+
+
+def write_code(place):
+    for file, text in CODE.items():
+        (place / file).write_text(text)
 
 
 class SignedWire:
@@ -155,7 +166,7 @@ def looped(row_number, method, place):
 def refuses(row, method, train):
     if method not in row.refused:
         return False
-    with pytest.raises(FailedRunError, match=row.refused[method]):
+    with pytest.raises((FailedRunError, SettingsError), match=row.refused[method]):
         train()
     return True
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning.boosting import complete_trees, grown_booster, rounded_down
+from fedegoists.learning.boosting import FIXED, complete_trees, grown_booster, rounded_down
 from fedegoists.learning.forest import Forest, is_forest, joined, malformed, mixtures
 from fedegoists.learning.parameters import ParameterSchema
 from tests.trees import FEATURES, forest, planted
@@ -120,3 +120,22 @@ def test_what_is_no_forest_is_named(part, value, problem):
 def test_trees_of_any_depth_are_not_built():
     with pytest.raises(SettingsError, match="depth is 40; expected 1 to 10"):
         forest(depth=40)
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_a_row_of_weight_two_grows_the_trees_of_two_rows(task, monkeypatch):
+    monkeypatch.setitem(FIXED, "bagging_fraction", 1.0)  # else other rows are left out
+    data = planted((200,), task=task, tests=0)
+    # Few different values, so that copies do not change the bins of LightGBM.
+    x, y = data.samples.inputs[0].round(), data.samples.targets
+    twice = np.arange(200) % 3 == 0
+
+    def trees(rows, weights=None):
+        given = {"trees": 5, "rate": 0.2, "depth": 3, "least": 1, "seed": 3}
+        zero = np.zeros((len(rows), 1))
+        return grown_booster(x[rows], y[rows], zero, task, weights=weights, **given).predict(x)
+
+    rows = np.arange(200)
+    weighted = trees(rows, np.where(twice, 2.0, 1.0).astype(np.float32))
+    np.testing.assert_allclose(weighted, trees(np.sort(np.r_[rows, rows[twice]])), rtol=1e-5)
+    assert np.abs(weighted - trees(rows)).max() > 0.01

@@ -9,6 +9,7 @@ from scipy.stats import ttest_rel
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation, TrainSettings
 from fedegoists.federation.replies import Trained
+from fedegoists.federation.requests import Gradient, LocalTerms, Train
 from fedegoists.methods import METHODS, RunSettings, run
 from fedegoists.methods.failed_rounds import FailedRunError
 from tests.silos import federation as network_federation
@@ -134,10 +135,21 @@ def test_what_does_not_fit_is_refused():
         METHODS["bagging"]().start(federation, [federation.participants], start, 0)
 
 
-@pytest.mark.parametrize("name", ["fedprox", "scaffold", "fedegoists"])
-def test_methods_for_networks_fail_with_the_reason(name):
-    with pytest.raises(FailedRunError, match=r"trees have no gradients|methods local and bagging"):
+@pytest.mark.parametrize("name", [one for one in METHODS if one not in ("local", "bagging")])
+def test_methods_for_networks_are_refused_with_the_reason(name):
+    with pytest.raises(SettingsError, match=f"{name}: .* methods for trees are local, bagging"):
         trained(planted((50, 50)), name, rounds=1)
+
+
+def test_a_silo_refuses_to_show_gradients_of_trees_or_to_add_to_them():
+    federation, outcome = trained(planted((50, 50)), "local", rounds=1)
+    one, row = federation.participants[0], outcome.state.parameters[0]
+    for request in (
+        Gradient(parameters=row, batch_size=8),
+        Train(parameters=row, settings=QUICK, terms=LocalTerms(anchor=row, pull=0.1)),
+    ):
+        (failure,) = federation.call({one: request}).values()
+        assert "the methods local and bagging work with them" in failure.detail
 
 
 def test_a_full_forest_and_private_training_are_refused():

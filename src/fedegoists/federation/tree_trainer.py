@@ -8,7 +8,7 @@ from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.module_trainer import ModuleTrainer
 from fedegoists.federation.replies import Gradients, Trained
 from fedegoists.federation.requests import Gradient, Train
-from fedegoists.federation.silo_operations import Silo, class_weights
+from fedegoists.federation.silo_operations import Silo, class_weights, weighted
 from fedegoists.learning.boosting import complete_trees, grown_booster, require_lightgbm
 from fedegoists.learning.contributor_weights import chosen_weights
 from fedegoists.learning.forest import Forest, malformed, room, used_trees
@@ -54,7 +54,7 @@ class TreeTrainer(ModuleTrainer):
         outputs, targets = self._outputs(silo, vector, rows)
         return Trained(
             parameters=vector,
-            loss=self.task.loss(outputs, targets).item(),
+            loss=self.task.loss(outputs, targets, weighted(None, silo.factors(rows))).item(),
             samples=len(rows),
             sample_passes=settings.steps * min(settings.batch_size, len(rows)),
             momentum=None if request.terms is None else request.terms.momentum,
@@ -83,7 +83,7 @@ class TreeTrainer(ModuleTrainer):
         positions = silo.splits["train"]
         (inputs,), targets = silo.batch(positions)
         if not used:
-            parts["intercept"].copy_(self._intercept(targets))
+            parts["intercept"].copy_(self._intercept(targets, silo.factors(positions)))
         scores, _ = self._outputs(silo, vector, positions)
         weights = silo.factors(positions, class_weights(silo, settings.class_weights))
         booster = grown_booster(
@@ -108,26 +108,27 @@ class TreeTrainer(ModuleTrainer):
         for name, values in vars(grown).items():
             parts[name][0, used : used + settings.steps] = torch.from_numpy(values).to(vector)
 
-    def _intercept(self, targets: Tensor) -> Tensor:
+    def _intercept(self, targets: Tensor, factors: Tensor | None) -> Tensor:
         """Return outputs that predict the training targets' mean, or their class frequencies.
 
-        With half a sample more of each class.
+        With half a sample more of each class; `factors` are the weights of samples, 1 on average.
         """
         outputs = self._forest.intercept.shape[0]
+        own = torch.ones(len(targets), device=targets.device) if factors is None else factors
         if self.task.name == "regression":
-            return targets.mean()[None]
+            return (own * targets).mean()[None]
         if self.task.name == "binary":
-            share = (targets.sum() + 0.5) / (len(targets) + 1)
+            share = ((own * targets).sum() + 0.5) / (len(targets) + 1)
             return share.logit()[None]
-        counts = torch.bincount(targets.long(), minlength=outputs)[:outputs].float() + 0.5
+        counts = torch.bincount(targets.long(), own, minlength=outputs)[:outputs].float() + 0.5
         return (counts / counts.sum()).log()
 
     @torch.no_grad()
     def _weigh(self, silo: Silo, vector: Tensor) -> None:
         """Choose the weights of a forest's contributors on validation samples, in place."""
-        rows = silo.splits["validation"]
-        (inputs,), targets = silo.batch(rows)
-        factors = silo.factors(rows)
+        positions = silo.splits["validation"]
+        (inputs,), targets = silo.batch(positions)
+        factors = silo.factors(positions)
         parts = self.schema.unflatten(vector)
         contributions = torch.func.functional_call(
             _Contributions(self._forest),

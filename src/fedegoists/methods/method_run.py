@@ -24,11 +24,12 @@ from fedegoists.federation.seam import (
     sorted_out,
 )
 from fedegoists.federation.validated import Validated
+from fedegoists.learning.forest import is_forest
 from fedegoists.methods.consent import check_consent
 from fedegoists.methods.failed_rounds import IN_EVALUATION, check_answered
 from fedegoists.methods.local import Local
 from fedegoists.methods.method import Coalitions, Method
-from fedegoists.methods.method_registry import TUNED
+from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED, base_of, check_suits
 from fedegoists.methods.outcome import Outcome, Row, with_excesses
 from fedegoists.methods.run_checkpoint import CheckpointPause, load_outcome, save_outcome
 from fedegoists.methods.silo_training import personal_parts
@@ -118,6 +119,8 @@ def run(
 
     Raises
     ------
+    SettingsError
+        If the models are boosted trees, which the method would average.
     StoppedError
         If it was asked to stop before the last round.
     ConsentError
@@ -141,6 +144,9 @@ class _MethodRun:
         settings: RunSettings,
         callbacks: Callbacks | None,
     ) -> None:
+        # Means of trees would be vectors like any other, and would mean nothing.
+        if is_forest(federation.schema) and base_of(method.name) in METHOD_ENTRIES:
+            check_suits([method.name], "trees")
         if settings.timeout is not None:
             federation = WithTimeout(federation, settings.timeout)
         check_consent(method, federation, coalitions)
