@@ -291,6 +291,7 @@ def check_suits(methods: Iterable[str], kind: ModelKind) -> None:
         With the reason, and the methods that can.
     """
     for name in methods:
+        check_method(name)
         if kind not in METHOD_ENTRIES[base_of(name)].models:
             known = ", ".join(methods_for(kind))
             raise SettingsError(f"{name}: {UNSUITABLE[kind].format(methods=known)}")
