@@ -55,6 +55,7 @@ def test_one_bad_silo_does_not_spoil_the_others_rows(estimator, behaviour):
     if behaviour in (broken, silent):
         assert estimate.absent == ("x",)
         assert estimate.failures[0].startswith("x: failed")
+        assert ("gone" in estimate.failures[0]) == (behaviour is silent)  # the cause is told
         assert not any("x" in pair for pair in edges)
 
 

@@ -445,3 +445,36 @@ def test_coalitions_have_the_demanded_number_of_members():
         formation = consortium.form(LearnedBenefit(graph))
         assert (formation.fewest_members, formation.welfare) == (demanded, expected)
         assert formation.certificate.check(fewest_members=demanded).ok
+
+
+@pytest.mark.parametrize("estimator", ["transfer", "hypernetwork"])
+def test_the_steps_of_learning_benefits_are_those_of_the_file(estimator, tmp_path):
+    """What silos compute grows by the same for every further step, whoever takes the steps."""
+
+    def passes(steps):
+        consortium = Consortium(
+            ConsortiumSettings(
+                data={"source": "synthetic-weak"},
+                competition={"pairs": []},
+                benefit={"estimator": estimator, "steps": steps, "repeats": 2},
+                training={"model": "mlp"},
+                output={"folder": str(tmp_path / "runs")},
+            )
+        )
+        return consortium.learn_benefit().estimate.cost.sample_passes
+
+    few, more, most = (passes(steps) for steps in (2, 4, 6))
+    assert most - more == more - few > 0
+
+
+def test_trees_have_room_for_those_from_which_benefits_are_learned():
+    pytest.importorskip("lightgbm")
+    consortium = Consortium(
+        ConsortiumSettings(
+            data={"source": "synthetic-weak"},
+            competition={"pairs": []},
+            benefit={"steps": 30},
+            training={"model": "trees", "steps": 20},
+        )
+    )
+    assert consortium.model.given["trees"] == 30

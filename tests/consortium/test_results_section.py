@@ -83,6 +83,7 @@ def test_few_test_samples_are_no_result(tmp_path):
     pages = {name: Balance(text) for name, text in pages_of(run).items()}
     for page in (pages["report.html"], pages["members/North.html"]):
         assert "† Too few test samples for a result: North (" in page.text
+        assert ".† Too few" not in page.text  # a sentence of its own
         assert "fewer than 10 of each" in page.text
         assert "† too few test samples" in page.text
         assert "▲ better" not in page.text

@@ -194,7 +194,7 @@ class SiloQueries:
     def failures_in(self, repetition: int) -> tuple[str, ...]:
         """Return a line for each participant of a repetition that failed: how often, and why."""
         return tuple(
-            f"{name.name}: failed {self.failed[name]} times, last {self.failures[name].reason}"
+            f"{name.name}: failed {self.failed[name]} times, last {self.failures[name].why}"
             for name in self.names[repetition]
             if name in self.failed
         )

@@ -8,14 +8,20 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+QUIET = 30.0
+"""Seconds between the lines about a stage where there is no terminal, such as in a log of a job."""
+
 
 class LiveView:
     """A line for each stage with its part, rounds, metric and time left; a `Progress`.
 
-    It appears with the first stage, and only on a terminal. Messages are printed anywhere.
+    It appears with the first stage. Without a terminal, a stage that takes longer than `quiet`
+    seconds prints a line now and then instead. Messages are printed anywhere.
     """
 
-    def __init__(self, stages: Sequence[str], console: Console) -> None:
+    def __init__(self, stages: Sequence[str], console: Console, *, quiet: float = QUIET) -> None:
+        self._quiet = quiet
+        self._last_line = 0.0
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -58,23 +64,24 @@ class LiveView:
         part = self._part
         if total != part.total or done < part.first or not part.what:
             part = self._part = _StagePart(what, done, total, now)
-        told = (what, f"{done}/{total}", remark)
+        told = "  ".join(text for text in (what, f"{done}/{total}", remark) if text)
+        left = part.left(done, now)
         self._progress.update(
-            self._tasks[stage],
-            completed=done,
-            total=total,
-            remark="  ".join(text for text in told if text),
-            left=part.left(done, now),
+            self._tasks[stage], completed=done, total=total, remark=told, left=left
         )
+        if self._progress.disable and now >= self._last_line + self._quiet:
+            self._last_line = now
+            self.message("  ".join(text for text in (f"{stage}: {told}", left) if text))
 
     def message(self, text: str, *, waiting: bool = False) -> None:  # noqa: ARG002
         """Print a message above the stages."""
-        self._progress.console.print(text)
+        self._progress.console.print(text, markup=False, soft_wrap=True)
 
     def _begin_stage(self, stage: str, now: float) -> None:
         self._progress.start()
         self._end_stage("✓", "")
         self._stage, self._stage_began, self._part = stage, now, _StagePart("", 0, 0, now)
+        self._last_line = now
         task = self._tasks[stage]
         self._progress.start_task(task)
         self._progress.update(task, total=None, description=self._described("▸", stage))

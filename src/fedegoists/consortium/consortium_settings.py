@@ -90,7 +90,7 @@ class BenefitSection(TypedSettings):
     repeats: int | None = Field(default=None, ge=2, examples=[5])
     """Independent runs of the estimator, which show how sure a weight is."""
     steps: int | None = Field(default=None, ge=1, examples=[300])
-    """Steps of the estimator's training."""
+    """Steps of the estimator's training: of the hypernetwork, or of each local model."""
     clip: float | None = Field(default=None, gt=0, examples=[1.0])
     """For hypernetwork: largest norm of a sample's gradient that leaves a silo."""
     noise: float = Field(default=0.0, ge=0)

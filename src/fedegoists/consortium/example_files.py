@@ -60,7 +60,7 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "text",
         "data": {"source": "notes"},
         "competition": {"pairs": [["Downtown", "Fairfield"]]},
-        "benefit": {"repeats": 3, "threshold": 0.1, "steps": 150},
+        "benefit": {"repeats": 3, "threshold": 0.1},
         "training": {
             "methods": ["local", "fedavg+ft", "egomix"],
             "model": "model.py:build",

@@ -22,8 +22,13 @@ from fedegoists.training.defaults import schedule_for
 from fedegoists.training.repetitions import Repetitions
 
 
-def chosen_model(training: TrainingSection, data: DataDescription) -> tuple[ModelEntry, str]:
-    """Return the model, and a line that says why it was chosen."""
+def chosen_model(
+    training: TrainingSection, data: DataDescription, benefit_steps: int | None = None
+) -> tuple[ModelEntry, str]:
+    """Return the model, and a line that says why it was chosen.
+
+    Trees have room for those from which benefits are learned, in `benefit_steps` or as usual.
+    """
     if is_own(training.model):
         own = own_entry(training.model)
         weights = weights_in(own.options(data))
@@ -35,18 +40,21 @@ def chosen_model(training: TrainingSection, data: DataDescription) -> tuple[Mode
         found, reason = model_for(data, training.model), "as set"
     found = found.set_to(training.model_settings)
     if found.kind == "trees":
-        found = _with_room(found, training, data)
+        found = _with_room(found, training, data, benefit_steps)
     return found, f"{found.name}: {reason}"
 
 
-def _with_room(model: ModelEntry, training: TrainingSection, data: DataDescription) -> ModelEntry:
+def _with_room(
+    model: ModelEntry, training: TrainingSection, data: DataDescription, benefit_steps: int | None
+) -> ModelEntry:
     """Return trees with a slot for every participant, and room for all their trees."""
-    each = training.round_steps or schedule_for(data, model.name).round.steps
-    total = training_steps(training, data, model.name) or schedule_for(data, model.name).steps
+    schedule = schedule_for(data, model.name)
+    each = training.round_steps or schedule.round.steps
+    total = training_steps(training, data, model.name) or schedule.steps
     wanted = {
         "members": max(2, len(data.participants)),
         # Whole rounds, and the trees from which benefits are learned.
-        "trees": max(-(-total // each) * each, schedule_for(data, model.name).benefit_steps),
+        "trees": max(-(-total // each) * each, benefit_steps or schedule.benefit_steps),
     }
     return model.set_to({key: own for key, own in wanted.items() if key not in model.given})
 

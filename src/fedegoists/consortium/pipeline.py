@@ -114,7 +114,9 @@ class Consortium:
         except SettingsError as error:
             raise SettingsError(f"training.device: {error}") from None
         try:
-            self.model, self.model_reason = chosen_model(training, self.data)
+            self.model, self.model_reason = chosen_model(
+                training, self.data, settings.benefit.steps
+            )
             self.model_kind = self.model.kind
             if isinstance(self.model, OwnModelEntry):
                 self.model_kind = model_parts(self.data, self.model.name).kind
@@ -199,14 +201,7 @@ class Consortium:
                 f"formation.method is {self.settings.formation.method!r}; with benefit.estimator = "
                 "'curves', only 'best' decides by expected gains"
             )
-        given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
-        settings = learn_settings(
-            self.data,
-            self.estimator,
-            model=self.model.name,
-            training=self._training_changes("benefit", progress),
-            **{name: value for name, value in given.items() if value is not None},
-        )
+        settings = self._learn_settings(progress)
         # Competition matters only to the estimator that shows models to other silos.
         apart = self.competition.pairs if ESTIMATOR_ENTRIES[settings.estimator].hides else ()
         key = self.store.key(
@@ -231,6 +226,22 @@ class Consortium:
             section.threshold, confidence=section.confidence if by_confidence else None
         )
         return LearnedBenefit(graph, estimate)
+
+    def _learn_settings(self, progress: Progress) -> LearnSettings:
+        """Return the estimator's settings; its steps are those of local training, if it has any."""
+        section = self.settings.benefit
+        given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
+        settings = learn_settings(
+            self.data,
+            self.estimator,
+            model=self.model.name,
+            training=self._training_changes("benefit", progress),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        if section.steps is None or "local" not in ESTIMATOR_ENTRIES[settings.estimator].settings:
+            return settings
+        local = settings.local.changed(steps=section.steps, total_steps=section.steps)
+        return settings.model_copy(update={"local": local})
 
     def _learned(
         self,

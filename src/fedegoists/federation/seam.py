@@ -46,7 +46,12 @@ class Failure:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.participant}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
+        return f"{self.participant}: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """The reason, with the detail if there is one."""
+        return self.reason + (f" ({self.detail})" if self.detail else "")
 
 
 class Federation(Protocol):

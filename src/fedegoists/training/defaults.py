@@ -113,7 +113,10 @@ def defaults_for(
         one = one.changed(augment=bool(given.get("augment", False)))
     each = min(one.steps, total)
     rounds = -(-total // each)
-    tuning = min(one.steps, schedule.tuning_steps)
+    # In a short training, fine-tuning is as much shorter. Otherwise it would be most of the training,
+    # and a gain over training alone would be that of more steps.
+    tuned = max(1, round(schedule.tuning_steps * min(1.0, total / schedule.steps)))
+    tuning = min(one.steps, tuned)
     return Defaults(
         model=entry.name,
         train=one.changed(steps=each, total_steps=rounds * each if falling else None),
@@ -121,9 +124,9 @@ def defaults_for(
         tune=one.changed(
             steps=tuning,
             learning_rate=one.learning_rate / 2,
-            total_steps=schedule.tuning_steps if falling else None,
+            total_steps=tuned if falling else None,
         ),
-        tune_rounds=schedule.tuning_steps // tuning,
+        tune_rounds=tuned // tuning,
         evaluate_every=max(1, rounds // 20),
         plain_rate=schedule.round.learning_rate,
     )
