@@ -113,8 +113,8 @@ def defaults_for(
         one = one.changed(augment=bool(given.get("augment", False)))
     each = min(one.steps, total)
     rounds = -(-total // each)
-    # In a short training, fine-tuning is as much shorter. Otherwise it would be most of the training,
-    # and a gain over training alone would be that of more steps.
+    # In a short training, fine-tuning is as much shorter. Otherwise it would be most of it, and a
+    # gain over training alone would be that of more steps.
     tuned = max(1, round(schedule.tuning_steps * min(1.0, total / schedule.steps)))
     tuning = min(one.steps, tuned)
     return Defaults(
