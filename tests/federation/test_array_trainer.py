@@ -64,7 +64,13 @@ def test_fedavg_of_scikit_learn_is_the_average_of_its_coefficients():
     for silo, seed in zip(data.silos, seeds, strict=True):
         x, y = data.samples.inputs[0][silo.train], data.samples.targets[silo.train]
         found = linear.SGDClassifier(
-            loss="log_loss", alpha=0.01, max_iter=7, tol=None, random_state=seed
+            loss="log_loss",
+            alpha=0.01,
+            max_iter=7,
+            tol=None,
+            random_state=seed,
+            learning_rate="constant",
+            eta0=STEPS.learning_rate,
         ).fit(x, y)
         rows.append(np.concatenate([found.coef_[0], found.intercept_]))
     expected = (42 * rows[0] + 84 * rows[1]) / 126
