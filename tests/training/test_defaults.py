@@ -16,13 +16,14 @@ def tuned(defaults):
     return defaults.tune.steps * defaults.tune_rounds
 
 
-def test_fine_tuning_is_as_much_shorter_as_training(data):
+def test_a_short_training_is_fine_tuned_no_longer_than_it_took(data):
     usual = schedule_for(data)
     assert tuned(defaults_for(data)) == usual.tuning_steps
-    tenth = defaults_for(data, usual.steps // 10)
-    assert 0 < tuned(tenth) <= -(-usual.tuning_steps // 10)
-    assert tenth.tune.total_steps == pytest.approx(usual.tuning_steps / 10, abs=1)
-    assert tuned(defaults_for(data, 1)) == 1
+    for steps in (1, 7, 60, usual.tuning_steps - 1):
+        short = defaults_for(data, steps)
+        assert 0 < tuned(short) <= short.rounds * short.train.steps
+        assert short.tune.total_steps == min(usual.tuning_steps, short.rounds * short.train.steps)
+    assert tuned(defaults_for(data, 60)) == 60
 
 
 def test_longer_training_has_the_usual_fine_tuning(data):

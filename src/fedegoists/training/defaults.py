@@ -113,9 +113,9 @@ def defaults_for(
         one = one.changed(augment=bool(given.get("augment", False)))
     each = min(one.steps, total)
     rounds = -(-total // each)
-    # In a short training, fine-tuning is as much shorter. Otherwise it would be most of it, and a
-    # gain over training alone would be that of more steps.
-    tuned = max(1, round(schedule.tuning_steps * min(1.0, total / schedule.steps)))
+    # A short training is fine-tuned no longer than it took. Otherwise a gain over training alone
+    # would be that of more steps.
+    tuned = min(schedule.tuning_steps, rounds * each)
     tuning = min(one.steps, tuned)
     return Defaults(
         model=entry.name,
