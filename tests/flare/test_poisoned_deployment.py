@@ -58,8 +58,9 @@ class Poisoned(Loopback):
         if name != BAD:
             return super().start(name)
         with pytest.MonkeyPatch.context() as patch:
-            path = os.pathsep.join(filter(None, [str(CHANGED), os.environ.get("PYTHONPATH")]))
-            patch.setenv("PYTHONPATH", path)
+            # It imports the tests' package, too.
+            folders = [str(CHANGED), str(CHANGED.parents[2]), os.environ.get("PYTHONPATH", "")]
+            patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, folders)))
             process = super().start(name)
             self.wait_until(lambda: process.pid is not None)
         return process
