@@ -11,7 +11,7 @@ from fedegoists.deploy.kit_process import KitProcess
 from fedegoists.deploy.local_deployment import join_all
 from fedegoists.errors import SettingsError
 from fedegoists.federation.flare.approved_code import approve
-from fedegoists.federation.flare.invitations import _is_code
+from fedegoists.federation.flare.invitations import _of_a_model
 from fedegoists.federation.flare.messages import About, Answers, Call
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
@@ -160,12 +160,13 @@ def test_a_folder_of_images_is_a_silos_data(tmp_path):
         ("json.py", False),
         ("nvflare.py", False),
         ("startup/data.py", False),
+        ("backbone.safetensors", True),
         ("data.sh", False),
         (".py", False),
     ],
 )
 def test_an_invitation_brings_code_that_shadows_nothing(name, code):
-    assert _is_code(name) == code
+    assert _of_a_model(name) == code
 
 
 def test_an_invitation_with_a_loader_is_accepted(kit):
