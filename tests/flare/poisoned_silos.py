@@ -11,7 +11,7 @@ from tests.flare.masked_silos import NAMES, SITES, MaskedWire, write_kits
 from tests.poisons import POISONS
 
 BAD = "East"
-ROWS = 150
+ROWS = 600
 """Rows of a silo."""
 
 RULE = np.array([2.0, -2.0, 1.0])

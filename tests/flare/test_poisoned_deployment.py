@@ -20,7 +20,7 @@ from fedegoists.methods.method_run import RunSettings, run
 from tests.flare.loopback import Loopback
 from tests.flare.masked_silos import NAMES, forget_uploads
 from tests.flare.poisoned_silos import BAD, POISON_FILE, like_minded, others
-from tests.flare.test_poisoned_silos import ROUNDS, STEPS
+from tests.flare.test_poisoned_silos import RATE, ROUNDS, STEPS
 from tests.poisons import POISONS
 
 pytestmark = pytest.mark.slow
@@ -89,7 +89,7 @@ def trained(five, name, poison=None, *, absent=False, robust=None):
         bad = Participant(BAD)
         without = tuple(one for one in everybody if one != bad)
         settings = TrainSettings(
-            steps=STEPS, batch_size=32, learning_rate=0.1, total_steps=STEPS * ROUNDS
+            steps=STEPS, batch_size=32, learning_rate=RATE, total_steps=STEPS * ROUNDS
         )
         outcome = run(
             METHODS[name](settings=settings),
@@ -117,7 +117,7 @@ def alone(five):
 
 
 @pytest.mark.parametrize("poison", POISONS)
-@pytest.mark.parametrize("name", ["fedavg", "fedegoists"])
+@pytest.mark.parametrize("name", ["fedavg", "egomix", "fedegoists"])
 def test_a_bad_silo_costs_the_others_at_most_a_tenth(five, alone, name, poison):
     outcome, operations = trained(five, name, poison, robust=RobustSettings())
     assert others(outcome) < 1.1 * alone(name)

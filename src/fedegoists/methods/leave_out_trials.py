@@ -12,7 +12,7 @@ from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import Evaluate
 from fedegoists.federation.robust_sums import LEAST_MEMBERS, BoundedSilos
 from fedegoists.federation.seam import MemoryKey, sorted_out
-from fedegoists.methods.method import Coalitions, Method
+from fedegoists.methods.method import Coalitions, Method, State
 from fedegoists.methods.outcome import Outcome
 from fedegoists.methods.silo_training import personal_parts
 
@@ -24,6 +24,23 @@ MOST = 10.0
 
 LEAST_VOTERS = LEAST_MEMBERS - 1
 Losses = Mapping[Participant, float]
+
+
+@dataclass(frozen=True)
+class TrialLosses:
+    """The validation losses of a trial; infinite where not finite.
+
+    Attributes
+    ----------
+    last : mapping of Participant to float
+        Those after its last round; members that did not answer are missing.
+    highest : mapping of Participant to float
+        The highest of all its rounds. A harmful member that throws models to and fro may leave
+        them at a good place by chance, but not after every round.
+    """
+
+    last: Losses
+    highest: Losses
 
 
 @dataclass(frozen=True)
@@ -120,30 +137,34 @@ class Trials:
         self._seed = (seed, "trial", good.outcome.state.round, len(outcome.findings))
         self._number = 0
 
-    def run(self, without: Iterable[Participant], length: int) -> Losses:
-        """Train for some rounds without some members; return all validation losses.
-
-        A loss that is not finite is infinite; members that do not answer are missing.
-        """
+    def run(self, without: Iterable[Participant], length: int) -> TrialLosses:
+        """Train for some rounds without some members; return all validation losses."""
         silos, method = self._silos, self._method
         silos.restore(method.name, self._good.memory)
         self._number += 1
         seed = stream_seed(*self._seed, self._number) % 2**31
         silent, silos.silent = silos.silent, self._silent | frozenset(without)
         state = self._good.outcome.state
+        last: Losses = {}
+        highest: dict[Participant, float] = {}
         try:
             for _ in range(length):
                 state, report = method.round(silos, self._coalitions, state, seed)
                 self._outcome.account(report, unasked=silos.participants)
+                last = self._validation_losses(state)
+                highest |= {name: max(loss, highest.get(name, loss)) for name, loss in last.items()}
         finally:
             silos.silent = silent
-        rows = dict(zip(silos.participants, state.parameters.unbind(), strict=True))
-        personal = personal_parts(method, self._voters)
+        return TrialLosses(last, highest)
+
+    def _validation_losses(self, state: State) -> Losses:
+        rows = dict(zip(self._silos.participants, state.parameters.unbind(), strict=True))
+        personal = personal_parts(self._method, self._voters)
         requests = {
             name: Evaluate(parameters=rows[name], split="validation", personal=personal[name])
             for name in self._voters
         }
-        replies, failures = sorted_out(silos.call(requests))
+        replies, failures = sorted_out(self._silos.call(requests))
         found = {name: reply.losses[0] for name, reply in replies.items()}
         broken = {one.participant: math.inf for one in failures if one.reason == "not finite"}
         return {**found, **broken}

@@ -65,7 +65,7 @@ class Effect:
     Attributes
     ----------
     restores : bool
-        Whether the others' validation losses do not explode without it.
+        Whether the others' validation losses do not explode in any round without it.
     harm : float
         How much lower they are, in logarithms.
     """
@@ -252,7 +252,8 @@ class ValidationGuard:
         """Return losses of a trial with all members, and in which coalitions they exploded."""
         assert self.good is not None
         losses = trials.run((), length)
-        return losses, [_rose(one, self.good.outcome, losses, now=True) for one in watched]
+        exploded = [_rose(one, self.good.outcome, losses.highest, now=True) for one in watched]
+        return losses.last, exploded
 
     def _effects(
         self,
@@ -270,10 +271,10 @@ class ValidationGuard:
         for i, suspect in suspects.items():
             one = watched[i]
             voters = Watched(tuple(name for name in one.names if name != suspect), one.groups)
-            risen = _risen(voters, self.good.outcome, losses, now=True)
+            risen = _risen(voters, self.good.outcome, losses.highest, now=True)
             # One voice may be a liar's. Two of four are no chance: the harmful member is there.
             restores = sum(risen) <= 1 and 2 * sum(risen) <= len(risen)
-            found[i] = Effect(restores, trials.harm(suspect, one, control, losses))
+            found[i] = Effect(restores, trials.harm(suspect, one, control, losses.last))
         return found
 
 
