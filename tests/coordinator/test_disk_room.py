@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from fedegoists.coordinator.service.coordinator_service import Limits
-from fedegoists.coordinator.service.disk_room import SECONDS, DiskRoom
+from fedegoists.coordinator.service.disk_room import FEWEST_FILES, SECONDS, DiskRoom
 from tests.coordinator.served import inside
 
 
@@ -74,6 +74,14 @@ def test_little_room_is_said_before_there_is_none(tmp_path, clock_of_requests):
     little = DiskRoom(folder, 2 * free, clock_of_requests).trouble()
     assert little == "the disk of the database is almost full; make room"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_without_room_for_files_is_noticed(small_disk, clock_of_requests):
+    room = DiskRoom({"runs": small_disk}, 1, clock_of_requests)
+    assert room.trouble() == ""
+    mount("-o", f"remount,nr_inodes={FEWEST_FILES}", small_disk)
+    clock_of_requests.now += SECONDS
+    assert "almost no room for more files" in room.trouble()
 
 
 def test_the_disk_is_not_tried_for_every_caller(tmp_path, clock_of_requests):

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
@@ -71,6 +72,36 @@ def test_a_killed_supervisor_leaves_no_flare_process(silo, supervisor):
     supervisor.send_signal(signal.SIGKILL)
     supervisor.wait()
     wait_for(lambda: not flare_processes(silo))
+
+
+def test_jobs_end_with_the_process_that_started_them(tmp_path):
+    """FLARE starts a process for each job, in a session of its own."""
+    (tmp_path / "starter.py").write_text(
+        "import subprocess, sys\n"
+        "job = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "print(job.pid, flush=True)\n"
+        "job.wait()\n"
+    )
+    watched, lifeline = os.pipe()
+    with (tmp_path / "lock").open("w") as lock:
+        launcher = ["fedegoists.deploy.kit_launcher", str(watched), str(lock.fileno()), "starter"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", *launcher],
+            pass_fds=(watched, lock.fileno()),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+    os.close(watched)
+    job = psutil.Process(int(process.stdout.readline()))
+    try:
+        os.close(lifeline)
+        assert process.wait(60) == 1
+        wait_for(lambda: not job.is_running() or job.status() == psutil.STATUS_ZOMBIE)
+    finally:
+        process.kill()
+        process.stdout.close()
+        if job.is_running():
+            job.kill()
 
 
 def test_a_kit_cannot_be_started_twice(silo, supervisor):
