@@ -95,7 +95,7 @@ def test_jobs_end_with_the_process_that_started_them(tmp_path):
     job = psutil.Process(int(process.stdout.readline()))
     try:
         os.close(lifeline)
-        assert process.wait(60) == 1
+        process.wait(60)
         wait_for(lambda: not job.is_running() or job.status() == psutil.STATUS_ZOMBIE)
     finally:
         process.kill()
