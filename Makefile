@@ -38,7 +38,7 @@ $(VENV)/stamp-dev: pyproject.toml locks/dev.txt
 	@touch $@
 
 demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, training, report
-	@$(BIN)/fedegoists demo
+	@$(BIN)/fedegoists demo --replace
 
 demo-deploy: $(VENV)/stamp-flare ## Deploy three example banks on this machine with mutual TLS, and run
 	@$(BIN)/fedegoists deploy demo --out demo-deploy

@@ -10,9 +10,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.output import errors, line, screen, training_extra
 from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
 from fedegoists.errors import SettingsError
+from fedegoists.folder_swap import check_replaceable
 
 if TYPE_CHECKING:
     from fedegoists.training.benefit_learning import BenefitPlan, LearnedBenefits
@@ -60,6 +62,14 @@ LearnOption = Annotated[
     typer.Option(metavar="KEY=VALUE", help="Another setting of learning, such as steps=400."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
+BENEFIT_FILES = (
+    "benefit.csv",
+    "weights.csv",
+    "estimates.csv",
+    "heatmap.png",
+    "thresholds.png",
+    "report.md",
+)
 MOVED = ("--measure", "--leave-one-out", "--no-leave-one-out")
 
 
@@ -84,6 +94,7 @@ def benefit_command(
     settings: SetOption = None,
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
+    replace: ReplaceOption = False,
     measure: Annotated[bool, typer.Option(*MOVED, hidden=True)] = False,
     measure_repeats: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -94,6 +105,7 @@ def benefit_command(
             "laboratory; in a checkout of the repository, with the other options as they are: "
             "python -m reproduction benefit-study"
         )
+    check_replaceable(out, BENEFIT_FILES, replace=replace)
     with training_extra("learning"):
         from fedegoists.training.benefit_learning import learn_benefits, write_benefits
 
@@ -114,7 +126,7 @@ def benefit_command(
     )
     with LearningBars.shown() as bars:
         learned = learn_benefits(plan, data_dir=data_dir, progress=bars)
-    write_benefits(learned, out)
+    write_benefits(learned, out, replace=replace)
     show_benefits(learned, out)
 
 
@@ -218,5 +230,4 @@ def show_benefits(learned: "LearnedBenefits", out: Path, *further: str) -> None:
     for failure in estimate.failures:
         gone = failure.startswith(tuple(f"{name}: " for name in estimate.absent))
         line(f"{'left out' if gone else 'did not always answer'}: {failure}", "yellow")
-    files = ("benefit.csv", "weights.csv", "estimates.csv", "heatmap.png", "thresholds.png")
-    line(f"Written to {out}: {', '.join((*files, 'report.md', *further))}")
+    line(f"Written to {out}: {', '.join((*BENEFIT_FILES, *further))}")

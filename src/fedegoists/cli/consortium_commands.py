@@ -80,6 +80,12 @@ def run_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was interrupted.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Replace a finished run of this name, when the new one is complete."
+        ),
+    ] = False,
     start: Annotated[
         Path | None,
         typer.Option(
@@ -100,6 +106,7 @@ def run_command(
         changes or (),
         name,
         resume=resume,
+        replace=replace,
         start=start,
         engine=engine,
         kit=kit,
@@ -113,6 +120,7 @@ def run_consortium(
     name: str | None = None,
     *,
     resume: bool = False,
+    replace: bool = False,
     start: Path | None = None,
     engine: str = "simulation",
     kit: Path = COORDINATOR_KIT,
@@ -139,7 +147,9 @@ def run_consortium(
             torch.set_num_threads(1)
         called = name or settings.name
         with run_logs(logs, Path(settings.output.folder) / called, called) as observers:
-            return consortium.run(name, resume=again, progress=view, observers=observers)
+            return consortium.run(
+                name, resume=again, replace=replace, progress=view, observers=observers
+            )
 
     try:
         with LiveView(STAGES, errors) as view:
