@@ -68,6 +68,8 @@ def write_folder(
     folder = Path(folder)
     check_replaceable(folder, contents, replace=replace)
     place = folder.resolve()
+    if place.exists() and not place.is_dir():
+        raise FileError(f"{folder}: cannot be written, as a file has this name")
     if Path.cwd().is_relative_to(place) or os.path.ismount(place):
         # A shell would stay in the old folder, which is removed.
         write_all([(folder / name, content) for name, content in contents.items()], private=True)

@@ -16,9 +16,11 @@ from fedegoists.coordinator.service.rendering import base_style, page, see_other
 from fedegoists.coordinator.service.request_identity import (
     COOKIE,
     Caller,
+    SubmittedForm,
     TheService,
     caller_of,
     check_origin,
+    known_caller,
 )
 from fedegoists.coordinator.store import Transaction
 
@@ -40,7 +42,13 @@ def error_page(request: Request, status: int, detail: str) -> Response:
     """Return a page with an error, or the login instead of a missing session."""
     if status == 303:
         return see_other("/login")
-    return page(request, "error.html.j2", None, status=status, code=status, detail=detail)
+    caller = known_caller(request)
+    if isinstance(caller, SubmittedForm) and status < 500:
+        again = (manager_pages if caller.principal.role == "manager" else member_pages).page_again
+        found = again(request, caller, status, detail)
+        if found is not None:
+            return found
+    return page(request, "error.html.j2", caller, status=status, code=status, detail=detail)
 
 
 @router.get("/static/base.css")

@@ -1,5 +1,6 @@
 """Responses: pages from templates, redirects, and files."""
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment_words
+    environment.filters["stage_words"] = stage_words
     environment.globals["version"] = __version__
     return environment
 
@@ -54,6 +56,29 @@ def moment_words(moment: str | None) -> str:
     return f"{time.day} {time:%B %Y, %H:%M} UTC"
 
 
+STAGE_WORDS = {
+    "beginning": "Preparing",
+    "data": "Looking at the data",
+    "benefit": "Learning who benefits from whom",
+    "formation": "Forming coalitions",
+    "training": "Training",
+    "report": "Writing reports",
+}
+
+
+def stage_words(stage: str) -> str:
+    """Return what a stage of a run does, in plain words; ``runs.js`` has the same.
+
+    Examples
+    --------
+    >>> stage_words("benefit: transfer"), stage_words("training: fedavg")
+    ('Learning who benefits from whom', 'Training with fedavg')
+    """
+    name, _, what = stage.partition(": ")
+    with_what = f" with {what}" if what and name == "training" else ""
+    return STAGE_WORDS.get(name, stage) + with_what
+
+
 def page(
     request: Request, template: str, caller: Caller | None, status: int = 200, **content: object
 ) -> HTMLResponse:
@@ -63,6 +88,22 @@ def page(
     return HTMLResponse(
         text.render(caller=caller, csrf=csrf, path=request.url.path, **content), status
     )
+
+
+def without_links(report: str) -> str:
+    """Return a report without links to files beside it, which are not served with it.
+
+    Examples
+    --------
+    >>> without_links('<a href="#gains">Gains</a> of <a href="members/North.html">North</a>')
+    '<a href="#gains">Gains</a> of North'
+    """
+    return re.sub(r'<a [^>]*href="(?!#)[^"]*"[^>]*>(.*?)</a>', r"\1", report, flags=re.DOTALL)
+
+
+def report_response(path: Path) -> HTMLResponse:
+    """Return a report that a run has written."""
+    return HTMLResponse(without_links(read_text(path)), headers=REPORT_HEADERS)
 
 
 def see_other(address: str) -> RedirectResponse:

@@ -354,6 +354,18 @@
       const place = (id) => data.participants.indexOf(element(id).value);
       change(place("whatif-a"), place("whatif-b"));
     });
+    element("why").addEventListener("click", async () => {
+      const [one, other] = [element("whatif-a").value, element("whatif-b").value];
+      const told = element("why-result");
+      if (one === other) {
+        told.textContent = "Choose two different members.";
+        return;
+      }
+      const asked = new URLSearchParams({ member: one, other });
+      const response = await fetch(`/api${here}/formations/${number}/explanations?${asked}`);
+      const answer = await response.json();
+      told.textContent = response.ok ? answer[0].sentence : "That did not work.";
+    });
     element("whatif-reset").addEventListener("click", () => {
       for (const pair of [...tried.keys()]) {
         const [a, b] = pair.split("|").map(Number);
