@@ -89,6 +89,19 @@ def test_an_interrupted_run_is_resumed_or_begun_again_in_its_place(tmp_path):
         begun(place)
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_what_a_killed_process_was_writing_is_removed(tmp_path, replace):
+    place = tmp_path / "run"
+    if replace:
+        finished(place, "old")
+    folder = begun(place, replace=replace)
+    (folder.path / ".gains.csv.0123456789abcdef").write_text("half of")
+    (folder.path / ".mine").write_text("a note")
+    finished(place, "new", resume=True)
+    assert content(place) == "new"
+    assert sorted(path.name for path in place.glob(".*")) == [".mine"]
+
+
 class Killed(BaseException):
     pass
 

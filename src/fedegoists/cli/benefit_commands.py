@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.coalition_commands import ReplaceOption
+from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import errors, line, screen, training_extra
 from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
 from fedegoists.errors import SettingsError
@@ -95,6 +96,7 @@ def benefit_command(
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
     replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     measure: Annotated[bool, typer.Option(*MOVED, hidden=True)] = False,
     measure_repeats: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -189,6 +191,7 @@ class LearningBars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.bars: dict[str, TaskID] = {}
+        self.lines = PlainLines(errors)
 
     @classmethod
     @contextmanager
@@ -201,7 +204,7 @@ class LearningBars:
             TextColumn("{task.fields[loss]}"),
             TimeRemainingColumn(),
             console=errors,
-            disable=not errors.is_terminal,
+            disable=is_quiet() or not errors.is_terminal,
         ) as progress:
             yield cls(progress)
 
@@ -210,6 +213,8 @@ class LearningBars:
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage, total=total, loss="")
         shown = f"loss {loss:.4f}" if loss == loss else ""
+        if not errors.is_terminal:
+            self.lines(stage, done, total, shown)
         self.progress.update(self.bars[stage], completed=done, loss=shown)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
     errors,
     formation_as_dict,
@@ -179,6 +180,7 @@ def form_command(
     ] = None,
     out: OutOption = None,
     replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     as_json: JsonOption = False,
 ) -> None:
     """Decide who trains with whom, from two files. Ctrl-C ends the search with the best so far."""
@@ -487,6 +489,7 @@ def what_if_command(
     time_limit: TimeLimitOption = None,
     out: OutOption = None,
     replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     as_json: JsonOption = False,
 ) -> None:
     """Form coalitions again after a change, moving as few participants as possible."""

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.deploy_commands import COORDINATOR_KIT
-from fedegoists.cli.live_progress import LiveView
+from fedegoists.cli.live_progress import LiveView, QuietOption
 from fedegoists.cli.output import (
     LogOption,
     errors,
@@ -99,6 +99,7 @@ def run_command(
         COORDINATOR_KIT
     ),
     log: LogOption = None,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Learn the benefit graph, form coalitions, train, and write a report."""
     run_consortium(

@@ -8,6 +8,7 @@ import typer
 
 from fedegoists.cli.coalition_commands import FORMATION_FILES, write_formation
 from fedegoists.cli.consortium_commands import run_consortium
+from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
     line,
     screen,
@@ -41,6 +42,7 @@ def demo_command(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the results of an earlier call in DIR.")
     ] = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Run a built-in consortium from data to report, or form and explain ten banks' coalitions."""
     if kind not in KINDS:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import LogOption, errors, line, screen, titled_table, training_extra
 from fedegoists.errors import SettingsError
 
@@ -160,6 +161,7 @@ def train_command(
     resume: ResumeOption = False,
     tensorboard: TensorboardOption = False,
     log: LogOption = None,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
@@ -217,7 +219,7 @@ def _progress() -> Progress:
         TextColumn("{task.fields[score]}"),
         TimeRemainingColumn(),
         console=errors,
-        disable=not errors.is_terminal,
+        disable=is_quiet() or not errors.is_terminal,
     )
 
 
@@ -227,8 +229,12 @@ class _ProgressBars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.bars: dict[str, TaskID] = {}
+        self.lines = PlainLines(errors)
 
     def __call__(self, method: str, done: int, total: int, outcome: "Outcome") -> None:
+        if not errors.is_terminal:
+            self.lines(f"{method}: rounds", done, total, _mean_validation(outcome))
+            return
         if method not in self.bars:
             self.bars[method] = self.progress.add_task(method, total=total, score="")
         score = _mean_validation(outcome)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedegoists.consortium.progress import Progress
 from fedegoists.errors import FileError
-from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.files import read_text, remove_leftovers, write_all, write_bytes
 from fedegoists.folder_swap import discard, swap_in
 from fedegoists.sealed_files import KEY_FILE, LEDGER_FILE
 
@@ -90,6 +90,7 @@ class RunFolder:
             raise FileError(
                 f"{self.path} was interrupted; add --resume to go on, or use another --name"
             )
+        remove_leftovers(self.path)
         self._mark("running", stage)
         # The settings name the competitors, so only their owner may read them.
         write_bytes(self.path / "config.toml", config.encode(), private=True)

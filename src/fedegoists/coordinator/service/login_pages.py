@@ -44,7 +44,8 @@ def error_page(request: Request, status: int, detail: str) -> Response:
         return see_other("/login")
     caller = known_caller(request)
     if isinstance(caller, SubmittedForm) and status < 500:
-        again = (manager_pages if caller.principal.role == "manager" else member_pages).page_again
+        managing = caller.principal.role == "manager"
+        again = manager_pages.page_again if managing else member_pages.page_again
         found = again(request, caller, status, detail)
         if found is not None:
             return found
