@@ -7,11 +7,15 @@ import csv
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from fedegoists import coordinator
+from fedegoists.coalitions.drawing.scene import formation_scene
+from fedegoists.coordinator.service.rendering import base_style
+from tests.coalitions.drawing.test_scene import decision
 from tests.coordinator.banks import BANKS, with_banks
 from tests.coordinator.served import running
 
@@ -212,8 +216,7 @@ def test_the_story(browser, service):
     page.get_by_label("One", exact=True).select_option("Alder")
     page.get_by_label("Other", exact=True).select_option("Birch")
     page.get_by_role("button", name="Why are they together or apart?").click()
-    page.get_by_text("compete").first.wait_for()
-    assert "Alder" in page.locator("#why-result").inner_text()
+    page.locator("#why-result", has_text="Alder and Birch compete").wait_for()
 
     # What if: by keyboard alone, then by drawing a line; nothing is kept.
     page.get_by_label("One", exact=True).focus()
@@ -223,6 +226,9 @@ def test_the_story(browser, service):
     page.keyboard.press("Enter")
     page.locator("#whatif-result p").wait_for()
     assert "Alder and Dogwood compete" in page.inner_text("#whatif-changes")
+    page.get_by_label("Find a member").fill("dog")
+    assert page.locator("#about").inner_text().startswith("Dogwood, gain")
+    page.get_by_label("Find a member").fill("")
     pictured(page, "overview")
     page.get_by_role("button", name="Start over").click()
     page.locator("#whatif-changes li").wait_for(state="detached")
@@ -319,22 +325,82 @@ def test_a_page_follows_one_run_at_a_time(browser):
     assert set(followed[3:]) <= {f"{api}/4/events"}  # a stream that broke off is opened again
 
 
+@pytest.mark.parametrize("size", [6, 30, 100, 300])
+def test_the_picture_as_it_is_drawn(browser, size):
+    """No line is drawn nearer to a third member than its dot, and all can be found."""
+    formation = decision(size, 0.3 if size < 50 else 0.05, 0.2 if size < 50 else 0.02, 3)
+    told = {
+        "participants": formation.participants,
+        "number": 1,
+        "current": True,
+        "gains": dict(formation.utilities),
+        "scene": asdict(formation_scene(formation)),
+    }
+    static = Path(coordinator.__file__).parent / "web" / "static"
+    switches = "".join(
+        f'<label id="members-switch"><input type="checkbox" id="show-{name}" checked></label>'
+        for name in ("members", "used", "unused", "rivals")
+    )
+    body = (
+        '<link rel="stylesheet" href="/base.css"><link rel="stylesheet" href="/static.css">'
+        '<div id="workbench" data-consortium="1" data-formation="">'
+        '<input id="find"><div class="frame"><svg id="picture"></svg></div><p id="about"></p>'
+        f'{switches}</div><script src="/picture.js"></script>'
+    )
+    context = browser.new_context(base_url="http://coordinator.test")
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.route("**/page", lambda route: route.fulfill(content_type="text/html", body=body))
+    page.route("**/picture.js", lambda route: route.fulfill(path=static / "picture.js"))
+    page.route("**/static.css", lambda route: route.fulfill(path=static / "coordinator.css"))
+    style = {"content_type": "text/css", "body": base_style()}
+    page.route("**/base.css", lambda route: route.fulfill(**style))
+    page.route("**/picture.json", lambda route: route.fulfill(json=told))
+    page.goto("/page")
+    page.locator("#workbench[data-ready]").wait_for()
+    assert page.locator("#picture.map").count() == (size > 30)
+    if size > 30:
+        pictured(page, f"map-{size}")
+    page.locator("#find").fill(formation.participants[-1])
+    found = page.locator("#about").inner_text()
+    assert found.startswith(f"{formation.participants[-1]}, gain")
+    page.locator("#find").fill("")
+    pictured(page, f"members-{size}")
+    nearest = page.evaluate(
+        """() => {
+          const dots = [...document.querySelectorAll(".member")].map((member) => {
+            const circle = member.querySelector("circle");
+            const of = (name) => circle[name].baseVal.value;
+            return { x: of("cx"), y: of("cy"), r: of("r") };
+          });
+          let least = Infinity;
+          for (const line of document.querySelectorAll(".line")) {
+            const drawn = line.matches("path") ? line : line.querySelector(".dashes");
+            const [a, b] = [Number(line.dataset.a), Number(line.dataset.b)];
+            const length = drawn.getTotalLength();
+            for (let k = 0; k <= 60; k++) {
+              const { x, y } = drawn.getPointAtLength((length * k) / 60);
+              dots.forEach((dot, p) => {
+                if (p === a || p === b) return;
+                least = Math.min(least, Math.hypot(dot.x - x, dot.y - y) / dot.r);
+              });
+            }
+          }
+          return least;
+        }"""
+    )
+    assert nearest >= 1
+    context.close()
+
+
 def drags(page, one, other):
     """Draw a line in the picture from one member to another."""
-    places = page.evaluate(
-        """(names) => {
-          const graph = document.getElementById("picture")._cyreg.cy;
-          const frame = document.getElementById("picture").getBoundingClientRect();
-          return names.map((name) => {
-            const spot = graph.nodes().filter((n) => n.data("label") === name).renderedPosition();
-            return [frame.x + spot.x, frame.y + spot.y];
-          });
-        }""",
-        [one, other],
-    )
     page.locator("#picture").scroll_into_view_if_needed()
-    frame = page.locator("#picture").bounding_box()
-    assert frame is not None
+    places = []
+    for name in (one, other):
+        dot = page.locator(f'.member[aria-label^="{name},"] circle').bounding_box()
+        assert dot is not None
+        places.append((dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2))
     (x, y), (u, v) = places
     page.mouse.move(x, y)
     page.mouse.down()

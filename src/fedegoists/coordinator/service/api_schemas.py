@@ -14,6 +14,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from fedegoists.coalitions.drawing.scene import Scene
 from fedegoists.coordinator.domain.accounts import AccountRole
 from fedegoists.coordinator.domain.coalition_decisions import formation_of, is_current
 from fedegoists.coordinator.domain.consortia import is_closed, members_of
@@ -231,6 +232,8 @@ class WhatIfBody(_ApiBody):
     add: list[Pair] = Field(default=[], max_length=1000)
     remove: list[Pair] = Field(default=[], max_length=1000)
     leaves: list[Name] = Field(default=[], max_length=1000)
+    scene: bool = False
+    """Whether to return the shapes of a picture, too."""
 
 
 class WhatIfView(_ApiView):
@@ -242,6 +245,7 @@ class WhatIfView(_ApiView):
     welfare_change: float
     moved: list[str]
     changes: dict[str, float]
+    scene: Scene | None = None
 
 
 class ExplanationView(_ApiView):

@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
 from fedegoists.coalitions import explain
+from fedegoists.coalitions.drawing.scene import formation_scene
 from fedegoists.coordinator.domain import accounts, consortia
 from fedegoists.coordinator.domain.coalition_decisions import (
     FormationOrder,
@@ -276,6 +277,7 @@ def what_if(
         welfare_change=result.welfare_change,
         moved=list(result.moved),
         changes={name: change for name, change in result.utility_changes.items() if change},
+        scene=formation_scene(result.after) if body.scene else None,
     )
 
 

@@ -4,8 +4,8 @@ A form acts by the function of the API's route for the same action, and with the
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
 from sqlalchemy import func, select
 
+from fedegoists.coalitions.drawing.scene import MOST_DRAWN, formation_scene, scene
 from fedegoists.coordinator.coordinator_errors import NotFoundError
 from fedegoists.coordinator.domain.coalition_decisions import (
     FormationOrder,
@@ -203,30 +204,26 @@ def picture(consortium_id: Number, caller: ManagerPage) -> Response:
     if record is None:
         graphs = manager_api.graphs(consortium_id, caller)
         alone = [[name] for name in graphs.participants]
-        names, links = graphs.participants, (graphs.benefit, graphs.competition)
-        return _picture(names, *links, number=None, current=True, coalitions=alone)
-    return _picture(
-        formation.participants,
-        formation.benefit.edges(),
-        formation.competition.pairs,
-        number=record.number,
-        current=current,
-        coalitions=formation.coalitions,
+        names, few = graphs.participants, len(graphs.participants) <= MOST_DRAWN
+        links = (graphs.benefit, graphs.competition) if few else ((), ())
+        return JSONResponse(
+            {
+                "participants": names,
+                "number": None,
+                "current": True,
+                "gains": {},
+                "scene": asdict(scene(names, alone, *links)),
+            }
+        )
+    return JSONResponse(
+        {
+            "participants": list(formation.participants),
+            "number": record.number,
+            "current": current,
+            "gains": dict(formation.utilities),
+            "scene": asdict(formation_scene(formation)),
+        }
     )
-
-
-def _picture(
-    names: Iterable[str],
-    benefit: Iterable[tuple[str, str, float]],
-    competition: Iterable[tuple[str, str]],
-    **more: object,
-) -> Response:
-    """Return links with positions for names, which is shorter for thousands of them."""
-    place = {name: k for k, name in enumerate(names)}
-    weighted = [[place[a], place[b], round(weight, 6)] for a, b, weight in benefit]
-    pairs = [[place[a], place[b]] for a, b in competition]
-    links = {"participants": list(place), "benefit": weighted, "competition": pairs}
-    return JSONResponse({**links, **more})
 
 
 @router.post("/consortia/{consortium_id}/invite")
