@@ -1,7 +1,7 @@
 """The manager's API: decisions that go out of date, accounts, and the audit log."""
 
-import re
 import json
+import re
 from urllib.parse import quote
 
 from tests.coordinator.served import (

@@ -227,3 +227,19 @@ def around(nodes: Array, a: int, b: int, clear: float, shift: npt.ArrayLike = (0
         points.extend(arc)
     points.append(end)
     return np.array(points)
+
+
+def clearance(line: Array, nodes: Array, a: int, b: int) -> float:
+    """Return the least distance of a line through points from a third node.
+
+    Examples
+    --------
+    >>> clearance(np.array([(0.0, 0), (4, 0)]), np.array([(0.0, 0), (4, 0), (2, 1)]), 0, 1)
+    1.0
+    """
+    others = np.delete(nodes, [a, b], axis=0)
+    start, along = line[:-1], np.diff(line, axis=0)
+    square = np.maximum((along**2).sum(axis=1), 1e-12)
+    t = np.clip(((others[:, None] - start) * along).sum(axis=2) / square, 0, 1)
+    miss = others[:, None] - start - t[..., None] * along
+    return float(np.hypot(miss[..., 0], miss[..., 1]).min(initial=math.inf))

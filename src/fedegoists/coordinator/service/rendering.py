@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import fedegoists
@@ -13,6 +13,9 @@ from fedegoists.coordinator.service.request_identity import Caller
 from fedegoists.coordinator.store.moments import from_moment
 from fedegoists.files import read_text
 from fedegoists.version import __version__
+
+PART = 64 * 1024
+"""Bytes of a report that are sent at once."""
 
 REPORT_HEADERS = {
     # A report carries its own style and needs nothing else; scripts in it do not run.
@@ -101,9 +104,12 @@ def without_links(report: str) -> str:
     return re.sub(r'<a [^>]*href="(?!#)[^"]*"[^>]*>(.*?)</a>', r"\1", report, flags=re.DOTALL)
 
 
-def report_response(path: Path) -> HTMLResponse:
-    """Return a report that a run has written."""
-    return HTMLResponse(without_links(read_text(path)), headers=REPORT_HEADERS)
+def report_response(path: Path) -> Response:
+    """Return a report that a run has written, in parts, as fast as its reader takes them."""
+    content = without_links(read_text(path)).encode()
+    parts = (content[k : k + PART] for k in range(0, len(content), PART))
+    headers = {**REPORT_HEADERS, "Content-Length": str(len(content))}
+    return StreamingResponse(parts, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def see_other(address: str) -> RedirectResponse:

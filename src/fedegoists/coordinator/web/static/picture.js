@@ -109,9 +109,10 @@
 
   // Small pictures fill the frame; large ones keep letters that can be read, and the frame scrolls.
   function fit() {
-    const room = svg.parentElement.clientWidth;
+    const frame = svg.parentElement;
     const wanted = shapes.width + 48;
-    const scale = svg.classList.contains("map") ? room / wanted : Math.min(1.6, Math.max(1.05, room / wanted));
+    const whole = Math.min(frame.clientWidth / wanted, frame.clientHeight / (shapes.height + 48));
+    const scale = svg.classList.contains("map") ? whole : Math.min(1.6, Math.max(0.85, whole));
     svg.setAttribute("width", Math.floor(wanted * scale));
     svg.setAttribute("height", Math.floor((shapes.height + 48) * scale));
     for (const one of svg.querySelectorAll(".caption")) one.setAttribute("font-size", 13 / scale);
@@ -121,7 +122,8 @@
     svg.classList.toggle("map", !shown);
     element("show-members").checked = shown;
     fit();
-    if (around) toMiddle(around.x, around.y);
+    const { x, y } = around || { x: shapes.width / 2, y: shapes.height / 2 };
+    toMiddle(x, y);
   }
 
   function toMiddle(x, y) {
@@ -321,6 +323,7 @@
       element("members-switch").hidden = !many;
       show();
       render({});
+      showMembers(!many);
       mark(null);
       new ResizeObserver(fit).observe(svg.parentElement);
       requestAnimationFrame(() => (bench.dataset.ready = String(Math.round(performance.now() - began))));
