@@ -24,6 +24,7 @@ from fedegoists.coalitions import (
     usage_graph,
 )
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
 
 LogOption = Annotated[
     list[str] | None,
@@ -120,7 +121,7 @@ def needs_extra(what: str, extras: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise MissingDependencyError(
-            f"{what} needs {error.name}: pip install 'fedegoists[{extras}]'"
+            f"{what} needs {error.name}: {install_command(extras)}"
         ) from None
 
 

@@ -1,6 +1,7 @@
 """The commands about training: methods, train."""
 
 from collections import Counter
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +15,10 @@ from rich.text import Text
 from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import LogOption, errors, line, screen, titled_table, training_extra
 from fedegoists.errors import SettingsError
+from fedegoists.install_hints import install_command
 
 if TYPE_CHECKING:
+    from fedegoists.methods.method_registry import MethodEntry
     from fedegoists.methods.method_run import Observer
     from fedegoists.methods.outcome import Outcome
     from fedegoists.training import ComparisonResult
@@ -117,22 +120,22 @@ def register(app: typer.Typer) -> None:
 
 def methods_command() -> None:
     """List the training methods with their papers and settings."""
-    with training_extra("training"):
-        from fedegoists.methods import METHOD_ENTRIES
+    from fedegoists.methods.method_registry import METHOD_ENTRIES
 
     table = titled_table("Methods", "name", "what it does and where it comes from", "settings")
+    complete = find_spec("torch") is not None
     for name, entry in METHOD_ENTRIES.items():
-        method, paper = entry.load(), entry.paper
+        paper = entry.paper
         about = Text(entry.summary)
         if paper is not None:
             about.append(f"\n{paper.authors}: {paper.title}, {paper.venue}", "dim")
         about.append(f"\nThe server sees {entry.server_sees}. {entry.told}")
-        settings = "\n".join(
-            f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
-            for one in method.declared()
-        )
-        table.add_row(Text(name), about, Text(settings))
+        table.add_row(Text(name), about, Text(_settings_of(entry) if complete else ""))
     screen.print(table)
+    if not complete:
+        line(
+            f"Settings are shown where PyTorch is installed: {install_command('train')}", whole=True
+        )
     line(
         "What the server sees holds for deployed coalitions of three or more. Silos show single "
         "updates and gradients only with single_updates = true in their silo.toml."
@@ -140,6 +143,15 @@ def methods_command() -> None:
     line(
         "All but local and bagging can be fine-tuned on own data: fedavg+ft. See "
         "docs/reference-methods.md."
+    )
+
+
+def _settings_of(entry: "MethodEntry") -> str:
+    """Return the settings of a method, one a line; its code needs PyTorch."""
+    method = entry.load()
+    return "\n".join(
+        f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
+        for one in method.declared()
     )
 
 
