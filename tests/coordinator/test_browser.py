@@ -94,6 +94,8 @@ class Person:
         self.page.goto(link)
         assert "#" not in self.page.url
         self.page.get_by_role("button", name="Sign in").click()
+        self.page.reload()  # neither repeats anything nor loses the token
+        assert self.page.locator("#token").inner_text().startswith("fe-token-")
         self.page.get_by_role("link", name="I have stored it").click()
 
     def signs_in(self, secret):

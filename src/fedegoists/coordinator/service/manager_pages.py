@@ -122,7 +122,7 @@ def _consortium_page(
             status,
             problem=problem or FormProblem(),
             steps={step.key: step for step in steps},
-            invitations=caller.service.invitations.of((caller.csrf or "", consortium_id)),
+            invitations=caller.service.fresh.of((caller.csrf or "", consortium_id)),
             consortium=consortium,
             formation=formation,
             published=decided is not None,
@@ -236,14 +236,14 @@ def invite(consortium_id: Number, form: ManagerForm) -> Response:
         names = [line.strip() for line in form["names"].splitlines() if line.strip()]
         body = form.body(MembersBody, names=names)
         made = manager_api.invite_members(consortium_id, body, form)
-    form.service.invitations.add((form.csrf or "", consortium_id), made)
+    form.service.fresh.add((form.csrf or "", consortium_id), made)
     return see_other(f"/consortia/{consortium_id}#invite")
 
 
 @router.post("/consortia/{consortium_id}/sent")
 def invitations_sent(consortium_id: Number, form: ManagerForm) -> Response:
     """Forget the invitations that the page shows."""
-    form.service.invitations.clear((form.csrf or "", consortium_id))
+    form.service.fresh.clear((form.csrf or "", consortium_id))
     return see_other(f"/consortia/{consortium_id}")
 
 

@@ -78,6 +78,8 @@
       made(group, "title", {}, `${data.participants[line.source]} and ${data.participants[line.target]} compete`);
       if (number) group.addEventListener("click", () => change(line.source, line.target));
     }
+    // Many lines are faint, until one points at a member.
+    svg.classList.toggle("dense", shapes.benefit.length + shapes.competition.length > 80);
     shapes.members.forEach(([x, y], p) => member(p, x, y, radius, changes[data.participants[p]] || 0));
     fit();
   }
@@ -115,7 +117,7 @@
     const scale = svg.classList.contains("map") ? whole : Math.min(1.6, Math.max(0.85, whole));
     svg.setAttribute("width", Math.floor(wanted * scale));
     svg.setAttribute("height", Math.floor((shapes.height + 48) * scale));
-    for (const one of svg.querySelectorAll(".caption")) one.setAttribute("font-size", 13 / scale);
+    for (const one of svg.querySelectorAll(".caption")) one.style.fontSize = `${13 / scale}px`;
   }
 
   function showMembers(shown, around) {

@@ -1,7 +1,7 @@
-"""Invitations that were just made, for the page after the form that made them.
+"""Invitations and tokens that were just made, for the page after the form that made them.
 
 Only their hashes are stored. So that the page can be loaded again, they are kept in memory for
-some minutes, or until the manager has sent them.
+some minutes, or until the reader has sent or stored them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +12,18 @@ from fedegoists.coordinator.service.api_schemas import InvitationView
 SECONDS_SHOWN = 900.0
 
 Key = tuple[str, int]
-"""The session of a manager, and the consortium."""
+"""A session, and the consortium of an invitation, or `OWN_TOKEN`."""
+
+OWN_TOKEN = 0
 
 
-class FreshInvitations:
-    """Invitations by session and consortium, for a limited time.
+class FreshSecrets:
+    """Secrets by session and consortium, for a limited time.
 
     Examples
     --------
     >>> time = 0.0
-    >>> fresh = FreshInvitations(lambda: time)
+    >>> fresh = FreshSecrets(lambda: time)
     >>> fresh.add(("session", 1), [InvitationView(label="North", invitation="secret")])
     >>> [one.label for one in fresh.of(("session", 1))], fresh.of(("other", 1))
     (['North'], [])
@@ -35,7 +37,7 @@ class FreshInvitations:
         self._kept: dict[Key, tuple[float, dict[str, InvitationView]]] = {}
 
     def add(self, key: Key, made: Sequence[InvitationView]) -> None:
-        """Keep invitations; a later one of the same member takes the place of an earlier."""
+        """Keep secrets; a later one of the same name takes the place of an earlier."""
         with self._lock:
             self._forget()
             _, known = self._kept.get(key, (0.0, {}))
@@ -43,13 +45,13 @@ class FreshInvitations:
             self._kept[key] = self._clock() + SECONDS_SHOWN, kept
 
     def of(self, key: Key) -> list[InvitationView]:
-        """Return the invitations to show."""
+        """Return the secrets to show."""
         with self._lock:
             self._forget()
             return list(self._kept.get(key, (0.0, {}))[1].values())
 
     def clear(self, key: Key) -> None:
-        """Forget invitations that were sent."""
+        """Forget secrets that were sent or stored."""
         with self._lock:
             self._kept.pop(key, None)
 
