@@ -38,10 +38,10 @@ $(VENV)/stamp-dev: pyproject.toml locks/dev.txt
 	@touch $@
 
 demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, training, report
-	@$(BIN)/fedegoists demo
+	@$(BIN)/fedegoists demo --replace
 
 demo-deploy: $(VENV)/stamp-flare ## Deploy three example banks on this machine with mutual TLS, and run
-	@$(BIN)/fedegoists deploy demo --out demo-deploy
+	@$(BIN)/fedegoists deploy demo --out demo-deploy --replace
 
 test: $(VENV)/stamp-dev ## Run all tests and doctests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore tests/flare

@@ -39,6 +39,7 @@ def study(
     leave_one_out: bool = True,
     data_dir: str | os.PathLike[str] | None = None,
     progress: LearningProgress | None = None,
+    replace: bool = False,
 ) -> BenefitStudy:
     """Learn and measure; write what `write_benefits` does, ``measured.csv`` and the agreement.
 
@@ -48,6 +49,8 @@ def study(
         Independent measurements of the truth.
     leave_one_out : bool
         Whether to train also all participants together and all but one.
+    replace : bool
+        Whether earlier files of the same names may be replaced.
     """
     learned = learn_benefits(plan, data_dir=data_dir, progress=progress)
     settings = MeasureSettings(
@@ -67,6 +70,7 @@ def study(
         out,
         sections=list(agreement_section(learned.estimates, measured, private=private)),
         files={"measured.csv": _measured_csv(measured)},
+        replace=replace,
     )
     return BenefitStudy(learned, measured)
 

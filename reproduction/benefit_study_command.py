@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fedegoists.cli.benefit_commands import (
+    BENEFIT_FILES,
     ClipOption,
     CompetitionOption,
     ConfidenceOption,
@@ -22,7 +23,9 @@ from fedegoists.cli.benefit_commands import (
     benefit_plan,
     show_benefits,
 )
+from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.training_commands import DataDirOption, SetOption
+from fedegoists.folder_swap import check_replaceable
 from reproduction.benefit_study import study
 
 __all__ = ["register"]
@@ -55,9 +58,11 @@ def benefit_study_command(
     settings: SetOption = None,
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
+    replace: ReplaceOption = False,
     measure: Annotated[bool, typer.Option("--measure", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
     """Learn as `fedegoists benefit` does, and compare with training alone and in pairs."""
+    check_replaceable(out, BENEFIT_FILES, replace=replace)
     plan = benefit_plan(
         data=data,
         estimator=estimator,
@@ -81,5 +86,6 @@ def benefit_study_command(
             leave_one_out=leave_one_out,
             data_dir=data_dir,
             progress=bars,
+            replace=replace,
         )
     show_benefits(found.learned, out, "measured.csv")

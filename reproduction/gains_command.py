@@ -9,9 +9,11 @@ import torch
 import typer
 
 from fedegoists.cli.benefit_commands import DeviceOption, OutOption
+from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import SettingsError, shown
 from fedegoists.files import write_all
+from fedegoists.folder_swap import check_replaceable
 from reproduction.gains_study import (
     GAIN_STUDIES,
     REPORTED_ON,
@@ -37,10 +39,12 @@ def gains_command(
     ] = f"{REPORTED_ON[0]}-{REPORTED_ON[-1]}",
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
+    replace: ReplaceOption = False,
 ) -> None:
     """Predict the gains in random coalitions, train, and compare."""
     if data not in GAIN_STUDIES:
         raise SettingsError(f"unknown study {shown(data)}; studies are {', '.join(GAIN_STUDIES)}")
+    check_replaceable(out, [f"{data}.{kind}" for kind in ("csv", "md", "png")], replace=replace)
     chosen = _repetitions(repetitions)
     began = time.monotonic()
     gains = gains_of(

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.output import line
 from fedegoists.files import read_text, write_bytes
+from fedegoists.folder_swap import check_replaceable
 from reproduction import COMMAND, RESULTS
 from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.repeated_runs import Measured, read_rows, rows_csv
@@ -48,9 +50,12 @@ def hospitals_command(
         list[str] | None,
         typer.Option(metavar="MODEL", help="Only these; the rows of others stay as they are."),
     ] = None,
+    replace: ReplaceOption = False,
 ) -> None:
     """Train models and methods on real consortia of hospitals, over several divisions."""
-    for name in _checked(names, HOSPITALS):
+    studies = _checked(names, HOSPITALS)
+    check_replaceable(out, [f"{name}.csv" for name in studies], replace=replace)
+    for name in studies:
         began, table, page = time.monotonic(), out / f"{name}.csv", out / f"{name}.md"
         known = {one.name: one for one in HOSPITALS[name].models}
         chosen = [known[one] for one in _checked(model, known)]
@@ -75,8 +80,10 @@ def yardsticks_command(
     out: OutOption = RESULTS / "yardsticks",
     work: WorkOption = None,
     divisions: DivisionsOption = MOST_DIVISIONS,
+    replace: ReplaceOption = False,
 ) -> None:
     """Compare training alone with linear models of scikit-learn on the same samples."""
+    check_replaceable(out, ["yardsticks.csv", "yardsticks.md"], replace=replace)
     began, rows = time.monotonic(), []
     with _folder(work) as folder:
         for name in _checked(names, TABLES_COMPARED):

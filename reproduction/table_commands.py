@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.benefit_commands import DeviceOption
+from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import errors, line, screen
 from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import FileError, SettingsError
@@ -108,6 +109,7 @@ def tables_command(
     cell: Annotated[
         str | None, typer.Option(metavar="HASH", help="Train one recorded cell again and compare.")
     ] = None,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Reproduce the paper's tables and figures, and the tables that go beyond it."""
     began = time.monotonic()
@@ -212,7 +214,7 @@ def _train(tables: Sequence[ReproducedTable], plan: Plan, settings: GroupSetting
     """Train the missing cells, show the table meanwhile, and say how many cells are left."""
     view = _TrainingView(tables, plan, settings.out)
     live = Live(console=errors, get_renderable=view.shown, refresh_per_second=2, transient=True)
-    with live if errors.is_terminal else nullcontext():
+    with live if errors.is_terminal and not is_quiet() else nullcontext():
         left = reproduce(
             tables,
             plan,
@@ -232,11 +234,14 @@ class _TrainingView:
     def __init__(self, tables: Sequence[ReproducedTable], plan: Plan, out: Path) -> None:
         self.tables, self.plan, self.store = tables, plan, CellStore(out)
         self.status = ""
+        self.lines = PlainLines(errors)
         self.grid: Table | None = None
         self.began = time.monotonic()
 
     def begins(self, group: CellGroup, number: int, total: int) -> None:
         self.status = f"group {number + 1} of {total}: {group.words()}"
+        if not errors.is_terminal:
+            self.lines.say(self.status)
         self.began = time.monotonic()
 
     def waits(self) -> None:
@@ -245,6 +250,8 @@ class _TrainingView:
 
     def round(self, method: str, done: int, total: int, outcome: Outcome) -> None:  # noqa: ARG002
         self.status = f"{self.status.split(' | ')[0]} | {method}: {done} of {total} rounds"
+        if not errors.is_terminal:
+            self.lines(f"{method}: rounds", done, total)
 
     def ends(self, group: CellGroup, results: Mapping[Cell, CellResult]) -> None:
         seconds = time.monotonic() - self.began

@@ -80,7 +80,9 @@ def __getattr__(name: str) -> Any:
     try:
         from fedegoists.consortium import Consortium
     except ImportError as error:
+        from fedegoists.install_hints import install_command
+
         raise MissingDependencyError(
-            f"Consortium needs {error.name}: pip install 'fedegoists[train]'"
+            f"Consortium needs {error.name}: {install_command('train')}"
         ) from None
     return Consortium

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -152,6 +153,13 @@ def write_all(contents: Iterable[tuple[Path, bytes]], *, private: bool = False) 
 
 def _name_beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of processes that were killed while they wrote into a folder."""
+    for path in folder.rglob(".*"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 # CSV and JSON ------------------------------------------------------------------------------------

@@ -101,7 +101,9 @@ def test_privacy_is_accounted_for_in_the_report(run, tmp_path, own):
 def test_a_seed_of_learning_can_be_given(run, tmp_path, own):
     weights = []
     for seed in "12":
-        assert run(*QUICK, "--estimator", "alignment", "--learn", f"seed={seed}")[0] == 0
+        assert (
+            run(*QUICK, "--estimator", "alignment", "--learn", f"seed={seed}", "--replace")[0] == 0
+        )
         weights.append((tmp_path / "r/weights.csv").read_text())
     assert weights[0] != weights[1]
 

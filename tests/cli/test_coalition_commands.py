@@ -224,6 +224,25 @@ def test_an_unwritable_folder_is_said(run, folder):
     code, _, err = run("form", "benefit.csv", "competition.csv", "--out", "result")
     assert code == 2
     assert "cannot be written" in err
+    assert (folder / "result").read_text() == "a file is in the way"
+
+
+def test_earlier_results_are_replaced_only_on_demand(run, folder):
+    command = ("form", "benefit.csv", "competition.csv", "--out", "result")
+    assert run(*command)[0] == 0
+    (folder / "result" / "coalitions.csv").write_text("mine")
+    code, _, err = run(*command)
+    assert code == 2
+    assert "--replace" in err
+    assert (folder / "result" / "coalitions.csv").read_text() == "mine"
+    assert run(*command, "--replace")[0] == 0
+    assert (folder / "result" / "coalitions.csv").read_text() != "mine"
+    draw = ("draw", "result/certificate.json", "picture.svg")
+    assert run(*draw)[0] == 0
+    code, _, err = run(*draw)
+    assert code == 2
+    assert "picture.svg: exists already" in err
+    assert run(*draw, "--replace")[0] == 0
 
 
 def test_names_are_not_markup(run, folder):

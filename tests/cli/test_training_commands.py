@@ -18,7 +18,7 @@ QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
 
 def test_train_writes_metrics_and_summary(run, tmp_path):
     code, out, err = run(
-        *QUICK, "--out", "result", "--competition", "0.3", "--coalitions", "cliques"
+        *QUICK, "--out", "result", "--competition", "0.3", "--coalitions", "cliques", "--quiet"
     )
     assert (code, err) == (0, "")
     assert "fedavg+ft" in out
@@ -242,7 +242,16 @@ def test_all_methods_are_those_that_suit_the_model(run):
     pytest.importorskip("lightgbm")
     trees = (*QUICK, "--model", "trees")
     code, out, err = run(
-        *trees, "--methods", "all", "--out", "r", "--benefit", "learn", "--coalitions", "best"
+        *trees,
+        "--methods",
+        "all",
+        "--out",
+        "r",
+        "--benefit",
+        "learn",
+        "--coalitions",
+        "best",
+        "--quiet",
     )
     assert (code, err) == (0, "")
     assert "bagging" in out

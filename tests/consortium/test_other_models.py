@@ -1,6 +1,7 @@
 """Boosted trees and models on arrays, from consortium.toml to the report and the export."""
 
 import csv
+import html
 import sys
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from fedegoists.consortium.export import export, read_model
 from fedegoists.consortium.pipeline import Consortium
 from fedegoists.consortium.prediction import predict
 from fedegoists.errors import SettingsError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.own_models import OwnTrainerError
 from tests.consortium.reports import circle, make, pages_of
 from tests.docs.pages import HowTo
@@ -121,7 +123,7 @@ def test_without_lightgbm_the_report_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     run = make(tmp_path, NAMES, circle(NAMES), seeds=1)
     assert not run.yardstick.values
-    assert "pip install &#39;fedegoists[trees]&#39;" in pages_of(run)["report.html"]
+    assert html.escape(install_command("trees")) in pages_of(run)["report.html"]
     assert not (run.folder / "trees-alone.csv").exists()
 
 

@@ -3,14 +3,19 @@
 Set FEDEGOISTS_SCREENSHOTS to a folder to keep pictures of the pages at two widths.
 """
 
+import csv
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from fedegoists import coordinator
+from fedegoists.coalitions.drawing.scene import formation_scene
+from fedegoists.coordinator.service.rendering import base_style
+from tests.coalitions.drawing.test_scene import decision
 from tests.coordinator.banks import BANKS, with_banks
 from tests.coordinator.served import running
 
@@ -73,7 +78,9 @@ class Person:
         self.page.on("requestfailed", self._miss)
 
     def _hear(self, message):
-        refused = "409 (Conflict)" in message.text  # which the story itself brings about
+        refused = (
+            "409 (Conflict)" in message.text or "422 (" in message.text
+        )  # which the story itself brings about
         if message.type in ("error", "warning") and not refused:
             self.complaints.append(message.text)
 
@@ -81,6 +88,15 @@ class Person:
         # What is still loading when a page is left is given up, such as an icon or a run's events.
         if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"failed {request.url}: {request.failure}")
+
+    def joins(self, link):
+        """Follow an invitation; it is in the part of the address that is not sent."""
+        self.page.goto(link)
+        assert "#" not in self.page.url
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.reload()  # neither repeats anything nor loses the token
+        assert self.page.locator("#token").inner_text().startswith("fe-token-")
+        self.page.get_by_role("link", name="I have stored it").click()
 
     def signs_in(self, secret):
         self.page.goto("/login")
@@ -99,9 +115,10 @@ def pictured(page, name):
         page.wait_for_function(
             "(width) => document.documentElement.scrollWidth <= width", arg=width, timeout=PATIENCE
         )
-        if folder:
+        for theme in ("light", "dark") if folder else ():
+            page.emulate_media(color_scheme=theme)
             Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=f"{folder}/coordinator-{name}-{kind}.png", full_page=True)
+            page.screenshot(path=f"{folder}/coordinator-{name}-{kind}-{theme}.png", full_page=True)
     page.set_viewport_size({"width": WIDTHS["wide"], "height": 900})
 
 
@@ -141,15 +158,23 @@ def test_the_story(browser, service):
     page.get_by_role("button", name="Found").click()
     assert page.locator("h1").inner_text() == "Five banks"
 
-    invitations = {}
-    for name in BANKS:
-        page.get_by_label("Invite an organisation").fill(name)
-        page.get_by_role("button", name="Invite", exact=True).click()
-        invitations[name] = page.locator("#invitation").inner_text()
+    page.get_by_label("Organisations, one a line").fill("\n".join(BANKS))
+    page.get_by_role("button", name="Invite", exact=True).click()
+    page.get_by_role("button", name="I have sent them").wait_for()
+    page.reload()  # neither repeats anything nor loses them
+    links = page.locator(".invitation").all_inner_texts()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download all as CSV").click()
+    written = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    assert [(one["organisation"], one["link"]) for one in written] == list(
+        zip(BANKS, links, strict=True)
+    )
+    pictured(page, "invitations")
+    page.get_by_role("button", name="I have sent them").click()
     members = {}
-    for name, invitation in invitations.items():
+    for name, link in zip(BANKS, links, strict=True):
         members[name] = Person(browser, service.url)
-        members[name].signs_in(invitation)
+        members[name].joins(link)
         assert members[name].page.locator("h1").inner_text() == name
 
     for reporter, competitor in (("Alder", "Birch"), ("Elm", "Cedar")):
@@ -157,26 +182,43 @@ def test_the_story(browser, service):
         own.get_by_label("Competitor", exact=True).select_option(competitor)
         own.get_by_role("button", name="Report in confidence").click()
         own.get_by_role("button", name=f"Withdraw {competitor}").wait_for()
-    for name in ("Birch", "Cedar", "Dogwood"):
+        own.get_by_role("button", name="I have reported all of them").click()
+        own.locator("#finished").wait_for()
+    for name in ("Birch", "Cedar"):
         members[name].page.reload()
         assert "You have reported no competitors." in members[name].page.inner_text("main")
+        members[name].page.get_by_role("button", name="I have no competitors").click()
+        members[name].page.locator("#finished").wait_for()
 
-    page.reload()  # sends the last invitation's form again, which must not end a token
-    assert "already" in page.inner_text("main")
-    page.goto("/consortia/1")
+    page.reload()
+    assert "4 of 5 finished; waiting for Dogwood" in page.inner_text("#reports")
+    pictured(page, "reports")
+    page.goto("/consortia/1#draft")
     assert page.get_by_role("button", name="Form coalitions").is_disabled()
     page.get_by_role("button", name="Close now").click()
     members["Alder"].page.reload()
     assert members["Alder"].page.get_by_role("button", name="Report in confidence").count() == 0
 
+    content = {"name": "benefit.csv", "mimeType": "text/csv", "buffer": b"source,target\n"}
+    page.get_by_label("CSV file").set_input_files(content)
+    page.get_by_role("button", name="Record benefits").click()
+    assert "expected the header" in page.locator("#evidence #problem").inner_text()
     content = {"name": "benefit.csv", "mimeType": "text/csv", "buffer": BENEFIT.encode()}
     page.get_by_label("CSV file").set_input_files(content)
     page.get_by_role("button", name="Record benefits").click()
-    page.get_by_text("14 benefits, uploaded").wait_for()
     page.get_by_role("button", name="Form coalitions").click()
     page.locator("#workbench[data-ready]").wait_for()
     coalitions = page.locator("details table tbody tr").count()
     assert coalitions == len(BANKS)
+    members["Dogwood"].page.reload()
+    assert "Nothing has been decided yet." in members["Dogwood"].page.inner_text("main")
+    page.get_by_role("button", name="Publish decision 1").click()
+    members["Dogwood"].page.reload()
+    assert "You train" in members["Dogwood"].page.inner_text("main")
+    page.get_by_label("One", exact=True).select_option("Alder")
+    page.get_by_label("Other", exact=True).select_option("Birch")
+    page.get_by_role("button", name="Why are they together or apart?").click()
+    page.locator("#why-result", has_text="Alder and Birch compete").wait_for()
 
     # What if: by keyboard alone, then by drawing a line; nothing is kept.
     page.get_by_label("One", exact=True).focus()
@@ -186,6 +228,9 @@ def test_the_story(browser, service):
     page.keyboard.press("Enter")
     page.locator("#whatif-result p").wait_for()
     assert "Alder and Dogwood compete" in page.inner_text("#whatif-changes")
+    page.get_by_label("Find a member").fill("dog")
+    assert page.locator("#about").inner_text().startswith("Dogwood, gain")
+    page.get_by_label("Find a member").fill("")
     pictured(page, "overview")
     page.get_by_role("button", name="Start over").click()
     page.locator("#whatif-changes li").wait_for(state="detached")
@@ -196,16 +241,21 @@ def test_the_story(browser, service):
     page.locator("#whatif-changes li").wait_for(state="detached")
 
     # Train, following it live, and read what came of it.
-    page.get_by_label("Data").fill("banks")
-    page.get_by_label("Methods").fill("local, fedegoists")
-    page.get_by_label("Repetitions").fill("1")
-    page.get_by_label("Steps").fill("40")
-    page.get_by_role("button", name="Start", exact=True).click()
+    step = page.locator("#train")
+    assert step.get_by_label("Data").input_value() == "banks"  # the only one there is
+    step.get_by_text("Settings").click()
+    step.get_by_label("Methods").fill("local, fedegoists")
+    step.get_by_label("Repetitions").fill("1")
+    step.get_by_label("Steps").fill("40")
+    step.get_by_role("button", name="Train", exact=True).click()
     page.locator('.timeline li[data-state="running"]').wait_for()
-    page.get_by_role("link", name="Report", exact=True).wait_for(timeout=4 * PATIENCE)
+    page.get_by_role("link", name="Report of run 1").wait_for(timeout=4 * PATIENCE)
+    page.goto("/consortia/1#train")
+    page.get_by_role("link", name="Report", exact=True).wait_for()
     pictured(page, "runs")
     page.get_by_role("link", name="Report", exact=True).click()
     assert page.locator("h1").count() == 1
+    assert page.locator("main a:not([href^='#'])").count() == 0  # files beside it are not served
     page.go_back()
     page.get_by_role("heading", name="Five banks").wait_for()  # still signed in
 
@@ -277,22 +327,82 @@ def test_a_page_follows_one_run_at_a_time(browser):
     assert set(followed[3:]) <= {f"{api}/4/events"}  # a stream that broke off is opened again
 
 
+@pytest.mark.parametrize("size", [6, 30, 100, 300])
+def test_the_picture_as_it_is_drawn(browser, size):
+    """No line is drawn nearer to a third member than its dot, and all can be found."""
+    formation = decision(size, 0.3 if size < 50 else 0.05, 0.2 if size < 50 else 0.02, 3)
+    told = {
+        "participants": formation.participants,
+        "number": 1,
+        "current": True,
+        "gains": dict(formation.utilities),
+        "scene": asdict(formation_scene(formation)),
+    }
+    static = Path(coordinator.__file__).parent / "web" / "static"
+    switches = "".join(
+        f'<label id="members-switch"><input type="checkbox" id="show-{name}" checked></label>'
+        for name in ("members", "used", "unused", "rivals")
+    )
+    body = (
+        '<link rel="stylesheet" href="/base.css"><link rel="stylesheet" href="/static.css">'
+        '<div id="workbench" data-consortium="1" data-formation="">'
+        '<input id="find"><div class="frame"><svg id="picture"></svg></div><p id="about"></p>'
+        f'{switches}</div><script src="/picture.js"></script>'
+    )
+    context = browser.new_context(base_url="http://coordinator.test")
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.route("**/page", lambda route: route.fulfill(content_type="text/html", body=body))
+    page.route("**/picture.js", lambda route: route.fulfill(path=static / "picture.js"))
+    page.route("**/static.css", lambda route: route.fulfill(path=static / "coordinator.css"))
+    style = {"content_type": "text/css", "body": base_style()}
+    page.route("**/base.css", lambda route: route.fulfill(**style))
+    page.route("**/picture.json", lambda route: route.fulfill(json=told))
+    page.goto("/page")
+    page.locator("#workbench[data-ready]").wait_for()
+    assert page.locator("#picture.map").count() == (size > 30)
+    if size > 30:
+        pictured(page, f"map-{size}")
+    page.locator("#find").fill(formation.participants[-1])
+    found = page.locator("#about").inner_text()
+    assert found.startswith(f"{formation.participants[-1]}, gain")
+    page.locator("#find").fill("")
+    pictured(page, f"members-{size}")
+    nearest = page.evaluate(
+        """() => {
+          const dots = [...document.querySelectorAll(".member")].map((member) => {
+            const circle = member.querySelector("circle");
+            const of = (name) => circle[name].baseVal.value;
+            return { x: of("cx"), y: of("cy"), r: of("r") };
+          });
+          let least = Infinity;
+          for (const line of document.querySelectorAll(".line")) {
+            const drawn = line.matches("path") ? line : line.querySelector(".dashes");
+            const [a, b] = [Number(line.dataset.a), Number(line.dataset.b)];
+            const length = drawn.getTotalLength();
+            for (let k = 0; k <= 60; k++) {
+              const { x, y } = drawn.getPointAtLength((length * k) / 60);
+              dots.forEach((dot, p) => {
+                if (p === a || p === b) return;
+                least = Math.min(least, Math.hypot(dot.x - x, dot.y - y) / dot.r);
+              });
+            }
+          }
+          return least;
+        }"""
+    )
+    assert nearest >= 1
+    context.close()
+
+
 def drags(page, one, other):
     """Draw a line in the picture from one member to another."""
-    places = page.evaluate(
-        """(names) => {
-          const graph = document.getElementById("picture")._cyreg.cy;
-          const frame = document.getElementById("picture").getBoundingClientRect();
-          return names.map((name) => {
-            const spot = graph.nodes().filter((n) => n.data("label") === name).renderedPosition();
-            return [frame.x + spot.x, frame.y + spot.y];
-          });
-        }""",
-        [one, other],
-    )
     page.locator("#picture").scroll_into_view_if_needed()
-    frame = page.locator("#picture").bounding_box()
-    assert frame is not None
+    places = []
+    for name in (one, other):
+        dot = page.locator(f'.member[aria-label^="{name},"] circle').bounding_box()
+        assert dot is not None
+        places.append((dot["x"] + dot["width"] / 2, dot["y"] + dot["height"] / 2))
     (x, y), (u, v) = places
     page.mouse.move(x, y)
     page.mouse.down()

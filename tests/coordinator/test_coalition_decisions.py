@@ -6,9 +6,12 @@ import pytest
 
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
 from fedegoists.coordinator.domain import coalition_decisions, consortia
-from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
+from fedegoists.coordinator.domain.coalition_decisions import FormationOrder, publish
+from fedegoists.coordinator.domain.consortia import consortium_with, member_named
+from fedegoists.coordinator.domain.member_view import member_decision
 from fedegoists.coordinator.store.audit_check import reports_digest
 from fedegoists.coordinator.store.audit_log import entries
+from fedegoists.coordinator.store.database_tables import FormationRow
 from tests.coordinator.consortia import NAMES, WEIGHTS, checked, forms, found, report
 
 
@@ -100,3 +103,45 @@ def test_what_if_is_answered_from_the_decision(store):
     assert (result.welfare, result.welfare_change) == (3, -6)
     left = coalition_decisions.quick_what_if(basis, leaves=["East"])
     assert (left.coalitions, left.welfare) == ((("North", "South"),), 3)
+
+
+def test_members_see_a_decision_only_when_it_is_published(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    draft = forms(store, consortium_id, draft=True)
+    assert (draft.published, _seen(store, consortium_id)) == (None, None)
+    with store.write() as session:
+        consortium = consortium_with(session, consortium_id)
+        publish(session, "manager m", consortium, draft.number)
+        publish(session, "manager m", consortium, draft.number)  # again: nothing changes
+    assert _seen(store, consortium_id) == 1
+    forms(store, consortium_id, draft=True)
+    assert _seen(store, consortium_id) == 1
+    assert checked(store).ok
+    with store.read() as session:
+        told = [entry.action for entry in entries(session)]
+    assert told.count("decision published") == 1
+
+
+def test_an_outdated_draft_is_not_published(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    first = forms(store, consortium_id, draft=True)
+    forms(store, consortium_id, draft=True)
+    with store.write() as session, pytest.raises(ConflictError, match="form coalitions again"):
+        publish(session, "manager m", consortium_with(session, consortium_id), first.number)
+
+
+def test_a_draft_that_was_published_in_the_tables_only_is_noticed(store):
+    consortium_id, _ = found(store, NAMES, weights=WEIGHTS)
+    forms(store, consortium_id, draft=True)
+    with store.write() as session:
+        consortium = consortium_with(session, consortium_id)
+        session.latest(FormationRow, consortium).published = session.now()
+    assert not checked(store).ok
+
+
+def _seen(store, consortium_id):
+    """Return the number of the decision that a member sees."""
+    with store.read() as session:
+        consortium = consortium_with(session, consortium_id)
+        found_ = member_decision(session, member_named(session, consortium, NAMES[0]))
+    return None if found_ is None else found_.number

@@ -1,9 +1,12 @@
 """Reports of competitors: either side's counts, and only while they are open."""
 
+import json
+
 import pytest
 
 from fedegoists.coordinator.coordinator_errors import ConflictError, NotFoundError
 from fedegoists.coordinator.domain import competitor_reports, consortia
+from fedegoists.coordinator.store.audit_log import entries
 from fedegoists.errors import GraphError
 from tests.coordinator.consortia import NAMES, checked, found, report
 
@@ -79,3 +82,51 @@ def test_reports_before_a_new_invitation_count_and_are_sealed(store):
     report(store, consortium_id, "South", "East", withdraw=True)
     assert seen() == ((), *counted)
     assert checked(store).ok
+
+
+def finish(store, consortium_id, name):
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        competitor_reports.finish_reporting(
+            session, consortia.member_named(session, consortium, name)
+        )
+
+
+def test_to_have_finished_looks_alike_with_and_without_competitors(store):
+    consortium_id, _ = found(store, NAMES)
+    report(store, consortium_id, "South", "East")
+    for name in ("South", "North", "North"):
+        finish(store, consortium_id, name)
+    with store.read() as session:
+        told = [
+            json.loads(entry.details)
+            for entry in entries(session)
+            if entry.action == "reporting finished"
+        ]
+    assert told == [{"consortium": "Banks", "member": name} for name in ("South", "North")]
+    report(store, consortium_id, "North", "East")  # one may still change one's mind
+    assert checked(store).ok
+
+
+def test_after_reopening_all_have_to_finish_again(store):
+    consortium_id, _ = found(store, NAMES)
+    finish(store, consortium_id, "South")
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(session, "manager m", consortium)
+    with pytest.raises(ConflictError, match="can no longer be changed"):
+        finish(store, consortium_id, "North")
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.reopen_reports(session, "manager m", consortium)
+        assert {one.reported for one in consortia.members_of(session, consortium)} == {None}
+    finish(store, consortium_id, "North")
+    assert checked(store).ok
+
+
+def test_a_changed_flag_is_noticed(store):
+    consortium_id, _ = found(store, NAMES)
+    with store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.member_named(session, consortium, "South").reported = session.now()
+    assert "reporting Banks, South: in the tables, but not in the log" in checked(store).problems

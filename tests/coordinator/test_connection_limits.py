@@ -63,7 +63,7 @@ def test_a_place_in_use_is_not_given_away(sqlite_store, tmp_path):
 
 def test_a_stranger_that_reads_slowly_gives_up_its_place(sqlite_store, tmp_path):
     """Anyone can ask for the pages' scripts, and read them as slowly as is just allowed."""
-    asked = CLOSING.replace(b"/health", b"/static/vendor/cytoscape.min.js")
+    asked = CLOSING.replace(b"/health", b"/static/picture.js")
     limits = {"connections": 10, "per_address": 10, "body_seconds": 600}
     with listening(sqlite_store, tmp_path, send_buffer=4096, **limits) as service:
         for _ in range(10):

@@ -1,6 +1,7 @@
 """The manager's API: decisions that go out of date, accounts, and the audit log."""
 
 import json
+import re
 from urllib.parse import quote
 
 from tests.coordinator.served import (
@@ -82,9 +83,10 @@ def test_a_new_invitation_says_to_both_that_earlier_reports_are_sealed(served):
     names_competitors(client, tokens["East"], "North")
     csrf = signed_in(client, manager)
     form = {"csrf": csrf, "name": "East", "again": "yes"}
-    answer = client.post(f"/consortia/{consortium}/invite", data=form)
+    assert client.post(f"/consortia/{consortium}/invite", data=form).status_code == 303
+    answer = client.get(f"/consortia/{consortium}")
     assert "count as before, but are sealed" in answer.text
-    invitation = answer.text.split('<pre id="invitation">')[1].split("<")[0]
+    (invitation,) = re.findall(r"fe-invitation-[^<]+", answer.text)
     client.cookies.clear()
     token = client.post("/api/invitations/accept", json={"invitation": invitation}).json()["token"]
     own = client.get("/api/me/reports", headers=bearer(token)).json()

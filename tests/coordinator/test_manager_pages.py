@@ -1,6 +1,7 @@
 """The manager's pages and their forms."""
 
 import html
+import re
 
 import pytest
 from fastapi.testclient import TestClient
@@ -122,7 +123,9 @@ def test_benefits_come_from_a_csv_on_the_page(served):
         ("", {"name": ""}, "POST", "", {}),
         ("", {"name": "a\u0007b"}, "POST", "", {"name": "a\u0007b"}),
         ("", {"name": "Banks"}, "POST", "", {"name": "Banks"}),
-        ("/1/invite", {"name": "North"}, "POST", "/1/members", {"name": "North"}),
+        ("/1/invite", {"names": "North"}, "POST", "/1/invitations", {"names": ["North"]}),
+        ("/1/invite", {"names": ""}, "POST", "/1/invitations", {"names": []}),
+        ("/1/publish", {"number": "7"}, "POST", "/1/formations/7/publish", None),
         ("/1/expel", {"name": "West"}, "DELETE", "/1/members/West", None),
         ("/9/expel", {"name": "West"}, "DELETE", "/9/members/West", None),
         ("/1/reports", {"action": "reopen"}, "POST", "/1/reports/reopen", None),
@@ -160,3 +163,93 @@ def test_a_form_is_refused_as_the_interface_refuses_it(served, form, fields, met
     said = detail if isinstance(detail, str) else detail[0]["msg"].removeprefix("Value error, ")
     assert said in html.unescape(page.text)
     assert client.get("/api/consortia").json()[0]["reports"] == "open"
+
+
+def test_several_are_invited_at_once_and_the_page_can_be_loaded_again(served):
+    client, manager = served
+    client.post("/api/consortia", json={"name": "Banks"}, headers=bearer(manager))
+    csrf = signed_in(client, manager)
+    form = {"csrf": csrf, "names": "North\r\n\r\n South \nEast"}
+    answer = client.post("/consortia/1/invite", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/consortia/1#invite")
+    for _ in range(2):
+        page = client.get("/consortia/1").text
+        assert page.count("fe-invitation-") == 3
+    secret = re.search(r"fe-invitation-[^<]+", page)[0]
+    assert client.post("/api/invitations/accept", json={"invitation": secret}).status_code == 200
+    client.cookies.clear()
+    other = signed_in(client, manager)  # another session of the same manager
+    assert "fe-invitation-" not in client.get("/consortia/1").text
+    assert other != csrf
+
+
+def test_invitations_are_forgotten_when_they_were_sent(served):
+    client, manager = served
+    client.post("/api/consortia", json={"name": "Banks"}, headers=bearer(manager))
+    csrf = signed_in(client, manager)
+    client.post("/consortia/1/invite", data={"csrf": csrf, "names": "North"})
+    assert client.post("/consortia/1/sent", data={"csrf": csrf}).status_code == 303
+    assert "fe-invitation-" not in client.get("/consortia/1").text
+
+
+def test_of_several_names_all_are_invited_or_none(served):
+    client, manager = served
+    founded(client, manager)
+    csrf = signed_in(client, manager)
+    answer = client.post("/consortia/1/invite", data={"csrf": csrf, "names": "West\nNorth"})
+    assert answer.status_code == 409
+    assert "West\nNorth</textarea>" in answer.text  # what was entered is still there
+    assert "Sign out" in answer.text
+    assert answer.text.count('role="alert"') == 1
+    members = client.get("/api/consortia/1").json()["members"]
+    assert [one["name"] for one in members] == NAMES
+    assert client.get("/consortia/1/invite").headers["location"] == "/consortia/1#invite"
+    assert client.get("/consortia/1/nothing").status_code == 404
+
+
+def test_a_decision_of_the_page_is_a_draft_until_it_is_published(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    decided(client, manager, consortium)
+    csrf = signed_in(client, manager)
+    assert client.post("/consortia/1/form", data={"csrf": csrf}).status_code == 303
+    page = client.get("/consortia/1").text
+    assert "Publish decision 2" in page
+    own = bearer(tokens[NAMES[0]])
+    client.cookies.clear()
+    assert client.get("/api/me/decision", headers=own).json()["number"] == 1
+    csrf = signed_in(client, manager)
+    form = {"csrf": csrf, "number": "2"}
+    assert client.post("/consortia/1/publish", data=form).status_code == 303
+    client.cookies.clear()
+    assert client.get("/api/me/decision", headers=own).json()["number"] == 2
+
+
+def test_what_cannot_be_undone_says_so_first(served):
+    client, manager = served
+    founded(client, manager)
+    signed_in(client, manager)
+    page = client.get("/consortia/1").text
+    for name in NAMES:
+        before, after = page.split(f"Expel {name} for good")
+        assert "This cannot be undone." in before[before.rindex("<details") :]
+        assert after
+
+
+def test_the_manager_is_told_why(served):
+    client, manager = served
+    consortium, tokens = founded(client, manager)
+    decided(client, manager, consortium)
+    signed_in(client, manager)
+    assert "/explain?member=North" in client.get("/consortia/1").text
+    page = client.get("/consortia/1/explain", params={"member": "North"})
+    assert page.status_code == 200
+    assert "<strong>South</strong>" in page.text
+    assert client.get("/consortia/1/explain", params={"member": "Nobody"}).status_code == 422
+    api = "/api/consortia/1/formations/1/explanations"
+    (one,) = client.get(api, params={"member": "North", "other": "South"}).json()
+    assert (one["member"], one["other"]) == ("North", "South")
+    assert one["sentence"] in html.unescape(page.text)
+    client.cookies.clear()
+    refused = client.get(api, params={"member": "North"}, headers=bearer(tokens["North"]))
+    assert refused.status_code == 403

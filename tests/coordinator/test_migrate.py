@@ -18,7 +18,7 @@ def test_migrations_make_the_tables_that_the_code_expects(store):
     with store.read() as session:
         context = MigrationContext.configure(session.connection())
         assert compare_metadata(context, Base.metadata) == []
-        assert revision_of(session.connection()) == "0003"
+        assert revision_of(session.connection()) == "0004"
     CoordinatorStore(store.url).close()  # again: nothing to do
 
 
@@ -40,6 +40,8 @@ def test_a_database_of_the_first_version_goes_on(store, monkeypatch):
         session.execute(text("ALTER TABLE formations DROP COLUMN salt"))
         session.execute(text("ALTER TABLE competition_reports DROP COLUMN sealed"))
         session.execute(text("ALTER TABLE members DROP COLUMN invited_again"))
+        session.execute(text("ALTER TABLE formations DROP COLUMN published"))
+        session.execute(text("ALTER TABLE members DROP COLUMN reported"))
         session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     store.close()
     again = CoordinatorStore(store.url, clock=store.clock)

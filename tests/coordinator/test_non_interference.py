@@ -149,10 +149,18 @@ def world(application, names, weights, reports, member, patch, order=STABLE):
             for reporter, competitor in reports:
                 who = member_named(session, consortium, reporter)
                 competitor_reports.report(session, who, competitor)
+            # Others have finished reporting, or not; each world has its own.
+            for name in {reporter for reporter, _ in reports if reporter != member}:
+                competitor_reports.finish_reporting(
+                    session, member_named(session, consortium, name)
+                )
             close_reports(session, "manager m", consortium)
         patch.setattr(coalition_decisions, "new_secret", lambda: SECRET)
-        record = coalition_decisions.Decider(store).form("manager m", consortium_id, order)
+        decider = coalition_decisions.Decider(store)
+        record = decider.form("manager m", consortium_id, order)
         with_runs(store, consortium_id, reports)
+        for _ in range(len(reports) % 2):  # a draft that is not published
+            decider.form("manager m", consortium_id, FormationOrder(method="stable", draft=True))
         with store.read() as session:
             consortium = consortium_with(session, consortium_id)
             own = member_decision(session, member_named(session, consortium, member))
@@ -292,6 +300,10 @@ def posing(application, names, reports, member, patch, probed):
         consortium_id, _ = found(store, names, weights=ones)
         for reporter, competitor in reports:
             report(store, consortium_id, reporter, competitor)
+        with store.write() as session:  # whether or not they have reported anyone
+            for name in names:
+                own = member_named(session, consortium_with(session, consortium_id), name)
+                competitor_reports.finish_reporting(session, own)
         clock.move(hours=1)
         patch.setattr(coalition_decisions, "new_secret", lambda: SECRET)
         record = forms(store, consortium_id, method="stable")

@@ -16,7 +16,16 @@ PAGE = (PROJECT / "docs" / "explanation-architecture.md").read_text(encoding="ut
 DRAWINGS = PROJECT / "docs" / "images"
 SCRIPT = runpy.run_path(str(DRAWINGS / "draw_flows.py"))
 HOUSE = Path(fedegoists.__file__).parent
-COMMON = {"errors", "files", "notebooks", "plotting", "sealed_files", "version"}
+COMMON = {
+    "errors",
+    "files",
+    "folder_swap",
+    "install_hints",
+    "notebooks",
+    "plotting",
+    "sealed_files",
+    "version",
+}
 """Modules that every room may import."""
 
 

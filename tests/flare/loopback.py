@@ -88,7 +88,7 @@ def run_deployed(settings, kit, name=None, *, progress=SILENT, record=None):
         settings,
         access,
         lambda engine, again: Consortium(settings, engine).run(
-            name, resume=again, progress=progress
+            name, resume=again, replace=True, progress=progress
         ),
         record=record,
     )

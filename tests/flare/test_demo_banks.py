@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from fedegoists.cli import app
+from fedegoists.errors import FileError
 from fedegoists.federation.flare.approved_code import approved
 from fedegoists.learning.own_models import file_digest
 from tests.flare.loopback import write_tables
@@ -39,3 +40,7 @@ def test_an_own_consortium_with_an_own_model_is_deployed_here(tmp_path):
         assert approved(kit) == {"model.py": digest}
         assert "train for run mine" in (kit / "silo.log").read_text()
     assert not (tmp_path / "runs").exists()
+    again = CliRunner().invoke(app, ["deploy", "demo", str(file), "--out", str(place)])
+    assert isinstance(again.exception, FileError)
+    assert "--replace" in str(again.exception)
+    assert (place / "deploy").exists()

@@ -84,7 +84,7 @@ def test_a_run_over_silos_is_the_simulation_for_every_method(deployment, full_ru
     settings = read_settings(
         deployment.file, [f"training.methods={ALL}", 'output.folder="simulated"']
     )
-    simulated = Consortium(settings).run()
+    simulated = Consortium(settings).run(replace=True)
     assert set(map(frozenset, run.formation.coalitions)) == {
         frozenset({"North Bank", "South"}),
         frozenset({"East"}),
@@ -290,7 +290,7 @@ def test_a_silo_has_the_model_of_the_simulation(deployment, full_run, tmp_path):
     settings = read_settings(
         deployment.file, [f"training.methods={ALL}", 'output.folder="simulated"']
     )
-    simulated = Consortium(settings).run()  # from its stages
+    simulated = Consortium(settings).run(replace=True)  # from its stages
     for name in NAMES:
         out = tmp_path / name
         result = CliRunner().invoke(

@@ -10,9 +10,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.coalition_commands import ReplaceOption
+from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import errors, line, screen, training_extra
 from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
 from fedegoists.errors import SettingsError
+from fedegoists.folder_swap import check_replaceable
 
 if TYPE_CHECKING:
     from fedegoists.training.benefit_learning import BenefitPlan, LearnedBenefits
@@ -60,6 +63,14 @@ LearnOption = Annotated[
     typer.Option(metavar="KEY=VALUE", help="Another setting of learning, such as steps=400."),
 ]
 DeviceOption = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
+BENEFIT_FILES = (
+    "benefit.csv",
+    "weights.csv",
+    "estimates.csv",
+    "heatmap.png",
+    "thresholds.png",
+    "report.md",
+)
 MOVED = ("--measure", "--leave-one-out", "--no-leave-one-out")
 
 
@@ -84,6 +95,8 @@ def benefit_command(
     settings: SetOption = None,
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
+    replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     measure: Annotated[bool, typer.Option(*MOVED, hidden=True)] = False,
     measure_repeats: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -94,6 +107,7 @@ def benefit_command(
             "laboratory; in a checkout of the repository, with the other options as they are: "
             "python -m reproduction benefit-study"
         )
+    check_replaceable(out, BENEFIT_FILES, replace=replace)
     with training_extra("learning"):
         from fedegoists.training.benefit_learning import learn_benefits, write_benefits
 
@@ -114,7 +128,7 @@ def benefit_command(
     )
     with LearningBars.shown() as bars:
         learned = learn_benefits(plan, data_dir=data_dir, progress=bars)
-    write_benefits(learned, out)
+    write_benefits(learned, out, replace=replace)
     show_benefits(learned, out)
 
 
@@ -177,6 +191,7 @@ class LearningBars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.bars: dict[str, TaskID] = {}
+        self.lines = PlainLines(errors)
 
     @classmethod
     @contextmanager
@@ -189,7 +204,7 @@ class LearningBars:
             TextColumn("{task.fields[loss]}"),
             TimeRemainingColumn(),
             console=errors,
-            disable=not errors.is_terminal,
+            disable=is_quiet() or not errors.is_terminal,
         ) as progress:
             yield cls(progress)
 
@@ -198,6 +213,8 @@ class LearningBars:
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage, total=total, loss="")
         shown = f"loss {loss:.4f}" if loss == loss else ""
+        if not errors.is_terminal:
+            self.lines(stage, done, total, shown)
         self.progress.update(self.bars[stage], completed=done, loss=shown)
 
 
@@ -218,5 +235,4 @@ def show_benefits(learned: "LearnedBenefits", out: Path, *further: str) -> None:
     for failure in estimate.failures:
         gone = failure.startswith(tuple(f"{name}: " for name in estimate.absent))
         line(f"{'left out' if gone else 'did not always answer'}: {failure}", "yellow")
-    files = ("benefit.csv", "weights.csv", "estimates.csv", "heatmap.png", "thresholds.png")
-    line(f"Written to {out}: {', '.join((*files, 'report.md', *further))}")
+    line(f"Written to {out}: {', '.join((*BENEFIT_FILES, *further))}")

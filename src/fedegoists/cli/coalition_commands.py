@@ -1,12 +1,14 @@
 """The commands about coalitions: form, verify, audit, explain, what-if, draw."""
 
 import csv
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
     errors,
     formation_as_dict,
@@ -41,7 +43,8 @@ from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
 from fedegoists.coalitions.forming import check_values_options
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
-from fedegoists.files import json_value, read_text, write_all, write_bytes
+from fedegoists.files import json_value, read_text, write_bytes
+from fedegoists.folder_swap import check_replaceable, write_folder
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs, read_values
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits
 from fedegoists.plotting import format_of
@@ -61,6 +64,7 @@ OutOption = Annotated[
         help="Write certificate.json, coalitions.csv, usage.csv and pictures to this folder.",
     ),
 ]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace earlier results in DIR.")]
 TimeLimitOption = Annotated[
     float | None,
     typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
@@ -120,6 +124,13 @@ ConfidenceOption = Annotated[
 
 Graphs = tuple[Benefits, CompetitionGraph]
 
+FORMATION_FILES = (
+    "certificate.json",
+    "coalitions.csv",
+    "usage.csv",
+    "coalitions.png",
+    "coalitions.svg",
+)
 WRITTEN = "Written to {out}. Re-check it: fedegoists verify {certificate}"
 
 
@@ -168,9 +179,13 @@ def form_command(
         ),
     ] = None,
     out: OutOption = None,
+    replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     as_json: JsonOption = False,
 ) -> None:
     """Decide who trains with whom, from two files. Ctrl-C ends the search with the best so far."""
+    if out is not None:
+        check_replaceable(out, FORMATION_FILES, replace=replace)
     graphs = _read_benefits(benefit, competition, participants, values, rates, unit)
     with working("Forming coalitions …") as progress:
         formation = form(
@@ -185,7 +200,7 @@ def form_command(
             progress=progress,
         )
     if out is not None:
-        write_formation(formation, out)
+        write_formation(formation, out, replace=replace)
     if as_json:
         print_json(formation_as_dict(formation))
     else:
@@ -473,9 +488,13 @@ def what_if_command(
     confidence: ConfidenceOption = None,
     time_limit: TimeLimitOption = None,
     out: OutOption = None,
+    replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     as_json: JsonOption = False,
 ) -> None:
     """Form coalitions again after a change, moving as few participants as possible."""
+    if out is not None:
+        check_replaceable(out, FORMATION_FILES, replace=replace)
     formation = _formation(certificate)
     with working("Forming coalitions again …"):
         result = what_if(
@@ -489,7 +508,7 @@ def what_if_command(
             time_limit=time_limit,
         )
     if out is not None:
-        write_formation(result.after, out)
+        write_formation(result.after, out, replace=replace)
     if as_json:
         print_json(
             {
@@ -513,27 +532,35 @@ def draw_command(
         Path, typer.Argument(metavar="PICTURE", help="The file to write: .png, .svg or .pdf.")
     ],
     title: Annotated[str | None, typer.Option(help="Another title.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace PICTURE if it exists.")
+    ] = False,
 ) -> None:
     """Draw the coalitions over benefit and competition."""
+    check_replaceable(picture.parent, [picture.name], replace=replace)
     content = render(_formation(certificate), format_of(picture), title=title)
     write_bytes(picture, content, private=True)  # it shows who competes
     line(f"Written to {picture}")
 
 
-def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) -> None:
+def write_formation(
+    formation: Formation,
+    out: Path,
+    more: Mapping[str, bytes] | None = None,
+    *,
+    replace: bool = False,
+) -> None:
     """Write the files of a formation, and more files, to a folder: all or none."""
     # Certificate and pictures name competitors, so only the manager may read them.
-    write_all(
-        [
-            *more,
-            (out / "certificate.json", formation.certificate.to_json().encode()),
-            (out / "coalitions.csv", coalitions_csv(formation)),
-            (out / "usage.csv", usage_csv(formation)),
-            (out / "coalitions.png", render(formation, "png")),
-            (out / "coalitions.svg", render(formation, "svg")),
-        ],
-        private=True,
+    contents = (
+        formation.certificate.to_json().encode(),
+        coalitions_csv(formation),
+        usage_csv(formation),
+        render(formation, "png"),
+        render(formation, "svg"),
     )
+    named = dict(zip(FORMATION_FILES, contents, strict=True))
+    write_folder(out, {**(more or {}), **named}, replace=replace)
 
 
 def _warn(message: str) -> None:

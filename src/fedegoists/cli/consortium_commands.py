@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.deploy_commands import COORDINATOR_KIT
-from fedegoists.cli.live_progress import LiveView
+from fedegoists.cli.live_progress import LiveView, QuietOption
 from fedegoists.cli.output import (
     LogOption,
     errors,
@@ -80,6 +80,12 @@ def run_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was interrupted.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Replace a finished run of this name, when the new one is complete."
+        ),
+    ] = False,
     start: Annotated[
         Path | None,
         typer.Option(
@@ -93,6 +99,7 @@ def run_command(
         COORDINATOR_KIT
     ),
     log: LogOption = None,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Learn the benefit graph, form coalitions, train, and write a report."""
     run_consortium(
@@ -100,6 +107,7 @@ def run_command(
         changes or (),
         name,
         resume=resume,
+        replace=replace,
         start=start,
         engine=engine,
         kit=kit,
@@ -113,6 +121,7 @@ def run_consortium(
     name: str | None = None,
     *,
     resume: bool = False,
+    replace: bool = False,
     start: Path | None = None,
     engine: str = "simulation",
     kit: Path = COORDINATOR_KIT,
@@ -139,7 +148,9 @@ def run_consortium(
             torch.set_num_threads(1)
         called = name or settings.name
         with run_logs(logs, Path(settings.output.folder) / called, called) as observers:
-            return consortium.run(name, resume=again, progress=view, observers=observers)
+            return consortium.run(
+                name, resume=again, replace=replace, progress=view, observers=observers
+            )
 
     try:
         with LiveView(STAGES, errors) as view:

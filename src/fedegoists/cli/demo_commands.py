@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli.coalition_commands import write_formation
+from fedegoists.cli.coalition_commands import FORMATION_FILES, write_formation
 from fedegoists.cli.consortium_commands import run_consortium
+from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
     line,
     screen,
@@ -17,6 +18,7 @@ from fedegoists.cli.output import (
 )
 from fedegoists.coalitions import explain, form
 from fedegoists.errors import SettingsError
+from fedegoists.folder_swap import check_replaceable
 
 KINDS = ("consortium", "coalitions")
 
@@ -37,17 +39,21 @@ def demo_command(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where to write the example's files.")
     ] = Path("demo"),
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the results of an earlier call in DIR.")
+    ] = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Run a built-in consortium from data to report, or form and explain ten banks' coalitions."""
     if kind not in KINDS:
         raise SettingsError(f"unknown demo {kind!r}; there are {' and '.join(KINDS)}")
     if kind == "consortium":
-        _consortium(out)
+        _consortium(out, replace=replace)
     else:
-        _coalitions(out / "coalitions")
+        _coalitions(out / "coalitions", replace=replace)
 
 
-def _consortium(out: Path) -> None:
+def _consortium(out: Path, *, replace: bool) -> None:
     with training_extra("this demo (unlike `fedegoists demo coalitions`)"):
         from fedegoists.consortium import pipeline  # noqa: F401
     from fedegoists.consortium.example_files import init
@@ -57,15 +63,16 @@ def _consortium(out: Path) -> None:
         init(out, "synthetic")
     line("Eight participants learn one task; four have much data, four little, and some compete.")
     line(f"{file} describes them.\n")
-    run_consortium(file, resume=True)
+    run_consortium(file, resume=True, replace=replace)
     line("\nNow change something in the file and run it again, or start your own:")
     line(f"  {_command()} run {file} --name again", "bold", whole=True)
     line(f"  {_command()} init my-banks --example banks", "bold", whole=True)
 
 
-def _coalitions(out: Path) -> None:
+def _coalitions(out: Path, *, replace: bool) -> None:
     from fedegoists.examples import banks
 
+    check_replaceable(out, FORMATION_FILES, replace=replace)
     benefit, competition = banks()
     line("Ten banks could learn from one another's data, but some compete.\n")
     formation = form(benefit, competition)
@@ -82,8 +89,8 @@ def _coalitions(out: Path) -> None:
     write_formation(
         formation,
         out,
-        (out / "benefit.csv", benefit.csv_bytes()),
-        (out / "competition.csv", competition.csv_bytes()),
+        {"benefit.csv": benefit.csv_bytes(), "competition.csv": competition.csv_bytes()},
+        replace=replace,
     )
     line(f"\nWritten to {out}: the two input files, certificate and picture. Now try your own:")
     line(f"  {_command()} form {out}/benefit.csv {out}/competition.csv", "bold")

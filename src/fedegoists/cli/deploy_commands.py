@@ -229,12 +229,18 @@ def demo_command(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where to write; a new folder if left out.")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the run of an earlier call in that folder.")
+    ] = False,
 ) -> None:
     """Deploy three example banks, or your own consortium, here; run, and end all processes."""
     with _deployment():
         from fedegoists.deploy.demo_banks import demo, own_demo
 
-    run = demo(folder, _whole) if file is None else own_demo(file, folder, _whole)
+    if file is None:
+        run = demo(folder, _whole, replace=replace)
+    else:
+        run = own_demo(file, folder, _whole, replace=replace)
     show_formation(run.formation)
     _whole(f"Report: {run.folder / 'report.html'}")
     _whole(f"Kits, logs and what each silo allows: {run.folder.parents[1] / 'deploy'}")

@@ -1,35 +1,90 @@
-"""Live view of a run on a terminal: its stages and the progress of each."""
+"""Progress of long commands: bars on a terminal, plain lines elsewhere, such as in a job's log."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-QUIET = 30.0
-"""Seconds between the lines about a stage where there is no terminal, such as in a log of a job."""
+EVERY = 30.0
+"""Seconds between the lines about a part of the work where there is no terminal."""
+
+_quiet = False
+
+
+def _set_quiet(value: bool) -> bool:
+    global _quiet
+    _quiet = value
+    return value
+
+
+def is_quiet() -> bool:
+    """Whether the user wants to see no progress."""
+    return _quiet
+
+
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", callback=_set_quiet, help="Show no progress, only results."),
+]
+
+
+class PlainLines:
+    """Lines about work in progress: one when a part begins, then now and then with the time left.
+
+    Parameters
+    ----------
+    every : float
+        Seconds between two lines about the same part.
+    """
+
+    def __init__(self, console: Console, *, every: float = EVERY) -> None:
+        self._console, self._every = console, every
+        self._parts: dict[str, _StagePart] = {}
+        self._printed: dict[str, float] = {}
+
+    def __call__(self, what: str, done: int, total: int, remark: str = "") -> None:
+        """Print a line about a part of the work, if it is time for one."""
+        now = time.monotonic()
+        part = self._parts.get(what)
+        if part is None or part.total != total or done < part.first:
+            part = self._parts[what] = _StagePart(what, done, total, now)
+            self._printed.pop(what, None)
+        elif now < self._printed[what] + self._every:
+            return
+        self._printed[what] = now
+        count = f"{done}/{total}" if total else "…"
+        words = (f"{what}: {count}", remark, part.left(done, now) if total else "")
+        self.say("  ".join(text for text in words if text))
+
+    def say(self, text: str) -> None:
+        """Print a line, unless the user wants none."""
+        if not is_quiet():
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 class LiveView:
     """A line for each stage with its part, rounds, metric and time left; a `Progress`.
 
-    It appears with the first stage. Without a terminal, a stage that takes longer than `quiet`
-    seconds prints a line now and then instead. Messages are printed anywhere.
+    It appears with the first stage. Without a terminal there are `PlainLines` instead. Messages
+    are printed anywhere.
     """
 
-    def __init__(self, stages: Sequence[str], console: Console, *, quiet: float = QUIET) -> None:
-        self._quiet = quiet
-        self._last_line = 0.0
+    def __init__(self, stages: Sequence[str], console: Console, *, every: float = EVERY) -> None:
+        self._lines = PlainLines(console, every=every)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[remark]}", markup=False),
             TextColumn("{task.fields[left]}", style="cyan"),
             console=console,
-            disable=not console.is_terminal,
+            disable=is_quiet() or not console.is_terminal,
         )
+        self._plain = not console.is_terminal
         self._width = max(map(len, stages))
         self._tasks: dict[str, TaskID] = {
             stage: self._progress.add_task(
@@ -69,9 +124,8 @@ class LiveView:
         self._progress.update(
             self._tasks[stage], completed=done, total=total, remark=told, left=left
         )
-        if self._progress.disable and now >= self._last_line + self._quiet:
-            self._last_line = now
-            self.message("  ".join(text for text in (f"{stage}: {told}", left) if text))
+        if self._plain:
+            self._lines(f"{stage}: {what}", done, total, remark)
 
     def message(self, text: str, *, waiting: bool = False) -> None:  # noqa: ARG002
         """Print a message above the stages."""
@@ -81,7 +135,8 @@ class LiveView:
         self._progress.start()
         self._end_stage("✓", "")
         self._stage, self._stage_began, self._part = stage, now, _StagePart("", 0, 0, now)
-        self._last_line = now
+        if self._plain:
+            self._lines(stage, 0, 0)
         task = self._tasks[stage]
         self._progress.start_task(task)
         self._progress.update(task, total=None, description=self._described("▸", stage))
@@ -91,6 +146,9 @@ class LiveView:
             return
         spent = time.monotonic() - self._stage_began
         task = self._tasks[self._stage]
+        if self._plain and spent >= 1:
+            ended = "done after " if mark == "✓" else before
+            self._lines.say(f"{self._stage}: {ended}{_spoken(spent)}")
         if mark == "✓":
             self._progress.update(task, completed=1, total=1)
         self._progress.update(

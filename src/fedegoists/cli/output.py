@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.live_progress import EVERY, PlainLines, is_quiet
 from fedegoists.coalitions import (
     CertificateCheck,
     CoreAudit,
@@ -23,6 +24,7 @@ from fedegoists.coalitions import (
     usage_graph,
 )
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
 
 LogOption = Annotated[
     list[str] | None,
@@ -39,10 +41,19 @@ errors = Console(stderr=True)
 def working(what: str) -> Iterator[Callable[[float, float], None]]:
     """Context manager with a status line and the log of the package, on a terminal only.
 
-    It yields a function that shows a value and its upper bound.
+    It yields a function that shows a value and its upper bound. Without a terminal it prints a
+    line about them now and then.
     """
-    if not errors.is_terminal:
-        yield lambda _value, _bound: None
+    if is_quiet() or not errors.is_terminal:
+        began = time.monotonic()
+
+        def tell(value: float, bound: float) -> None:
+            nonlocal began
+            if time.monotonic() >= began + EVERY:
+                began = time.monotonic()
+                PlainLines(errors).say(f"{what} {value:.6g} of at most {bound:.6g}")
+
+        yield tell
         return
     shown = 0.0
     with errors.status(what) as status, _logged(lambda text: status.update(f"{what} {text}")):
@@ -110,7 +121,7 @@ def needs_extra(what: str, extras: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise MissingDependencyError(
-            f"{what} needs {error.name}: pip install 'fedegoists[{extras}]'"
+            f"{what} needs {error.name}: {install_command(extras)}"
         ) from None
 
 

@@ -1,6 +1,7 @@
 """The commands about training: methods, train."""
 
 from collections import Counter
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -11,10 +12,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
+from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import LogOption, errors, line, screen, titled_table, training_extra
 from fedegoists.errors import SettingsError
+from fedegoists.install_hints import install_command
 
 if TYPE_CHECKING:
+    from fedegoists.methods.method_registry import MethodEntry
     from fedegoists.methods.method_run import Observer
     from fedegoists.methods.outcome import Outcome
     from fedegoists.training import ComparisonResult
@@ -116,22 +120,22 @@ def register(app: typer.Typer) -> None:
 
 def methods_command() -> None:
     """List the training methods with their papers and settings."""
-    with training_extra("training"):
-        from fedegoists.methods import METHOD_ENTRIES
+    from fedegoists.methods.method_registry import METHOD_ENTRIES
 
     table = titled_table("Methods", "name", "what it does and where it comes from", "settings")
+    complete = find_spec("torch") is not None
     for name, entry in METHOD_ENTRIES.items():
-        method, paper = entry.load(), entry.paper
+        paper = entry.paper
         about = Text(entry.summary)
         if paper is not None:
             about.append(f"\n{paper.authors}: {paper.title}, {paper.venue}", "dim")
         about.append(f"\nThe server sees {entry.server_sees}. {entry.told}")
-        settings = "\n".join(
-            f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
-            for one in method.declared()
-        )
-        table.add_row(Text(name), about, Text(settings))
+        table.add_row(Text(name), about, Text(_settings_of(entry) if complete else ""))
     screen.print(table)
+    if not complete:
+        line(
+            f"Settings are shown where PyTorch is installed: {install_command('train')}", whole=True
+        )
     line(
         "What the server sees holds for deployed coalitions of three or more. Silos show single "
         "updates and gradients only with single_updates = true in their silo.toml."
@@ -139,6 +143,15 @@ def methods_command() -> None:
     line(
         "All but local and bagging can be fine-tuned on own data: fedavg+ft. See "
         "docs/reference-methods.md."
+    )
+
+
+def _settings_of(entry: "MethodEntry") -> str:
+    """Return the settings of a method, one a line; its code needs PyTorch."""
+    method = entry.load()
+    return "\n".join(
+        f"{one.name}={one.default}: {one.metadata['meaning']} ({method.range_of(one)})"
+        for one in method.declared()
     )
 
 
@@ -160,6 +173,7 @@ def train_command(
     resume: ResumeOption = False,
     tensorboard: TensorboardOption = False,
     log: LogOption = None,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
@@ -217,7 +231,7 @@ def _progress() -> Progress:
         TextColumn("{task.fields[score]}"),
         TimeRemainingColumn(),
         console=errors,
-        disable=not errors.is_terminal,
+        disable=is_quiet() or not errors.is_terminal,
     )
 
 
@@ -227,8 +241,12 @@ class _ProgressBars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.bars: dict[str, TaskID] = {}
+        self.lines = PlainLines(errors)
 
     def __call__(self, method: str, done: int, total: int, outcome: "Outcome") -> None:
+        if not errors.is_terminal:
+            self.lines(f"{method}: rounds", done, total, _mean_validation(outcome))
+            return
         if method not in self.bars:
             self.bars[method] = self.progress.add_task(method, total=total, score="")
         score = _mean_validation(outcome)

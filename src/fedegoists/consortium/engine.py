@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fedegoists.consortium.progress import SILENT, Progress
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.install_hints import install_command
 
 if TYPE_CHECKING:
     from fedegoists.consortium.consortium_settings import ConsortiumSettings
@@ -132,8 +133,7 @@ class EngineKind:
             loaded: _OverSilos = import_module(self.module).over_silos
         except ImportError as error:
             raise MissingDependencyError(
-                f"the engine {self.name!r} needs {error.name}: "
-                f"pip install 'fedegoists[{self.extras}]'"
+                f"the engine {self.name!r} needs {error.name}: {install_command(self.extras)}"
             ) from None
         return loaded(settings, access, work, resume=resume)
 

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from fedegoists.errors import FileError, MissingDependencyError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.model_files import CARD_KEY, ModelCard
 
 OUTPUTS = {
@@ -137,7 +138,7 @@ def _require(*packages: str) -> None:
             __import__(package)
         except ImportError as error:
             raise MissingDependencyError(
-                f"ONNX needs {error.name}: pip install 'fedegoists[onnx]'"
+                f"ONNX needs {error.name}: {install_command('onnx')}"
             ) from None
 
 

@@ -4,10 +4,10 @@ Each stage is kept by a hash of its inputs, so that a run that was interrupted, 
 earlier one in its later stages only, repeats nothing.
 """
 
+import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -289,7 +289,7 @@ class Consortium:
         )
         begun = self.begun(formation, repetitions)
         warm = _warm(repetitions, begun) if begun else None
-        repetitions = replace(repetitions, warm=warm)
+        repetitions = dataclasses.replace(repetitions, warm=warm)
         if training.learning_rate == "auto":
             repetitions = with_searched_rate(repetitions, progress.message)
         groups = [
@@ -401,6 +401,7 @@ class Consortium:
         name: str | None = None,
         *,
         resume: bool = False,
+        replace: bool = False,
         progress: Progress = SILENT,
         observers: tuple[Observer, ...] = (),
     ) -> ConsortiumRun:
@@ -412,6 +413,8 @@ class Consortium:
             The run's name; the consortium's by default.
         resume : bool
             Continue a run that was interrupted.
+        replace : bool
+            Put the run in the place of a finished one of the same name, when it is complete.
         observers : tuple of Observer
             Called after every round, such as those of `fedegoists.training.run_logs`.
         """
@@ -425,7 +428,7 @@ class Consortium:
                 f"--from {start}: this run has the same folder and would replace those models; "
                 "use another --name"
             )
-        folder.begin(config_toml(settings), STAGES[0], resume=resume)
+        folder.begin(config_toml(settings), STAGES[0], resume=resume, replace=replace)
         with folder.stage("data"):
             folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
             folder.log(f"model {self.model_reason}")
@@ -485,7 +488,7 @@ class Consortium:
             )
             write_results(folder, result, models, begun)
         folder.finish()
-        return result
+        return dataclasses.replace(result, folder=folder.path)
 
     def _personal(
         self, repetitions: Repetitions, decisions: Decisions

@@ -70,7 +70,7 @@ def read_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileError(f"{folder}: no such folder; `fedegoists run` makes one")
-    found = [read_run(marker.parent) for marker in sorted(folder.glob("*/run.json"))]
+    found = [read_run(marker.parent) for marker in sorted(folder.glob("[!.]*/run.json"))]
     if not found:
         raise FileError(f"{folder}: no runs in it; `fedegoists run` makes one")
     return found

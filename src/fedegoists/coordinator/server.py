@@ -31,6 +31,7 @@ from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database import sqlite_url
 from fedegoists.errors import FileError, MissingDependencyError, SettingsError
 from fedegoists.files import read_text
+from fedegoists.install_hints import install_command
 
 DATABASE = "coordinator.db"
 KIT_FILE = "deploy.json"
@@ -212,7 +213,7 @@ def _reach(kit: Path | None) -> Reach:
     for package in ("torch", "nvflare"):
         if find_spec(package) is None:
             raise MissingDependencyError(
-                f"runs over FLARE need {package}: pip install 'fedegoists[train,flare]'"
+                f"runs over FLARE need {package}: {install_command('train,flare')}"
             )
     # Read here: importing the module of kits would load all that training needs.
     try:

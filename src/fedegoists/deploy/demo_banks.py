@@ -15,6 +15,7 @@ from fedegoists.consortium.pipeline import Consortium
 from fedegoists.deploy.kit_process import end_children
 from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 from fedegoists.files import write_all
+from fedegoists.folder_swap import check_replaceable
 
 BANKS = ("Harbour", "Meadow", "Summit")
 CUSTOMERS = 3000
@@ -53,18 +54,24 @@ SWITCHED_OFF_AFTER = 5
 """Rounds of FedAvg after which a silo is killed."""
 
 
-def demo(folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
+def demo(
+    folder: Path | None, tell: Callable[[str], None], *, replace: bool = False
+) -> ConsortiumRun:
     """Deploy three banks here, run, kill a silo in the middle, and end all processes."""
     place = Path(tempfile.mkdtemp(prefix="fedegoists-demo-")) if folder is None else folder
+    _check_replaced("demo", place, replace)
     if (place / "deploy").exists():
         shutil.rmtree(place / "deploy")  # kits of an earlier demo have another port
     tables = [(place / "data" / f"{bank}.csv", demo_table(k)) for k, bank in enumerate(BANKS)]
     settings_file = (place / "consortium.toml", CONSORTIUM.format(port=free_port()).encode())
     write_all([settings_file, (place / "data" / "schema.toml", SCHEMA.encode()), *tables])
-    return _deployed(read_settings(place / "consortium.toml"), place, tell, killed="Meadow")
+    settings = read_settings(place / "consortium.toml")
+    return _deployed(settings, place, tell, killed="Meadow", replace=replace)
 
 
-def own_demo(file: Path, folder: Path | None, tell: Callable[[str], None]) -> ConsortiumRun:
+def own_demo(
+    file: Path, folder: Path | None, tell: Callable[[str], None], *, replace: bool = False
+) -> ConsortiumRun:
     """Deploy a user's own consortium on this machine, run it, and end all processes.
 
     An own model's files count as approved: its user is the operator of all silos here.
@@ -73,13 +80,24 @@ def own_demo(file: Path, folder: Path | None, tell: Callable[[str], None]) -> Co
     place = Path(tempfile.mkdtemp(prefix="fedegoists-demo-")) if folder is None else folder
     output = settings.output.model_copy(update={"folder": str(place / "runs")})
     settings = settings.model_copy(update={"output": output})
+    _check_replaced(settings.name, place, replace)
     if (place / "deploy").exists():
         shutil.rmtree(place / "deploy")
-    return _deployed(settings, place, tell)
+    return _deployed(settings, place, tell, replace=replace)
+
+
+def _check_replaced(name: str, place: Path, replace: bool) -> None:
+    """Refuse to run here again, before anything is changed, unless that was asked for."""
+    check_replaceable(place / "runs" / name, ["report.html"], replace=replace)
 
 
 def _deployed(
-    settings: ConsortiumSettings, place: Path, tell: Callable[[str], None], killed: str = ""
+    settings: ConsortiumSettings,
+    place: Path,
+    tell: Callable[[str], None],
+    killed: str = "",
+    *,
+    replace: bool,
 ) -> ConsortiumRun:
     """Deploy a consortium here and run it; one silo may be killed on the way."""
     began = time.monotonic()
@@ -100,7 +118,9 @@ def _deployed(
         progress = _KillASilo(deployment, at, killed)
 
         def work(reached: Engine, again: bool) -> ConsortiumRun:
-            return Consortium(settings, reached).run(resume=again, progress=progress)
+            return Consortium(settings, reached).run(
+                resume=again, replace=replace, progress=progress
+            )
 
         access = SiloAccess(settings.name, deployment.kit, progress=progress)
         run = ENGINES["flare"].over_silos(settings, access, work)

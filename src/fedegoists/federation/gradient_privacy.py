@@ -22,6 +22,7 @@ from torch.func import grad, vmap
 
 from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.federation.batches import SecretSeed, stream_seed
+from fedegoists.install_hints import install_command
 from fedegoists.learning.parameters import ParameterSchema
 
 SHORTEST = 1e-12
@@ -124,7 +125,7 @@ def cipher_normals(key: bytes, count: int) -> Tensor:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
     except ImportError:
         raise MissingDependencyError(
-            "noise from a secret needs cryptography: pip install 'fedegoists[flare]'"
+            f"noise from a secret needs cryptography: {install_command('flare')}"
         ) from None
     pairs = -(-count // 2)
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()

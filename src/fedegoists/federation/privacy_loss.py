@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.install_hints import install_command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,6 +131,6 @@ def _library() -> Any:
         from dp_accounting.rdp import rdp_privacy_accountant
     except ImportError:
         raise MissingDependencyError(
-            "accounting for privacy needs dp-accounting: pip install 'fedegoists[privacy]'"
+            f"accounting for privacy needs dp-accounting: {install_command('privacy')}"
         ) from None
     return rdp_privacy_accountant

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.data import TaskName
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def require_lightgbm() -> None:
         import lightgbm  # noqa: F401
     except ImportError:
         raise MissingDependencyError(
-            "boosted trees need lightgbm: pip install 'fedegoists[trees]'"
+            f"boosted trees need lightgbm: {install_command('trees')}"
         ) from None
 
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedegoists.benefit import BenefitEstimate, LearnSettings, learn_repetitions
@@ -12,7 +11,8 @@ from fedegoists.benefit.privacy_account import privacy_spent
 from fedegoists.benefit.silo_queries import Apart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation
-from fedegoists.files import csv_bytes, write_all
+from fedegoists.files import csv_bytes
+from fedegoists.folder_swap import write_folder
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import model_options
@@ -174,6 +174,7 @@ def write_benefits(
     *,
     sections: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
+    replace: bool = False,
 ) -> None:
     """Write ``benefit.csv``, ``weights.csv``, pictures and ``report.md`` to a folder.
 
@@ -185,6 +186,8 @@ def write_benefits(
         Lines of further sections of the report.
     files : mapping of str to bytes
         Further files by name.
+    replace : bool
+        Whether earlier files of the same names may be replaced.
     """
     plan, estimate, graph, data = learned.plan, learned.first, learned.graph, learned.data
     pairs = data.competition_pairs if plan.competition is None else plan.competitors(data)
@@ -213,7 +216,7 @@ def write_benefits(
     if estimate.values is not None:
         contents["values.json"] = estimate.values.to_json().encode()
     # Competitors have weights of zero, since nothing is learned between them: keep these private.
-    write_all([(Path(out) / name, content) for name, content in contents.items()], private=True)
+    write_folder(out, contents, replace=replace)
 
 
 def _estimates_csv(estimates: Estimates) -> bytes:

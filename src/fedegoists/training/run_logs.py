@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.install_hints import install_command
 from fedegoists.methods.method_run import Observer
 from fedegoists.methods.outcome import Outcome
 
@@ -68,8 +69,7 @@ def _package(module: str, kind: str, extra: str) -> Any:
         return import_module(module)
     except ImportError:
         raise MissingDependencyError(
-            f"the log {kind!r} needs a package that is not installed: "
-            f"pip install 'fedegoists[{extra}]'"
+            f"the log {kind!r} needs a package that is not installed: {install_command(extra)}"
         ) from None
 
 

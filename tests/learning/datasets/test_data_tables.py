@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists.errors import FileError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.data import DataError
 from fedegoists.learning.datasets import load_own
 from tests.learning.datasets.tables import (
@@ -328,6 +329,6 @@ class TestBadParquetAndNpz:
         result = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
         )
-        assert "needs pyarrow, which is not installed; run: pip install 'fedegoists[train]'" in (
+        assert "needs pyarrow, which is not installed; run: " + install_command("train") in (
             result.stdout
         )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.coalitions.drawing.layout import NODE_RADIUS, Layout, free_spot, lay_out, route
+from fedegoists.coalitions.drawing.scene import CLEAR, around, clearance
 from fedegoists.coalitions.formation import Formation
 from fedegoists.coalitions.welfare import welfare
 from fedegoists.errors import SettingsError
@@ -272,6 +273,8 @@ def _draw_rivals(
         obstacles = np.concatenate([layout.obstacles, captions])
         for a, b in single.tolist():
             line = layout.nodes[[a, b]] if many else route(dots, a, b, (0.06, 0.12, 0.18))
+            if clearance(line, layout.nodes, a, b) < NODE_RADIUS:
+                line = around(layout.nodes, a, b, CLEAR * NODE_RADIUS)
             x, y = free_spot(line, obstacles)
             obstacles = np.concatenate([obstacles, [(x, y, 0.08)]])
             axes.plot(*line.T, lw=thin, zorder=5, **look)

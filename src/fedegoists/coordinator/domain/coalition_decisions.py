@@ -60,6 +60,8 @@ class FormationOrder(BaseModel):
     fewest_members: int = Field(default=1, ge=1, le=MAX_PARTICIPANTS)
     time_limit: float = Field(default=1.0, ge=0.05, le=60)
     seed: int = Field(default=0, ge=0, le=2**31)
+    draft: bool = False
+    """Whether the decision is for the manager only until it is published."""
 
 
 # Benefit graphs ------------------------------------------------------------------------------
@@ -166,6 +168,7 @@ class Decider:
                 reports=inputs.reports,
                 salt=salt,
                 created=session.now(),
+                published=None if order.draft else session.now(),
             )
             session.add(record)
             append(
@@ -179,6 +182,7 @@ class Decider:
                 reports=reports_digest(salt, record.reports),
                 benefit=inputs.benefit_id,
                 method=order.method,
+                draft=order.draft,
             )
         _keep_basis(record.certificate_digest, formation)  # what-ifs usually follow
         return record
@@ -209,7 +213,7 @@ class Decider:
         )
 
     def _formed(self, inputs: _Inputs, order: FormationOrder) -> Formation:
-        graphs, options = (inputs.benefit, inputs.competition), order.model_dump()
+        graphs, options = (inputs.benefit, inputs.competition), order.model_dump(exclude={"draft"})
         if order.method != "best" or inputs.benefit.n <= IN_THREAD:
             return form(*graphs, **options)
         return self._worker.call(form, *graphs, **options)
@@ -224,6 +228,35 @@ def _context(consortium: ConsortiumRow, number: int) -> str:
 
 
 # Formations ----------------------------------------------------------------------------------
+
+
+def publish(session: Transaction, by: str, consortium: ConsortiumRow, number: int) -> FormationRow:
+    """Show a draft to the members, each its own part; a published one stays as it is.
+
+    Raises
+    ------
+    ConflictError
+        If it is not the latest one, or members, benefits or reports changed since.
+    """
+    record = session.numbered(FormationRow, consortium, number)
+    if record.published is not None:
+        return record
+    if not is_current(session, consortium, number, formation_of(record)):
+        raise ConflictError(
+            "members, benefits or reports changed since this draft, or there is a later one; form "
+            "coalitions again, then publish that decision"
+        )
+    record.published = session.now()
+    append(session, by, Action.DECISION_PUBLISHED, consortium, number=number)
+    return record
+
+
+def published_formation(session: Transaction, consortium: ConsortiumRow) -> FormationRow | None:
+    """Return the latest decision that members may see, if there is one."""
+    own = select(FormationRow).where(
+        FormationRow.consortium_id == consortium.id, FormationRow.published.is_not(None)
+    )
+    return session.scalar(own.order_by(FormationRow.number.desc()).limit(1))
 
 
 def formation_of(record: FormationRow) -> Formation:

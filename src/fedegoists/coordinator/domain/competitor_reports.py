@@ -43,11 +43,27 @@ def withdraw(session: Transaction, reporter: MemberRow, name: str) -> None:
         _log(session, Action.REPORT_WITHDRAWN, reporter, competitor, found.salt)
 
 
-def _open_for(session: Transaction, reporter: MemberRow, name: str) -> MemberRow:
-    """Return the competitor, if reports are open and it can be one."""
+def finish_reporting(session: Transaction, reporter: MemberRow) -> None:
+    """Record that a member has reported all of its competitors, or has none.
+
+    Both are recorded alike. It may still change its reports until they are closed.
+    """
+    _check_open(session, reporter)
+    if reporter.reported is None:
+        reporter.reported = session.now()
+        action, consortium = Action.REPORTING_FINISHED, reporter.consortium
+        append(session, f"member {reporter.name}"[:200], action, consortium, member=reporter.name)
+
+
+def _check_open(session: Transaction, reporter: MemberRow) -> None:
     if is_closed(session, reporter.consortium):
         why = _why_closed(session, reporter.consortium)
         raise ConflictError(f"{why}: reports can no longer be changed")
+
+
+def _open_for(session: Transaction, reporter: MemberRow, name: str) -> MemberRow:
+    """Return the competitor, if reports are open and it can be one."""
+    _check_open(session, reporter)
     competitor = member_named(session, reporter.consortium, name)
     if competitor.id == reporter.id:
         raise ConflictError("a member cannot be its own competitor; name another member")

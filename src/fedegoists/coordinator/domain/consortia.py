@@ -185,6 +185,8 @@ def reopen_reports(session: Transaction, by: str, consortium: ConsortiumRow) -> 
             f"run {unfinished[0].number} relies on the reports there are; cancel it, or wait for it"
         )
     consortium.state, consortium.deadline = "collecting", None
+    for member in members_of(session, consortium):
+        member.reported = None
     append(session, by, Action.REPORTS_REOPENED, consortium)
 
 

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 from fedegoists.coalitions import usage_graph
 from fedegoists.commitments import MemberCertificate
-from fedegoists.coordinator.domain.coalition_decisions import commitment_for, formation_of
+from fedegoists.coordinator.domain.coalition_decisions import (
+    commitment_for,
+    formation_of,
+    published_formation,
+)
 from fedegoists.coordinator.domain.competitor_reports import shown_at
 from fedegoists.coordinator.domain.consortia import participants_of
 from fedegoists.coordinator.store import Transaction
-from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow
+from fedegoists.coordinator.store.database_tables import MemberRow
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,9 @@ class MemberDecision:
 
 
 def member_decision(session: Transaction, member: MemberRow) -> MemberDecision | None:
-    """Return the latest decision as a member sees it; None if it was not part of it."""
+    """Return the latest published decision as a member sees it; None if it was not part of it."""
     consortium = member.consortium
-    record = session.latest(FormationRow, consortium)
+    record = published_formation(session, consortium)
     if record is None:
         return None
     formation = formation_of(record)
@@ -69,8 +73,8 @@ def member_decision(session: Transaction, member: MemberRow) -> MemberDecision |
 
 
 def member_certificate(session: Transaction, member: MemberRow) -> MemberCertificate | None:
-    """Return a member's certificate of the latest decision."""
-    record = session.latest(FormationRow, member.consortium)
+    """Return a member's certificate of the latest published decision."""
+    record = published_formation(session, member.consortium)
     if record is None or member.name not in formation_of(record).participants:
         return None
     reports: dict[str, list[str]] = json.loads(record.reports)  # at the time of the decision

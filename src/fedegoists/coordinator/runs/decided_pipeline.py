@@ -52,7 +52,8 @@ def train(task: RunTask, progress: Progress) -> None:
     """
 
     def work(pipeline: "Consortium") -> None:
-        pipeline.run(task.name, resume=True, progress=progress)
+        # A worker may be killed after the run's last file and before the record of its end.
+        pipeline.run(task.name, resume=True, replace=True, progress=progress)
 
     _over_silos(task, work, progress)
     names = json.dumps(file_names(task.competition.participants), ensure_ascii=False)

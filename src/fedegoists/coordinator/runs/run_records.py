@@ -5,7 +5,11 @@ from pathlib import Path
 from sqlalchemy import select
 
 from fedegoists.coordinator.coordinator_errors import ConflictError
-from fedegoists.coordinator.domain.coalition_decisions import formation_of, record_benefit
+from fedegoists.coordinator.domain.coalition_decisions import (
+    formation_of,
+    published_formation,
+    record_benefit,
+)
 from fedegoists.coordinator.domain.competitor_reports import competition_of
 from fedegoists.coordinator.domain.consortia import consortium_with, is_closed, participants_of
 from fedegoists.coordinator.domain.unfinished_runs import end_run
@@ -54,9 +58,12 @@ def ordered_run(
         If it lacks a decision, participants, closed reports, silos or data, or would show
         competitors models of one another's data.
     """
-    formation = session.latest(FormationRow, consortium) if order.kind == "training" else None
-    if order.kind == "training" and formation is None:
-        raise ConflictError("nothing has been decided yet; form coalitions first")
+    training = order.kind == "training"
+    formation = published_formation(session, consortium) if training else None
+    if training and formation is None:
+        raise ConflictError(
+            "nothing has been decided yet; form coalitions first, and publish the decision"
+        )
     joined = participants_of(session, consortium)
     if not joined:
         raise ConflictError("no member has joined yet; invite members first")

@@ -14,11 +14,12 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from fedegoists.coalitions.drawing.scene import Scene
 from fedegoists.coordinator.domain.accounts import AccountRole
 from fedegoists.coordinator.domain.coalition_decisions import formation_of, is_current
 from fedegoists.coordinator.domain.consortia import is_closed, members_of
 from fedegoists.coordinator.store import Transaction
-from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow
+from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow, MemberRow
 from fedegoists.coordinator.store.moments import as_moment
 from fedegoists.graphs.participants import MAX_NAME_LENGTH, MAX_PARTICIPANTS, validated_name
 
@@ -106,11 +107,26 @@ class MemberBody(_ApiBody):
     name: Name
 
 
+class MembersBody(_ApiBody):
+    """Organisations to invite, all of them or none."""
+
+    names: list[Name] = Field(min_length=1, max_length=MAX_PARTICIPANTS)
+
+
 class MemberView(_ApiView):
     """A member, as the manager sees it."""
 
     name: str
     state: Literal["invited", "joined", "expelled"]
+    finished_reporting: bool = False
+
+    @classmethod
+    def of(cls, row: MemberRow) -> "MemberView":
+        """Return the view of a stored member: whether it has reported, never what."""
+        finished = row.reported is not None
+        return cls.model_validate(
+            {"name": row.name, "state": row.state, "finished_reporting": finished}
+        )
 
 
 class ConsortiumView(_ApiView):
@@ -132,7 +148,7 @@ class ConsortiumView(_ApiView):
             reports="closed" if is_closed(session, found) else "open",
             deadline=found.deadline,
             created=found.created,
-            members=[MemberView.model_validate(one) for one in members_of(session, found)],
+            members=[MemberView.of(one) for one in members_of(session, found)],
         )
 
 
@@ -160,7 +176,7 @@ class GraphsView(_ApiView):
 
 
 class FormationView(_ApiView):
-    """A decision, as the manager sees it.
+    """A decision, as the manager sees it; members see their part once it is published.
 
     It is not current if it is not the latest one, or members, benefits or competitors changed.
     """
@@ -168,6 +184,7 @@ class FormationView(_ApiView):
     number: int
     current: bool
     made: str
+    published: str | None
     commitment: str
     method: str
     objective: str
@@ -189,6 +206,7 @@ class FormationView(_ApiView):
             number=record.number,
             current=is_current(session, consortium, record.number, formation),
             made=record.created,
+            published=record.published,
             commitment=record.commitment,
             method=formation.method,
             objective=formation.objective,
@@ -202,12 +220,20 @@ class FormationView(_ApiView):
         )
 
 
+class PublicationBody(_ApiBody):
+    """The decision to publish."""
+
+    number: Number
+
+
 class WhatIfBody(_ApiBody):
     """A hypothetical change."""
 
     add: list[Pair] = Field(default=[], max_length=1000)
     remove: list[Pair] = Field(default=[], max_length=1000)
     leaves: list[Name] = Field(default=[], max_length=1000)
+    scene: bool = False
+    """Whether to return the shapes of a picture, too."""
 
 
 class WhatIfView(_ApiView):
@@ -219,6 +245,15 @@ class WhatIfView(_ApiView):
     welfare_change: float
     moved: list[str]
     changes: dict[str, float]
+    scene: Scene | None = None
+
+
+class ExplanationView(_ApiView):
+    """Why a member is with another one, or apart from it. It names competitors."""
+
+    member: str
+    other: str
+    sentence: str
 
 
 class MemberRunView(_ApiView):
@@ -288,6 +323,7 @@ class ReportsView(_ApiView):
 
     competitors: list[str]
     sealed: str | None = None
+    finished: bool = False
 
 
 class CertificateBody(_ApiBody):

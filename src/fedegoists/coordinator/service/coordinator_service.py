@@ -16,6 +16,7 @@ from fedegoists.coordinator.domain.consortia import consortium_with
 from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach
 from fedegoists.coordinator.runs.run_queue import RunQueue
 from fedegoists.coordinator.service.disk_room import DiskRoom
+from fedegoists.coordinator.service.fresh_secrets import FreshSecrets
 from fedegoists.coordinator.store import CoordinatorStore, Transaction
 from fedegoists.coordinator.store.database_tables import ConsortiumRow
 
@@ -105,6 +106,7 @@ class Service:
         self.decider = Decider(store)
         self.queue = RunQueue(store, data, reach)
         self.metrics = Metrics()
+        self.fresh = FreshSecrets(clock)
         written = {"runs": data / "runs"}
         if store.is_sqlite:
             written["database"] = store.path.parent

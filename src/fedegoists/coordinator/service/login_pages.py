@@ -12,13 +12,16 @@ from fedegoists.coordinator import web
 from fedegoists.coordinator.coordinator_errors import NotAllowedError
 from fedegoists.coordinator.domain import accounts
 from fedegoists.coordinator.service import manager_pages, member_pages
+from fedegoists.coordinator.service.api_schemas import InvitationView
+from fedegoists.coordinator.service.fresh_secrets import OWN_TOKEN
 from fedegoists.coordinator.service.rendering import base_style, page, see_other
 from fedegoists.coordinator.service.request_identity import (
     COOKIE,
-    Caller,
+    SubmittedForm,
     TheService,
     caller_of,
     check_origin,
+    known_caller,
 )
 from fedegoists.coordinator.store import Transaction
 
@@ -40,7 +43,14 @@ def error_page(request: Request, status: int, detail: str) -> Response:
     """Return a page with an error, or the login instead of a missing session."""
     if status == 303:
         return see_other("/login")
-    return page(request, "error.html.j2", None, status=status, code=status, detail=detail)
+    caller = known_caller(request)
+    if isinstance(caller, SubmittedForm) and status < 500:
+        managing = caller.principal.role == "manager"
+        again = manager_pages.page_again if managing else member_pages.page_again
+        found = again(request, caller, status, detail)
+        if found is not None:
+            return found
+    return page(request, "error.html.j2", caller, status=status, code=status, detail=detail)
 
 
 @router.get("/static/base.css")
@@ -55,6 +65,7 @@ def home(request: Request) -> RedirectResponse:
     found = caller_of(request)
     if found is None:
         return see_other("/login")
+    found.service.fresh.clear((found.csrf or "", OWN_TOKEN))  # its reader has stored it
     return see_other(
         {"member": "/member", "manager": "/consortia"}.get(found.principal.role, "/login")
     )
@@ -81,11 +92,10 @@ def sign_in(request: Request, secret: Field, service: TheService) -> Response:
             opened = accounts.open_session(session, principal)
     except NotAllowedError as error:
         return page(request, "login.html.j2", None, status=401, wrong=str(error))
-    if token is None:
-        response: Response = see_other("/")
-    else:
-        caller = Caller(service, principal, accounts.csrf_token(opened))
-        response = page(request, "token.html.j2", caller, token=token)
+    if token is not None:
+        shown = InvitationView(label=principal.label, invitation=token)
+        service.fresh.add((accounts.csrf_token(opened), OWN_TOKEN), [shown])
+    response = see_other("/" if token is None else "/token")
     response.set_cookie(
         COOKIE,
         opened,
@@ -95,6 +105,16 @@ def sign_in(request: Request, secret: Field, service: TheService) -> Response:
         secure=request.url.scheme == "https",
     )
     return response
+
+
+@router.get("/token")
+def token_page(request: Request) -> Response:
+    """Show the token that an invitation has become; the page can be loaded again for a while."""
+    found = caller_of(request)
+    shown = [] if found is None else found.service.fresh.of((found.csrf or "", OWN_TOKEN))
+    if not shown:
+        return see_other("/")
+    return page(request, "token.html.j2", found, token=shown[0].invitation)
 
 
 def _principal(session: Transaction, secret: str) -> accounts.Principal:

@@ -8,12 +8,16 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
+from fedegoists.coalitions import explain
+from fedegoists.coalitions.drawing.scene import formation_scene
 from fedegoists.coordinator.domain import accounts, consortia
 from fedegoists.coordinator.domain.coalition_decisions import (
     FormationOrder,
     commitment_for,
+    formation_of,
     graph_of,
     is_current,
+    publish,
     quick_what_if,
     record_benefit,
     what_if_basis,
@@ -26,12 +30,14 @@ from fedegoists.coordinator.service.api_schemas import (
     ConsortiumBody,
     ConsortiumView,
     DeadlineBody,
+    ExplanationView,
     FormationView,
     GraphsView,
     InvitationView,
     LogCheckView,
     LogEntryView,
     MemberBody,
+    MembersBody,
     Name,
     Number,
     WhatIfBody,
@@ -87,6 +93,16 @@ def invite_member(consortium_id: Number, body: MemberBody, caller: AManager) -> 
     with caller.service.writing(consortium_id) as (session, found):
         member, secret = consortia.invite(session, caller.actor, found, body.name)
     return InvitationView(label=member.name, invitation=secret)
+
+
+@router.post("/consortia/{consortium_id}/invitations", status_code=201)
+def invite_members(
+    consortium_id: Number, body: MembersBody, caller: AManager
+) -> list[InvitationView]:
+    """Invite several organisations, all or none; the invitations are shown once."""
+    with caller.service.writing(consortium_id) as (session, found):
+        made = [consortia.invite(session, caller.actor, found, name) for name in body.names]
+        return [InvitationView(label=member.name, invitation=secret) for member, secret in made]
 
 
 @router.post("/consortia/{consortium_id}/members/{name:path}/invitation", status_code=201)
@@ -172,7 +188,10 @@ def graphs(consortium_id: Number, caller: AManager) -> GraphsView:
 
 @router.post("/consortia/{consortium_id}/formations", status_code=201)
 def form_coalitions(consortium_id: Number, body: FormationOrder, caller: AManager) -> FormationView:
-    """Decide who trains with whom. Reports must be closed; members see their part at once."""
+    """Decide who trains with whom. Reports must be closed.
+
+    Members see their part at once or, of a draft, when it is published.
+    """
     record = caller.service.decider.form(caller.actor, consortium_id, body)
     with caller.service.reading(consortium_id) as (session, found):
         return FormationView.of(session, found, record)
@@ -195,6 +214,32 @@ def get_formation(consortium_id: Number, number: Number, caller: AManager) -> Fo
     """Show a decision."""
     with caller.service.reading(consortium_id) as (session, found):
         return FormationView.of(session, found, session.numbered(FormationRow, found, number))
+
+
+@router.post("/consortia/{consortium_id}/formations/{number}/publish")
+def publish_formation(consortium_id: Number, number: Number, caller: AManager) -> FormationView:
+    """Publish a draft: each member then sees its own part, which cannot be taken back."""
+    with caller.service.writing(consortium_id) as (session, found):
+        record = publish(session, caller.actor, found, number)
+        return FormationView.of(session, found, record)
+
+
+@router.get("/consortia/{consortium_id}/formations/{number}/explanations")
+def explanations(
+    consortium_id: Number,
+    number: Number,
+    member: Annotated[Name, Query()],
+    caller: AManager,
+    other: Annotated[Name | None, Query()] = None,
+) -> list[ExplanationView]:
+    """Explain why a member is with or apart from another one, or each. They name competitors."""
+    with caller.service.reading(consortium_id) as (session, found):
+        formation = formation_of(session.numbered(FormationRow, found, number))
+    others = [name for name in formation.participants if name != member]
+    return [
+        ExplanationView(member=member, other=one, sentence=explain(formation, member, one).sentence)
+        for one in (others if other is None else [other])
+    ]
 
 
 @router.get("/consortia/{consortium_id}/formations/{number}/certificate", response_class=Response)
@@ -232,6 +277,7 @@ def what_if(
         welfare_change=result.welfare_change,
         moved=list(result.moved),
         changes={name: change for name, change in result.utility_changes.items() if change},
+        scene=formation_scene(result.after) if body.scene else None,
     )
 
 

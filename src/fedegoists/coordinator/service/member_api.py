@@ -26,7 +26,7 @@ from fedegoists.coordinator.service.api_schemas import (
     ReportsBody,
     ReportsView,
 )
-from fedegoists.coordinator.service.rendering import REPORT_HEADERS, attachment
+from fedegoists.coordinator.service.rendering import attachment, report_response
 from fedegoists.coordinator.service.request_identity import AMember, Caller, shown_certificate
 from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import FormationRow, MemberRow, RunRow
@@ -64,7 +64,7 @@ def my_reports(caller: AMember) -> ReportsView:
     with caller.service.store.read() as session:
         member = _member(session, caller)
         found = competitor_reports.reported_by(session, member)
-    return ReportsView(competitors=list(found), sealed=member.invited_again)
+    return _reports_view(member, found)
 
 
 @router.put("/reports")
@@ -91,7 +91,28 @@ def change_reports(
         for name in wanted:
             if name not in before:
                 competitor_reports.report(session, member, name)
-    return ReportsView(competitors=list(wanted), sealed=member.invited_again)
+    return _reports_view(member, wanted)
+
+
+@router.post("/reports/finished")
+def finish_reporting(caller: AMember) -> ReportsView:
+    """Say that I have reported all of my competitors, or have none.
+
+    The manager sees that I have finished, not which of the two it was.
+    """
+    with caller.service.store.write() as session:
+        member = _member(session, caller)
+        competitor_reports.finish_reporting(session, member)
+        found = competitor_reports.reported_by(session, member)
+    return _reports_view(member, found)
+
+
+def _reports_view(member: MemberRow, competitors: Iterable[str]) -> ReportsView:
+    return ReportsView(
+        competitors=list(competitors),
+        sealed=member.invited_again,
+        finished=member.reported is not None,
+    )
 
 
 @router.get("/decision")
@@ -150,10 +171,9 @@ def _file(caller: Caller, number: int, folder: str, suffix: str) -> Path:
 
 
 @router.get("/runs/{number}/report", response_class=Response)
-def my_report(number: Number, caller: AMember) -> FileResponse:
+def my_report(number: Number, caller: AMember) -> Response:
     """Return my page of a run's report: my gain, measured on my own test data."""
-    path = _file(caller, number, "members", ".html")
-    return FileResponse(path, media_type="text/html", headers=REPORT_HEADERS)
+    return report_response(_file(caller, number, "members", ".html"))
 
 
 @router.get("/runs/{number}/model", response_class=Response)

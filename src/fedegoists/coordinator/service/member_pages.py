@@ -5,7 +5,12 @@ from fastapi import APIRouter, Request, Response
 from fedegoists.coordinator.coordinator_errors import NotFoundError
 from fedegoists.coordinator.service import member_api
 from fedegoists.coordinator.service.rendering import page, see_other
-from fedegoists.coordinator.service.request_identity import MemberForm, MemberPage
+from fedegoists.coordinator.service.request_identity import (
+    Caller,
+    MemberForm,
+    MemberPage,
+    SubmittedForm,
+)
 
 router = APIRouter(include_in_schema=False)
 
@@ -13,6 +18,23 @@ router = APIRouter(include_in_schema=False)
 @router.get("/member")
 def member_page(request: Request, caller: MemberPage) -> Response:
     """Show a member its coalition, its reports and its runs."""
+    return _member_page(request, caller)
+
+
+@router.get("/member/reports")
+def reports_form(caller: MemberPage) -> Response:  # noqa: ARG001, it must be signed in
+    """Redirect to the form, whose address this is after a mistake in it."""
+    return see_other("/member#reports")
+
+
+def page_again(request: Request, form: SubmittedForm, status: int, detail: str) -> Response | None:
+    """Return the page with an error beside the form it came from."""
+    return _member_page(request, form, status, detail)
+
+
+def _member_page(
+    request: Request, caller: Caller, status: int = 200, problem: str = ""
+) -> Response:
     try:
         decision = member_api.decision(caller)
     except NotFoundError:
@@ -21,6 +43,8 @@ def member_page(request: Request, caller: MemberPage) -> Response:
         request,
         "member.html.j2",
         caller,
+        status,
+        problem=problem,
         me=member_api.me(caller),
         reports=member_api.my_reports(caller),
         decision=decision,
@@ -30,8 +54,11 @@ def member_page(request: Request, caller: MemberPage) -> Response:
 
 @router.post("/member/reports")
 def change_report(form: MemberForm) -> Response:
-    """Report a competitor, or withdraw the report."""
+    """Report a competitor, withdraw the report, or say that there are no more."""
     name, action = form["name"], form["action"]
+    if action == "finish":
+        member_api.finish_reporting(form)
+        return see_other("/member#reports")
     if not name or action not in ("report", "withdraw"):  # a report binds: none is made by accident
         raise NotFoundError("the form is out of date; load the page again")
 

@@ -1,10 +1,11 @@
 """Responses: pages from templates, redirects, and files."""
 
+import re
 from functools import cache
 from pathlib import Path
 
 from fastapi import Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import fedegoists
@@ -12,6 +13,9 @@ from fedegoists.coordinator.service.request_identity import Caller
 from fedegoists.coordinator.store.moments import from_moment
 from fedegoists.files import read_text
 from fedegoists.version import __version__
+
+PART = 64 * 1024
+"""Bytes of a report that are sent at once."""
 
 REPORT_HEADERS = {
     # A report carries its own style and needs nothing else; scripts in it do not run.
@@ -36,6 +40,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment_words
+    environment.filters["stage_words"] = stage_words
     environment.globals["version"] = __version__
     return environment
 
@@ -54,6 +59,29 @@ def moment_words(moment: str | None) -> str:
     return f"{time.day} {time:%B %Y, %H:%M} UTC"
 
 
+STAGE_WORDS = {
+    "beginning": "Preparing",
+    "data": "Looking at the data",
+    "benefit": "Learning who benefits from whom",
+    "formation": "Forming coalitions",
+    "training": "Training",
+    "report": "Writing reports",
+}
+
+
+def stage_words(stage: str) -> str:
+    """Return what a stage of a run does, in plain words; ``runs.js`` has the same.
+
+    Examples
+    --------
+    >>> stage_words("benefit: transfer"), stage_words("training: fedavg")
+    ('Learning who benefits from whom', 'Training with fedavg')
+    """
+    name, _, what = stage.partition(": ")
+    with_what = f" with {what}" if what and name == "training" else ""
+    return STAGE_WORDS.get(name, stage) + with_what
+
+
 def page(
     request: Request, template: str, caller: Caller | None, status: int = 200, **content: object
 ) -> HTMLResponse:
@@ -63,6 +91,25 @@ def page(
     return HTMLResponse(
         text.render(caller=caller, csrf=csrf, path=request.url.path, **content), status
     )
+
+
+def without_links(report: str) -> str:
+    """Return a report without links to files beside it, which are not served with it.
+
+    Examples
+    --------
+    >>> without_links('<a href="#gains">Gains</a> of <a href="members/North.html">North</a>')
+    '<a href="#gains">Gains</a> of North'
+    """
+    return re.sub(r'<a [^>]*href="(?!#)[^"]*"[^>]*>(.*?)</a>', r"\1", report, flags=re.DOTALL)
+
+
+def report_response(path: Path) -> Response:
+    """Return a report that a run has written, in parts, as fast as its reader takes them."""
+    content = without_links(read_text(path)).encode()
+    parts = (content[k : k + PART] for k in range(0, len(content), PART))
+    headers = {**REPORT_HEADERS, "Content-Length": str(len(content))}
+    return StreamingResponse(parts, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def see_other(address: str) -> RedirectResponse:

@@ -34,6 +34,9 @@ KNOWN = "fedegoists.known"
 IDENTIFIED = "fedegoists.identified"
 """Key in the state of a request's scope: whether it is signed in, as its header shows."""
 
+CALLER = "fedegoists.caller"
+"""Key in a request's scope: the caller of a page, or the form that it sent."""
+
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 bearer = HTTPBearer(auto_error=False, description="A token, as accepting an invitation gives it.")
@@ -158,8 +161,15 @@ def _signed_in(request: Request, role: AccountRole, csrf: str | None = None) -> 
     found = caller_of(request, csrf)
     if found is None:
         raise HTTPException(303, "sign in first", {"Location": "/login"})
+    request.scope[CALLER] = found  # for the header of an error page
     if found.principal.role != role:
         raise HTTPException(403, f"this page is for a {role}")
+    return found
+
+
+def known_caller(request: Request) -> Caller | None:
+    """Return the caller, or the form it sent, if the page's route has identified it."""
+    found: Caller | None = request.scope.get(CALLER)
     return found
 
 
@@ -200,7 +210,9 @@ def _for_form(role: AccountRole) -> Any:
         content = (await request.form()).items()
         fields = {name: text.strip() for name, text in content if isinstance(text, str)}
         caller = await run_in_threadpool(_signed_in, request, role, fields.get("csrf"))
-        return SubmittedForm(caller.service, caller.principal, caller.csrf, fields)
+        form = SubmittedForm(caller.service, caller.principal, caller.csrf, fields)
+        request.scope[CALLER] = form
+        return form
 
     return Depends(check)
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
@@ -14,7 +14,7 @@ from fedegoists.coordinator.runs import run_records
 from fedegoists.coordinator.runs.run_orders import RunOrder
 from fedegoists.coordinator.service.api_schemas import Number, RunView
 from fedegoists.coordinator.service.coordinator_service import Service
-from fedegoists.coordinator.service.rendering import REPORT_HEADERS
+from fedegoists.coordinator.service.rendering import report_response
 from fedegoists.coordinator.service.request_identity import AManager
 from fedegoists.coordinator.store.audit_check import ENDED
 from fedegoists.coordinator.store.database_tables import RunRow
@@ -110,11 +110,11 @@ async def _events(service: Service, consortium_id: int, number: int) -> AsyncIte
 
 
 @router.get("/{number}/report", response_class=Response)
-def get_report(consortium_id: Number, number: Number, caller: AManager) -> FileResponse:
+def get_report(consortium_id: Number, number: Number, caller: AManager) -> Response:
     """Return the manager's report of a run. It names competitors: not for members."""
     run = _run(caller.service, consortium_id, number)
     folder, name = run_records.run_folder(caller.service.data, run)
     path = folder / name / "report.html"
     if run.state != "finished" or not path.is_file():
         raise NotFoundError("this run has left no report")
-    return FileResponse(path, media_type="text/html", headers=REPORT_HEADERS)
+    return report_response(path)

@@ -76,6 +76,10 @@ def _replay(facts: dict[str, Facts], action: str, details: dict[str, Any]) -> No
     match action:
         case Action.CONSORTIUM_CREATED | Action.REPORTS_REOPENED:
             facts["consortium"][(details["consortium"],)] = ("collecting", None)
+            for key in [one for one in facts["reporting"] if one[0] == details["consortium"]]:
+                del facts["reporting"][key]
+        case Action.REPORTING_FINISHED:
+            facts["reporting"][details["consortium"], details["member"]] = ("finished",)
         case Action.DEADLINE_SET:
             facts["consortium"][(details["consortium"],)] = ("collecting", details["deadline"])
         case Action.REPORTS_CLOSED:
@@ -105,9 +109,14 @@ def _replay(facts: dict[str, Facts], action: str, details: dict[str, Any]) -> No
                 if fact[:2] == reporter:
                     facts["report"][report] = (*fact[:3], True)
         case Action.COALITIONS_FORMED:
-            facts["formation"][details["consortium"], details["number"]] = tuple(
-                details.get(part) for part in ("commitment", "certificate", "reports", "benefit")
+            parts = ("commitment", "certificate", "reports", "benefit")
+            facts["formation"][details["consortium"], details["number"]] = (
+                *(details.get(part) for part in parts),
+                not details.get("draft", False),  # earlier versions had no drafts
             )
+        case Action.DECISION_PUBLISHED:
+            key = details["consortium"], details["number"]
+            facts["formation"][key] = (*facts["formation"][key][:-1], True)
         case Action.BENEFIT_RECORDED:
             key = details["consortium"], details["number"]
             facts["benefit estimate"][key] = (details["sha256"], details["source"])
@@ -152,6 +161,10 @@ def _kept(session: Session) -> dict[str, Facts]:
             (row.consortium.name, row.name): (row.state,)
             for row in session.scalars(select(MemberRow))
         },
+        "reporting": {
+            (row.consortium.name, row.name): ("finished",)
+            for row in session.scalars(select(MemberRow).where(MemberRow.reported.is_not(None)))
+        },
         "report": {
             report_digest(
                 row.salt,
@@ -172,6 +185,7 @@ def _kept(session: Session) -> dict[str, Facts]:
                 _kept_digest(row.certificate_digest, row.certificate),
                 reports_digest(row.salt or row.secret, row.reports),
                 row.benefit_id,
+                row.published is not None,
             )
             for row in session.scalars(select(FormationRow))
         },

@@ -22,7 +22,7 @@ from fedegoists.coordinator.coordinator_errors import StoreError
 from fedegoists.coordinator.store.audit_check import check_log
 from fedegoists.coordinator.store.audit_log import Action, LogCheck, append
 from fedegoists.coordinator.store.database import CoordinatorStore
-from fedegoists.coordinator.store.database_tables import Base, CredentialRow
+from fedegoists.coordinator.store.database_tables import Base, CredentialRow, FormationRow
 from fedegoists.coordinator.store.migrate import latest, revision_of
 from fedegoists.errors import FileError
 from fedegoists.files import read_text, write_bytes
@@ -37,7 +37,7 @@ CODE = "manifest.hmac"
 KEY_FILE = "backup.key"
 BATCH = 500
 
-READABLE = ("0002",)
+READABLE = ("0002", "0003")
 """Earlier revisions whose rows still fit the tables: since then only columns were added."""
 
 Rows = list[dict[str, str | int | float | None]]
@@ -193,6 +193,9 @@ def restore(
                         "restore it with that version, then update"
                     )
                 _fill(session, backup.tables)
+                if backup.revision != current:  # there were no drafts
+                    unpublished = update(FormationRow).where(FormationRow.published.is_(None))
+                    session.execute(unpublished.values(published=FormationRow.created))
                 check = check_log(session, head)
                 if not check.ok:
                     raise StoreError(f"{path}: not to be relied on: {check.problems[0]}")

@@ -36,6 +36,7 @@ from fedegoists.coordinator.store.moments import (
     system_clock,
 )
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.install_hints import install_command
 
 WRITER_LOCK = 0xFED_E60
 """Advisory lock of PostgreSQL: one transaction at a time writes, as in SQLite."""
@@ -308,7 +309,7 @@ def _engine(url: str) -> Engine:
         )
     except ImportError as error:
         raise MissingDependencyError(
-            f"PostgreSQL needs {error.name}: pip install 'fedegoists[postgresql]'"
+            f"PostgreSQL needs {error.name}: {install_command('postgresql')}"
         ) from None
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

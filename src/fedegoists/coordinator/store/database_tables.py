@@ -52,6 +52,8 @@ class MemberRow(Base):
     state: Mapped[str] = mapped_column(String(10), default="invited")  # joined or expelled
     created: Mapped[str] = mapped_column(MOMENT)
     invited_again: Mapped[str | None] = mapped_column(MOMENT)  # since it joined, the last time
+    # When it said that it has reported all of its competitors, or has none.
+    reported: Mapped[str | None] = mapped_column(MOMENT)
     consortium: Mapped[ConsortiumRow] = relationship(lazy="joined")
 
 
@@ -128,6 +130,7 @@ class FormationRow(Base):
     # Decisions of earlier versions have none: there the secret was the salt.
     salt: Mapped[str | None] = mapped_column(DIGEST)
     created: Mapped[str] = mapped_column(MOMENT)
+    published: Mapped[str | None] = mapped_column(MOMENT)  # a draft is for the manager only
 
 
 class RunRow(Base):

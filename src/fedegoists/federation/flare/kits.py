@@ -32,6 +32,7 @@ from fedegoists.federation.flare.kit_identity import (
     SIGNING_KEY,
 )
 from fedegoists.files import private_folder, read_text, write_bytes
+from fedegoists.install_hints import install_command
 from fedegoists.version import __version__
 
 DEPLOY_FILE = "deploy.json"
@@ -114,7 +115,7 @@ def require() -> None:
         import nvflare  # noqa: F401
     except ImportError:
         raise MissingDependencyError(
-            "deployment needs NVIDIA FLARE: pip install 'fedegoists[flare]'"
+            f"deployment needs NVIDIA FLARE: {install_command('flare')}"
         ) from None
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.data import DataError, Indices
 from fedegoists.learning.datasets.location import missing_files
 from fedegoists.learning.datasets.npz import opened_npz
@@ -232,8 +233,7 @@ def _decoded(packed: Pixels, offsets: Indices, path: Path) -> Pixels:
         from PIL import Image
     except ImportError:
         raise MissingDependencyError(
-            "decoding images needs Pillow, which is not installed; run: "
-            "pip install 'fedegoists[train]'"
+            f"decoding images needs Pillow, which is not installed; run: {install_command('train')}"
         ) from None
 
     def images(start: int, stop: int) -> Pixels:

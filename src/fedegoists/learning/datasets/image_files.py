@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.data import Array, DataError
 from fedegoists.learning.datasets.image_schema import ImageSettings
 
@@ -57,8 +58,7 @@ def decoded(content: bytes) -> DecodedImage:
         from PIL import Image, ImageOps
     except ImportError:
         raise MissingDependencyError(
-            "reading images needs pillow, which is not installed; run: "
-            "pip install 'fedegoists[train]'"
+            f"reading images needs pillow, which is not installed; run: {install_command('train')}"
         ) from None
     try:
         with Image.open(io.BytesIO(content)) as file:
@@ -96,7 +96,7 @@ def _dicom(content: bytes) -> DecodedImage:
     except ImportError:
         raise MissingDependencyError(
             "reading DICOM files needs pydicom, which is not installed; run: "
-            "pip install 'fedegoists[dicom]'"
+            f"{install_command('dicom')}"
         ) from None
     try:
         file = pydicom.dcmread(io.BytesIO(content))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
 from fedegoists.learning.data import Array, DataError
 from fedegoists.learning.datasets.csv_tables import read_csv
 from fedegoists.learning.datasets.data_tables import Cells, DataTable, WantedColumns, check_is_file
@@ -23,7 +24,7 @@ def read_parquet(owner: str, path: Path, wanted: WantedColumns) -> DataTable:
     except ImportError:
         raise MissingDependencyError(
             f"{path}: reading Parquet files needs pyarrow, which is not installed; run: "
-            "pip install 'fedegoists[train]'"
+            f"{install_command('train')}"
         ) from None
     where = f"{owner}, {path}"
     check_is_file(path, where)

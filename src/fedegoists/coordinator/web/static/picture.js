@@ -1,225 +1,184 @@
-// The members as a graph in their coalitions, and a what-if for other competition.
+// The members in their coalitions, and a what-if for other competition. The server computes all
+// shapes, so that this picture is the one that its tests check; here they are only drawn.
 "use strict";
 (() => {
   const bench = document.getElementById("workbench");
   if (!bench) return;
   const began = performance.now();
   const COLOURS = ["#1f77b4", "#2ca02c", "#9467bd", "#d17a00", "#0f8a8a", "#c2517c", "#6b7a1a", "#8c564b"];
-  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const MANY = 30; // with more members, the coalitions are shown first
   const here = `/consortia/${bench.dataset.consortium}`;
   const number = bench.dataset.formation;
   const csrf = document.body.dataset.csrf;
   const element = (id) => document.getElementById(id);
-  let cy;
+  const svg = element("picture");
   let data;
-  let coalitions;
+  let shapes;
   const tried = new Map(); // "a|b" by position -> true if added, false if removed
-
   const key = (a, b) => (a < b ? `${a}|${b}` : `${b}|${a}`);
-  const home = () => {
-    const found = [];
-    coalitions.forEach((group, k) => group.forEach((p) => (found[p] = k)));
+  const rounded = (value) => Math.abs(value).toPrecision(3);
+
+  function made(parent, name, attributes, text) {
+    const found = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [attribute, value] of Object.entries(attributes)) found.setAttribute(attribute, value);
+    if (text !== undefined) found.textContent = text;
+    parent.append(found);
     return found;
+  }
+
+  const path = (points) => points.map(([x, y], k) => `${k ? "L" : "M"}${x} ${y}`).join("");
+  const region = (p) => shapes.regions.findIndex((one) => one.members.includes(p));
+  const colour = (k) => (shapes.regions[k].together ? COLOURS[k % COLOURS.length] : "#7d8590");
+  const titled = (k) => {
+    const one = shapes.regions[k];
+    const count = `${one.members.length} ${one.members.length === 1 ? "member" : "members"}`;
+    return one.together ? `Coalition ${k + 1}: ${count}` : `Alone: ${count}`;
   };
 
-  // Layout: a circle for each coalition, the largest in the middle, the others around it.
-  function places(groups) {
-    const order = groups.map((group, k) => [k, group.length]).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-    const radius = (size) => (size === 1 ? 26 : Math.max(48, (size * 52) / (2 * Math.PI))) + 30;
-    const centres = [];
-    const put = [];
-    for (const [k, size] of order) {
-      const r = radius(size);
-      let spot = { x: 0, y: 0 };
-      for (let step = 0; step < 6000; step++) {
-        const angle = step * 0.35;
-        const far = step * 2.2;
-        spot = { x: far * Math.cos(angle) * 1.25, y: far * Math.sin(angle) };
-        if (put.every((o) => Math.hypot(o.x - spot.x, o.y - spot.y) > o.r + r)) break;
-      }
-      put.push({ ...spot, r });
-      centres[k] = { ...spot, r };
-    }
-    const found = [];
-    groups.forEach((group, k) => {
-      const { x, y, r } = centres[k];
-      group.forEach((p, i) => {
-        const angle = (2 * Math.PI * i) / group.length - Math.PI / 2;
-        const out = group.length === 1 ? 0 : r - 30;
-        found[p] = { x: x + out * Math.cos(angle), y: y + out * Math.sin(angle) };
+  function words(p) {
+    const home = shapes.regions[region(p)];
+    const others = home.members.filter((other) => other !== p).map((other) => data.participants[other]);
+    const name = data.participants[p];
+    const gain = data.gains[name] === undefined ? "" : `, gain ${data.gains[name].toPrecision(3)}`;
+    if (!home.together) return `${name}${gain}: alone`;
+    const shown = others.slice(0, 12).join(", ") + (others.length > 12 ? ` and ${others.length - 12} more` : "");
+    return `${name}${gain}: coalition ${region(p) + 1}, with ${shown}`;
+  }
+
+  function render(changes) {
+    svg.replaceChildren();
+    const { width, height, radius } = shapes;
+    const margin = 24;
+    svg.setAttribute("viewBox", `${-margin} ${-margin} ${width + 2 * margin} ${height + 2 * margin}`);
+    const ends = made(made(svg, "defs", {}), "marker", {
+      id: "arrow", viewBox: "0 0 8 8", refX: 8 + radius / 2, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto",
+    });
+    made(ends, "path", { d: "M0 0L8 4L0 8z", class: "arrow" });
+    shapes.regions.forEach((one, k) => {
+      const group = made(svg, "g", { class: one.together ? "region" : "region single", "data-region": k });
+      made(group, "circle", { cx: one.x, cy: one.y, r: one.radius, fill: colour(k), stroke: colour(k) });
+      made(group, "text", { x: one.x, y: one.y, class: "caption" }, titled(k));
+      group.addEventListener("click", () => {
+        if (svg.classList.contains("map")) showMembers(true, one);
       });
     });
-    return found;
-  }
-
-  function competes(a, b) {
-    const change = tried.get(key(a, b));
-    return change === undefined ? data.rivals.has(key(a, b)) : change;
-  }
-
-  function elements() {
-    const many = isLarge();
-    const where = places(coalitions);
-    const at = home();
-    const list = coalitions.map((group, k) => ({
-      data: { id: `c${k}`, colour: COLOURS[k % COLOURS.length] },
-      classes: group.length > 1 ? "coalition" : "coalition single",
-      selectable: false,
-      grabbable: false,
-    }));
-    data.participants.forEach((name, p) =>
-      list.push({
-        data: { id: `m${p}`, label: name, parent: `c${at[p]}`, colour: COLOURS[at[p] % COLOURS.length] },
-        position: where[p],
-        classes: many ? "member small" : "member",
-        grabbable: false,
-      }),
-    );
-    if (!many) {
-      data.benefit.forEach(([a, b, weight], k) =>
-        list.push({
-          data: { id: `b${k}`, source: `m${a}`, target: `m${b}`, strength: weight / data.heaviest },
-          classes: `benefit ${at[a] === at[b] ? "used" : "unused"}`,
-          selectable: false,
-        }),
-      );
+    for (const line of shapes.benefit) {
+      made(svg, "path", {
+        d: path(line.points), class: `line benefit ${line.used ? "used" : "unused"}`, "marker-end": "url(#arrow)",
+        "stroke-width": 0.7 + 2.6 * line.weight, "data-a": line.source, "data-b": line.target,
+      });
     }
-    data.competition.forEach(([a, b]) => list.push(rival(a, b)));
-    return list;
-  }
-
-  const rival = (a, b, more = "") => ({
-    data: { id: `r${key(a, b)}`, source: `m${a}`, target: `m${b}` },
-    classes: `rival ${isLarge() ? "faint" : ""} ${more}`,
-  });
-
-  // Thousands of benefits are plain lines on a canvas behind the graph: as edges they take seconds.
-  const isLarge = () => data.participants.length > 30;
-  function paintLines() {
-    const canvas = element("lines");
-    const ratio = window.devicePixelRatio || 1;
-    canvas.width = canvas.clientWidth * ratio;
-    canvas.height = canvas.clientHeight * ratio;
-    const pen = canvas.getContext("2d");
-    const { x, y } = cy.pan();
-    const zoom = cy.zoom();
-    pen.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * x, ratio * y);
-    const at = home();
-    const spots = data.participants.map((name, p) => cy.$id(`m${p}`).position());
-    const WIDTHS = 4; // lines of about the same weight are drawn in one stroke
-    for (const used of [false, true]) {
-      if (!element(used ? "show-used" : "show-unused").checked) continue;
-      pen.strokeStyle = style(used ? "--accent" : "--quiet");
-      pen.globalAlpha = used ? 0.5 : 0.1;
-      for (let level = 0; level < WIDTHS; level++) {
-        pen.lineWidth = 0.5 + 0.7 * level;
-        pen.beginPath();
-        for (const [a, b, weight] of data.benefit) {
-          const share = weight / data.heaviest;
-          if (Math.min(WIDTHS - 1, Math.floor(share * WIDTHS)) !== level) continue;
-          if ((at[a] === at[b]) !== used) continue;
-          pen.moveTo(spots[a].x, spots[a].y);
-          pen.lineTo(spots[b].x, spots[b].y);
-        }
-        pen.stroke();
-      }
+    for (const line of shapes.competition) {
+      const pair = key(line.source, line.target);
+      const group = made(svg, "g", {
+        class: `line rival ${tried.has(pair) ? "tried" : ""}`, "data-a": line.source, "data-b": line.target,
+      });
+      made(group, "path", { d: path(line.points), class: "hit" });
+      made(group, "path", { d: path(line.points), class: "dashes" });
+      made(group, "title", {}, `${data.participants[line.source]} and ${data.participants[line.target]} compete`);
+      if (number) group.addEventListener("click", () => change(line.source, line.target));
     }
-  }
-  let painting = false;
-  function paintSoon() {
-    if (painting || !isLarge()) return;
-    painting = true;
-    requestAnimationFrame(() => {
-      painting = false;
-      paintLines();
-    });
+    // Many lines are faint, until one points at a member.
+    svg.classList.toggle("dense", shapes.benefit.length + shapes.competition.length > 80);
+    shapes.members.forEach(([x, y], p) => member(p, x, y, radius, changes[data.participants[p]] || 0));
+    fit();
   }
 
-  function draw() {
-    const text = style("--text");
-    cy = window.cytoscape({
-      container: element("picture"),
-      elements: elements(),
-      layout: { name: "preset", fit: true, padding: 24 },
-      minZoom: 0.1,
-      maxZoom: 3,
-      boxSelectionEnabled: false,
-      style: [
-        { selector: ".coalition", style: { shape: "round-rectangle", "background-color": "data(colour)", "background-opacity": 0.13, "border-color": "data(colour)", "border-width": 1.5, padding: 16, events: "no" } },
-        { selector: ".single", style: { "background-opacity": 0, "border-width": 0 } },
-        { selector: ".member", style: { label: "data(label)", "background-color": "data(colour)", width: 30, height: 30, color: text, "font-size": 15, "text-valign": "bottom", "text-margin-y": 3, "text-outline-color": style("--panel"), "text-outline-width": 2 } },
-        { selector: ".small", style: { width: 22, height: 22, "font-size": 12, "min-zoomed-font-size": 7 } },
-        { selector: ".benefit", style: { width: "mapData(strength, 0, 1, 0.6, 4)", "overlay-opacity": 0, events: "no", "curve-style": "bezier", "target-arrow-shape": "triangle", "arrow-scale": 0.8 } },
-        { selector: ".used", style: { "line-color": style("--accent"), "target-arrow-color": style("--accent"), opacity: 0.55 } },
-        { selector: ".unused", style: { "line-color": style("--quiet"), "target-arrow-color": style("--quiet"), opacity: 0.22 } },
-        { selector: ".rival", style: { "line-color": style("--worse"), "line-style": "dashed", width: 2.5, "curve-style": "straight", opacity: 0.85 } },
-        { selector: ".faint", style: { width: 1.2, opacity: 0.3 } },
-        { selector: ".rival.tried", style: { width: 4, opacity: 1 } },
-        { selector: ".ghost", style: { width: 1, height: 1, opacity: 0, events: "no" } },
-        { selector: ".reaching", style: { "line-color": style("--worse"), width: 3, "curve-style": "straight", events: "no" } },
-        { selector: ".better", style: { "border-width": 5, "border-color": style("--better") } },
-        { selector: ".worse", style: { "border-width": 5, "border-color": style("--worse") } },
-        { selector: ".hidden", style: { display: "none" } },
-      ],
+  function member(p, x, y, radius, change_) {
+    const sense = change_ > 0 ? " better" : change_ < 0 ? " worse" : "";
+    const group = made(svg, "g", {
+      class: `member${sense}`, "data-member": p, role: "img", "aria-label": words(p),
+      tabindex: data.participants.length > MANY ? -1 : 0,
     });
-    show();
-    if (isLarge()) paintLines();
-    cy.on("pan zoom resize position", paintSoon);
-    cy.one("render", () => {
-      bench.dataset.ready = String(Math.round(performance.now() - began));
-    });
-    new ResizeObserver(() => {
-      cy.resize();
-      cy.fit(undefined, 24);
-    }).observe(element("picture"));
-    if (number) reach();
+    made(group, "title", {}, words(p));
+    made(group, "circle", { cx: x, cy: y, r: radius, fill: colour(region(p)) });
+    const [text, u, v, turn] = shapes.labels[p];
+    made(group, "text", { x: u, y: v, transform: `rotate(${turn} ${u} ${v})` }, text);
+    group.addEventListener("pointerenter", () => mark(p));
+    group.addEventListener("pointerleave", () => mark(null));
+    group.addEventListener("focus", () => mark(p));
+    group.addEventListener("blur", () => mark(null));
+  }
+
+  // Shows what one member is, and its lines before all others.
+  function mark(p) {
+    element("about").textContent = p === null ? "Point at a member to see its gain and its coalition." : words(p);
+    svg.classList.toggle("marked", p !== null);
+    for (const line of svg.querySelectorAll(".line"))
+      line.classList.toggle("own", p !== null && (Number(line.dataset.a) === p || Number(line.dataset.b) === p));
+    for (const one of svg.querySelectorAll(".member")) one.classList.toggle("own", Number(one.dataset.member) === p);
+  }
+
+  // Small pictures fill the frame; large ones keep letters that can be read, and the frame scrolls.
+  function fit() {
+    const frame = svg.parentElement;
+    const wanted = shapes.width + 48;
+    const whole = Math.min(frame.clientWidth / wanted, frame.clientHeight / (shapes.height + 48));
+    const scale = svg.classList.contains("map") ? whole : Math.min(1.6, Math.max(0.85, whole));
+    svg.setAttribute("width", Math.floor(wanted * scale));
+    svg.setAttribute("height", Math.floor((shapes.height + 48) * scale));
+    for (const one of svg.querySelectorAll(".caption")) one.style.fontSize = `${13 / scale}px`;
+  }
+
+  function showMembers(shown, around) {
+    svg.classList.toggle("map", !shown);
+    element("show-members").checked = shown;
+    fit();
+    const { x, y } = around || { x: shapes.width / 2, y: shapes.height / 2 };
+    toMiddle(x, y);
+  }
+
+  function toMiddle(x, y) {
+    const frame = svg.parentElement;
+    const scale = svg.clientWidth / (shapes.width + 48);
+    frame.scrollTo((x + 24) * scale - frame.clientWidth / 2, (y + 24) * scale - frame.clientHeight / 2);
   }
 
   function show() {
-    cy.batch(() => {
-      cy.$(".used").toggleClass("hidden", !element("show-used").checked);
-      cy.$(".unused").toggleClass("hidden", !element("show-unused").checked);
-      cy.$(".rival").toggleClass("hidden", !element("show-rivals").checked);
-    });
-    paintSoon();
+    svg.classList.toggle("no-used", !element("show-used").checked);
+    svg.classList.toggle("no-unused", !element("show-unused").checked);
+    svg.classList.toggle("no-rivals", !element("show-rivals").checked);
   }
 
   // Drawing a line from one member to another, by mouse or finger.
   function reach() {
     let from = null;
-    const nearest = (spot) => {
+    let line = null;
+    const spot = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const nearest = ({ x, y }) => {
       let best = null;
-      cy.$(".member").forEach((node) => {
-        const place = node.position();
-        const far = Math.hypot(place.x - spot.x, place.y - spot.y);
-        if (far < 34 && (best === null || far < best.far)) best = { node, far };
+      shapes.members.forEach(([u, v], p) => {
+        const far = Math.hypot(u - x, v - y);
+        if (far < 3 * shapes.radius && (best === null || far < best.far)) best = { p, far };
       });
-      return best && best.node;
+      return best === null ? null : best.p;
     };
-    cy.on("tapstart", ".member", (event) => {
-      from = event.target;
-      cy.userPanningEnabled(false);
-      cy.add([
-        { data: { id: "ghost" }, position: { ...event.position }, classes: "ghost" },
-        { data: { id: "reaching", source: from.id(), target: "ghost" }, classes: "reaching" },
-      ]);
+    svg.addEventListener("pointerdown", (event) => {
+      const group = event.target.closest(".member");
+      if (!group || event.button) return;
+      event.preventDefault();
+      from = Number(group.dataset.member);
+      svg.setPointerCapture(event.pointerId);
+      const [x, y] = shapes.members[from];
+      line = made(svg, "line", { x1: x, y1: y, x2: x, y2: y, class: "reaching" });
     });
-    cy.on("tapdrag", (event) => {
-      if (from) cy.$("#ghost").position({ ...event.position });
+    svg.addEventListener("pointermove", (event) => {
+      if (from === null) return;
+      const { x, y } = spot(event);
+      line.setAttribute("x2", x);
+      line.setAttribute("y2", y);
     });
-    cy.on("tapend", (event) => {
-      if (!from) return;
-      const to = nearest(event.position);
+    const end = (event) => {
+      if (from === null) return;
       const start = from;
+      const to = event.type === "pointerup" ? nearest(spot(event)) : null;
       from = null;
-      cy.userPanningEnabled(true);
-      cy.$("#reaching, #ghost").remove();
-      if (to && to.id() !== start.id()) change(Number(start.id().slice(1)), Number(to.id().slice(1)));
-    });
-    cy.on("tap", ".rival", (event) => {
-      const [a, b] = event.target.id().slice(1).split("|").map(Number);
-      change(a, b);
-    });
+      line.remove();
+      if (to !== null && to !== start) change(start, to);
+      else mark(start);
+    };
+    svg.addEventListener("pointerup", end);
+    svg.addEventListener("pointercancel", end);
   }
 
   function change(a, b) {
@@ -230,9 +189,6 @@
     const pair = key(a, b);
     if (tried.has(pair)) tried.delete(pair);
     else tried.set(pair, !data.rivals.has(pair));
-    cy.$id(`r${pair}`).remove();
-    if (competes(a, b)) cy.add(rival(a, b, tried.has(pair) ? "tried" : ""));
-    show();
     listChanges();
     ask();
   }
@@ -244,15 +200,15 @@
       const [a, b] = pair.split("|").map(Number);
       const names = `${data.participants[a]} and ${data.participants[b]}`;
       const item = document.createElement("li");
-      const words = document.createElement("span");
-      words.textContent = added ? `${names} compete` : `${names} do not compete`;
+      const told = document.createElement("span");
+      told.textContent = added ? `${names} compete` : `${names} do not compete`;
       const undo = document.createElement("button");
       undo.type = "button";
       undo.className = "plain";
       undo.textContent = "Undo";
-      undo.setAttribute("aria-label", `Undo: ${words.textContent}`);
+      undo.setAttribute("aria-label", `Undo: ${told.textContent}`);
       undo.addEventListener("click", () => change(a, b));
-      item.append(words, undo);
+      item.append(told, undo);
       list.append(item);
     }
     element("whatif-reset").hidden = tried.size === 0;
@@ -263,7 +219,8 @@
     const turn = ++asked;
     const result = element("whatif-result");
     if (!tried.size) {
-      arrange(data.coalitions, {});
+      shapes = data.scene;
+      render({});
       result.replaceChildren();
       return;
     }
@@ -274,7 +231,7 @@
     const response = await fetch(`/api${here}/formations/${number}/what-if`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
-      body: JSON.stringify({ add: pairs(true), remove: pairs(false) }),
+      body: JSON.stringify({ add: pairs(true), remove: pairs(false), scene: true }),
     });
     const answer = await response.json();
     if (turn !== asked) return; // another question was asked meanwhile
@@ -282,13 +239,12 @@
       result.textContent = typeof answer.detail === "string" ? answer.detail : "That did not work.";
       return;
     }
-    const place = new Map(data.participants.map((name, p) => [name, p]));
-    arrange(answer.coalitions.map((group) => group.map((name) => place.get(name))), answer.changes);
+    shapes = answer.scene;
+    render(answer.changes);
     tell(answer);
   }
 
   function tell(answer) {
-    const rounded = (value) => Math.abs(value).toPrecision(3);
     const paragraph = document.createElement("p");
     const total = answer.welfare_change;
     paragraph.textContent =
@@ -312,70 +268,66 @@
     element("whatif-result").replaceChildren(paragraph, list);
   }
 
-  function arrange(groups, changes) {
-    coalitions = groups;
-    const where = places(groups);
-    const at = home();
-    cy.batch(() => {
-      while (cy.$(".coalition").length < groups.length) {
-        const k = cy.$(".coalition").length;
-        cy.add({ data: { id: `c${k}`, colour: COLOURS[k % COLOURS.length] }, classes: "coalition", selectable: false, grabbable: false });
-      }
-      data.participants.forEach((name, p) => {
-        const node = cy.$id(`m${p}`);
-        if (node.parent().id() !== `c${at[p]}`) node.move({ parent: `c${at[p]}` });
-      });
-      data.participants.forEach((name, p) => {
-        const node = cy.$id(`m${p}`);
-        node.data("colour", COLOURS[at[p] % COLOURS.length]);
-        node.position(where[p]);
-        node.toggleClass("better", (changes[name] || 0) > 0);
-        node.toggleClass("worse", (changes[name] || 0) < 0);
-      });
-      groups.forEach((group, k) => cy.$id(`c${k}`).toggleClass("single", group.length === 1));
-      cy.$(".coalition").forEach((node) => node.toggleClass("hidden", node.children().empty()));
-      if (isLarge()) return;
-      data.benefit.forEach(([a, b], k) => {
-        const edge = cy.$id(`b${k}`);
-        const used = at[a] === at[b];
-        edge.toggleClass("used", used);
-        edge.toggleClass("unused", !used);
-      });
-    });
-    show();
-    cy.fit(undefined, 24);
+  function find() {
+    const wanted = element("find").value.trim().toLowerCase();
+    const names = data.participants.map((name) => name.toLowerCase());
+    let p = names.indexOf(wanted);
+    if (p < 0 && wanted) p = names.findIndex((name) => name.includes(wanted));
+    if (p < 0) {
+      mark(null);
+      if (wanted) element("about").textContent = "There is no such member.";
+      return;
+    }
+    showMembers(true);
+    mark(p);
+    toMiddle(...shapes.members[p]);
   }
 
-  for (const id of ["show-used", "show-unused", "show-rivals"]) {
-    element(id).addEventListener("change", show);
+  async function why() {
+    const [one, other] = [element("whatif-a").value, element("whatif-b").value];
+    const told = element("why-result");
+    if (one === other) {
+      told.textContent = "Choose two different members.";
+      return;
+    }
+    const asking = new URLSearchParams({ member: one, other });
+    const response = await fetch(`/api${here}/formations/${number}/explanations?${asking}`);
+    const answer = await response.json();
+    told.textContent = response.ok ? answer[0].sentence : "That did not work.";
   }
+
+  for (const id of ["show-used", "show-unused", "show-rivals"]) element(id).addEventListener("change", show);
+  element("show-members").addEventListener("change", (event) => showMembers(event.target.checked));
+  element("find").addEventListener("input", find);
   if (number) {
     element("whatif-change").addEventListener("click", () => {
       const place = (id) => data.participants.indexOf(element(id).value);
       change(place("whatif-a"), place("whatif-b"));
     });
+    element("why").addEventListener("click", why);
     element("whatif-reset").addEventListener("click", () => {
-      for (const pair of [...tried.keys()]) {
-        const [a, b] = pair.split("|").map(Number);
-        tried.delete(pair);
-        cy.$id(`r${pair}`).remove();
-        if (data.rivals.has(pair)) cy.add(rival(a, b));
-      }
-      show();
+      tried.clear();
       listChanges();
       ask();
     });
+    reach();
   }
 
   fetch(`${here}/picture.json`)
     .then((response) => response.json())
     .then((found) => {
-      const place = new Map(found.participants.map((name, p) => [name, p]));
       data = found;
-      data.heaviest = found.benefit.reduce((most, edge) => Math.max(most, edge[2]), 1e-12);
-      data.rivals = new Set(found.competition.map(([a, b]) => key(a, b)));
-      data.coalitions = found.coalitions.map((group) => group.map((name) => place.get(name)));
-      coalitions = data.coalitions;
-      draw();
+      data.rivals = new Set(found.scene.competition.map((line) => key(line.source, line.target)));
+      shapes = found.scene;
+      const many = found.participants.length > MANY;
+      svg.classList.toggle("map", many);
+      element("show-members").checked = !many;
+      element("members-switch").hidden = !many;
+      show();
+      render({});
+      showMembers(!many);
+      mark(null);
+      new ResizeObserver(fit).observe(svg.parentElement);
+      requestAnimationFrame(() => (bench.dataset.ready = String(Math.round(performance.now() - began))));
     });
 })();

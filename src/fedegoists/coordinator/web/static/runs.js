@@ -4,9 +4,40 @@
 const WORKED_ON = ["running", "waiting"];
 
 function nextRun() {
-  const items = [...document.querySelectorAll(".timeline li")].reverse(); // oldest first
+  const items = [...document.querySelectorAll(".timeline li")];
+  items.sort((one, other) => one.dataset.run - other.dataset.run); // oldest first
   const now = items.find((item) => WORKED_ON.includes(item.dataset.state));
   return now || items.find((item) => item.dataset.state === "queued");
+}
+
+// What a stage does, in plain words; the same as on the page.
+function stageWords(stage) {
+  const [name, what] = stage.split(": ");
+  const words = {
+    beginning: "Preparing",
+    data: "Looking at the data",
+    benefit: "Learning who benefits from whom",
+    formation: "Forming coalitions",
+    training: "Training",
+    report: "Writing reports",
+  };
+  return (words[name] || stage) + (what && name === "training" ? ` with ${what}` : "");
+}
+
+function spoken(seconds) {
+  if (seconds < 90) return `about ${Math.max(1, Math.round(seconds))} s left`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `about ${minutes} min left` : `about ${Math.round(minutes / 60)} h left`;
+}
+
+// The time left, from the time that the counted part has taken since it was first seen here.
+function timeLeft(seen, run) {
+  const kind = `${run.stage.split(": ")[0]}/${run.total}`;
+  const now = performance.now() / 1000;
+  if (seen.kind !== kind || run.done < seen.done) Object.assign(seen, { kind, done: run.done, at: now });
+  const counted = run.done - seen.done;
+  if (counted <= 0 || now - seen.at < 2) return "";
+  return spoken(((now - seen.at) / counted) * (run.total - run.done));
 }
 
 function followRun(item) {
@@ -14,12 +45,15 @@ function followRun(item) {
   const address = `/api/consortia/${item.dataset.consortium}/runs/${item.dataset.run}/events`;
   const events = new EventSource(address);
   const part = (name) => item.querySelector(name);
+  const seen = {};
   events.onmessage = (event) => {
     const run = JSON.parse(event.data);
     item.dataset.state = run.state;
     part(".state").textContent = run.state;
-    part(".stage").textContent = run.state === "running" ? run.stage : "";
-    part(".remark").textContent = run.remark;
+    part(".stage").textContent = run.state === "running" ? stageWords(run.stage) : "";
+    part(".remark").textContent = run.state === "waiting" ? run.remark : "";
+    const left = part(".left");
+    if (left) left.textContent = run.state === "running" ? timeLeft(seen, run) : "";
     const bar = part("progress");
     bar.max = run.total || 1;
     bar.value = run.done;
