@@ -21,7 +21,14 @@ West,East,0.5
 East,West,0.1
 """
 COMPETITION = "a,b\nSouth,East\n"
-FILES = {"certificate.json", "coalitions.csv", "usage.csv", "coalitions.png", "coalitions.svg"}
+FILES = {
+    "check.py",
+    "certificate.json",
+    "coalitions.csv",
+    "usage.csv",
+    "coalitions.png",
+    "coalitions.svg",
+}
 
 
 @pytest.fixture(autouse=True)

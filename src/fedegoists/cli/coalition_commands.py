@@ -40,6 +40,7 @@ from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalition
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
 from fedegoists.coalitions.forming import check_values_options
+from fedegoists.coalitions.proof import check as stand_alone_checker
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
 from fedegoists.files import json_value, read_text, write_all, write_bytes
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs, read_values
@@ -527,6 +528,8 @@ def write_formation(formation: Formation, out: Path, *more: tuple[Path, bytes]) 
         [
             *more,
             (out / "certificate.json", formation.certificate.to_json().encode()),
+            # For auditors that have Python but not this package: python check.py certificate.json.
+            (out / "check.py", Path(stand_alone_checker.__file__).read_bytes()),
             (out / "coalitions.csv", coalitions_csv(formation)),
             (out / "usage.csv", usage_csv(formation)),
             (out / "coalitions.png", render(formation, "png")),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.value_principles import gain_probability
 from fedegoists.coalitions.welfare import gain_errors, utilities_by
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
@@ -78,6 +79,8 @@ class Formation:
         expected gain, and `benefit` holds the gains of pairs alone, for pictures.
     confidence : float or None
         With coalition values: the least probability of gaining that was demanded of each member.
+    prices : tuple of PriceProof
+        Of method ``best``: prices from which the certificate proves the upper bound.
     """
 
     benefit: BenefitGraph = field(repr=False)
@@ -96,6 +99,7 @@ class Formation:
     fewest_members: int = field(repr=False, default=1)
     values: CoalitionValues | None = field(repr=False, default=None)
     confidence: float | None = field(repr=False, default=None)
+    prices: tuple[PriceProof, ...] = field(repr=False, compare=False, default=())
 
     @property
     def benefits(self) -> Benefits:

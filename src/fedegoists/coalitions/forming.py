@@ -1,12 +1,13 @@
 """Forming coalitions: one function, four formation methods, one kind of result."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.contraction import bits
+from fedegoists.coalitions.exact.best_partition import ComponentPrices
 from fedegoists.coalitions.formation import Formation, Merge
 from fedegoists.coalitions.formation_options import (
     FORMATION_METHODS,
@@ -22,6 +23,7 @@ from fedegoists.coalitions.partition_search import (
     search_stable,
 )
 from fedegoists.coalitions.principles import Coalition, check_partition
+from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
 from fedegoists.errors import GraphError, PartitionError, SettingsError
@@ -316,6 +318,17 @@ def formation_of(
         best_by_objective=found.best_by_objective and objective != "welfare",
         values=values,
         confidence=confidence,
+        prices=tuple(_named_prices(part, names) for part in found.prices),
+    )
+
+
+def _named_prices(part: ComponentPrices, names: Sequence[str]) -> PriceProof:
+    return PriceProof(
+        members=tuple(names[i] for i in part.members),
+        prices=tuple(part.prices),
+        at_most=part.upper_bound,
+        triples=tuple((names[a], names[b], names[c]) for a, b, c in part.triples),
+        triple_prices=tuple(part.triple_prices),
     )
 
 

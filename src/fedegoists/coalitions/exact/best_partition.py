@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from fedegoists.coalitions.exact.reduction import Subproblem, components, restri
 from fedegoists.coalitions.exact.solvers import load_solver
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare
+
+if TYPE_CHECKING:
+    from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +77,26 @@ def load_searches() -> None:
 
 
 @dataclass(frozen=True)
+class ComponentPrices:
+    """Prices that no coalition of a component exceeds, for a proof of its upper bound.
+
+    Members and triples are positions among all participants.
+    """
+
+    members: list[int]
+    prices: list[float]
+    triples: list[tuple[int, int, int]]
+    triple_prices: list[float]
+    upper_bound: float
+
+
+@dataclass(frozen=True)
 class Optimum:
     """A partition of positions, an upper bound on any value, and whether the two meet.
 
     `clock_ended` tells that time rather than work ended the search, so that another run may
-    differ; `unspent` is the work that was not needed.
+    differ; `unspent` is the work that was not needed. `prices` has an entry for each component
+    that was solved by column generation.
     """
 
     partition: list[list[int]]
@@ -86,6 +105,7 @@ class Optimum:
     clock_ended: bool = False
     interrupted: bool = False
     unspent: float = 0.0
+    prices: tuple[ComponentPrices, ...] = ()
 
 
 def best_partition(
@@ -154,6 +174,7 @@ def best_partition(
         clock_ended,
         interrupted,
         spare,
+        tuple(part.prices for part in parts if part.prices is not None),
     )
 
 
@@ -180,6 +201,7 @@ class _Component:
         self._seed = seed
         self._participation = participation
         self._given = weights[inside]
+        self._generation: ColumnGeneration | None = None
         if self._small:
             self._list_coalitions()
         usable = np.where(self._competition, 0.0, self._given)
@@ -234,7 +256,8 @@ class _Component:
             elif len(self.members) <= LARGEST:
                 from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 
-                ColumnGeneration(self._problem, self._incumbent, effort).run()
+                self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
+                self._generation.run()
             at_most = self._incumbent.welfare_bound * (1 + 1e-9)
             pairs = self._problem.weights + self._problem.weights.T
             hopeless = (pairs > at_most) & ~self._competition
@@ -261,6 +284,17 @@ class _Component:
         if self.optimal:
             return self.value
         return self._given_units(self._incumbent.upper_bound)
+
+    @property
+    def prices(self) -> ComponentPrices | None:
+        """Prices that no coalition exceeds, raised by more than they are rounded."""
+        if self._generation is None or self._participation:
+            return None
+        scaled, triples = self._generation.prices
+        raised = np.ldexp(scaled * (1 + 2.0**-45) + 2.0**-60, self._exponent).tolist()
+        n, own = len(self.members), self.members
+        named = [(own[a], own[b], own[c]) for a, b, c in triples]
+        return ComponentPrices(own, raised[:n], named, raised[n:], self.upper_bound)
 
     def _given_units(self, bound: float) -> float:
         """Return a bound in units of the given weights."""

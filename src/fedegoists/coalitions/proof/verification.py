@@ -7,12 +7,17 @@ so that the checks share no code with the search whose results they judge.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from fedegoists.coalitions.principles import Coalition, Verification
 from fedegoists.coalitions.proof.certificate_claims import Claim, ClaimName, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, objective_value
+from fedegoists.coalitions.proof.price_proof import ProvenBound
 from fedegoists.errors import MissingDependencyError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+SUM_ROUNDING = 1e-12
+"""Upper bounds, which are sums, are stated with an error of less than this fraction."""
 
 TOLERANCE = 1e-9
 """Numbers that differ by no more than this fraction agree."""
@@ -66,6 +71,33 @@ def check_welfare(claim: Claim, welfare: float) -> CheckedClaim:
     assert claim.value is not None
     ok = math.isclose(claim.value, welfare, rel_tol=TOLERANCE)
     return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
+
+
+def check_proof(claim: Claim, reached: float, proven: ProvenBound) -> CheckedClaim:
+    """Compare the stated upper bound with the one that the certificate proves.
+
+    Parameters
+    ----------
+    reached : float
+        The welfare of a valid partition.
+    """
+    assert claim.value is not None
+    highest = Fraction(claim.value) * (1 + Fraction(SUM_ROUNDING))
+    proven_to, problem = float(proven.welfare), ""
+    if reached > highest:
+        problem = f"refuted; a valid partition reaches {reached:.9g}"
+    elif proven.rejected:
+        problem = f"not proven: {proven.rejected[0]}"
+    elif proven.welfare < Fraction(reached) * (1 - Fraction(TOLERANCE)):
+        problem = (
+            f"not proven: at most {proven_to:.9g}, but a valid partition reaches {reached:.9g}"
+        )
+    elif proven.welfare > highest and proven.reached:
+        problem = f"refuted; a valid partition reaches {proven_to:.9g}"
+    elif proven.welfare > highest:
+        problem = f"not proven: the certificate proves at most {proven_to:.9g}"
+    found = problem or f"at most {proven_to:.9g}, confirmed in exact arithmetic"
+    return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem)
 
 
 def check_upper_bound(
