@@ -1,7 +1,8 @@
 """The commands about coalitions: form, verify, audit, explain, what-if, draw."""
 
 import csv
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,6 @@ import typer
 
 from fedegoists.cli.output import (
     errors,
-    formation_as_dict,
     line,
     print_json,
     screen,
@@ -65,6 +65,12 @@ OutOption = Annotated[
 TimeLimitOption = Annotated[
     float | None,
     typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
+]
+WholeTimeOption = Annotated[
+    float,
+    typer.Option(
+        "--time-limit", metavar="SECONDS", min=0.01, help="Time for the command (default: 10)."
+    ),
 ]
 FewestMembersOption = Annotated[
     int,
@@ -172,7 +178,8 @@ def form_command(
     as_json: JsonOption = False,
 ) -> None:
     """Decide who trains with whom, from two files. Ctrl-C ends the search with the best so far."""
-    graphs = _read_benefits(benefit, competition, participants, values, rates, unit)
+    warnings: list[str] = []
+    graphs = _read_benefits(benefit, competition, participants, values, rates, unit, warnings)
     with working("Forming coalitions …") as progress:
         formation = form(
             *graphs,
@@ -185,10 +192,11 @@ def form_command(
             confidence=confidence,
             progress=progress,
         )
+    formation = replace(formation, notes=(*formation.notes, *warnings))
     if out is not None:
         write_formation(formation, out)
     if as_json:
-        print_json(formation_as_dict(formation))
+        print_json(formation.to_dict())
     else:
         show_formation(formation)
         if out is None:
@@ -204,8 +212,18 @@ def _read_benefits(
     values: Path | None,
     rates: Path | None,
     unit: str,
+    warnings: list[str] | None = None,
 ) -> Graphs:
-    """Read both graphs; or coalition values, and the competition graph as the only argument."""
+    """Read both graphs; or coalition values, and the competition graph as the only argument.
+
+    Names that occur only in the competition file are told, and added to the warnings.
+    """
+
+    def tell(message: str) -> None:
+        _warn(message)
+        if warnings is not None:
+            warnings.append(message)
+
     if values is None:
         if second is None:
             raise SettingsError(
@@ -213,7 +231,7 @@ def _read_benefits(
             )
         if rates is not None or unit:
             raise SettingsError("--rates and --unit go with --values")
-        return read_graphs(first, second, participants, tell=_warn)
+        return read_graphs(first, second, participants, tell=tell)
     if second is not None:
         raise SettingsError(
             f"--values takes the place of BENEFIT; give COMPETITION only, and leave out {first}"
@@ -257,7 +275,7 @@ def verify_command(
     ] = 100_000,
     time_limit: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0.01, help="Time to derive the upper bound again."),
+        typer.Option(metavar="SECONDS", min=0.01, help="Time for the whole check."),
     ] = 10.0,
     commitment: Annotated[
         str | None,
@@ -285,7 +303,7 @@ def verify_command(
         graphs = _read_benefits(first, second, participants, values, rates, unit)
     if file.suffix.casefold() == ".csv":
         least, sure = fewest_members or 1, confidence
-        ok = _verify_coalitions(file, graphs, budget or None, least, sure, as_json)
+        ok = _verify_coalitions(file, graphs, budget or None, least, sure, as_json, time_limit)
     elif (disclosed := _disclosed(file)) is not None:
         if graphs is not None:
             raise SettingsError(f"{file} is not checked against graphs; leave them out")
@@ -317,6 +335,7 @@ def _verify_coalitions(
     fewest_members: int,
     confidence: float | None,
     as_json: bool,
+    time_limit: float,
 ) -> bool:
     """Check the coalitions of a CSV file against graphs; return whether all is well."""
     if graphs is None:
@@ -331,6 +350,7 @@ def _verify_coalitions(
             budget=budget,
             fewest_members=fewest_members,
             confidence=demanded or DEFAULT_CONFIDENCE,
+            deadline=time.perf_counter() + time_limit,
         )
     if as_json:
         print_json(
@@ -392,6 +412,7 @@ def audit_command(
     budget: Annotated[
         int, typer.Option(min=0, help="Sets of participants to look at; 0 means all.")
     ] = BLOCKING_BUDGET,
+    time_limit: WholeTimeOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
     """Look for a group of participants that would all gain by leaving together.
@@ -411,6 +432,7 @@ def audit_command(
             formation.coalitions,
             budget=budget or None,
             fewest_members=formation.fewest_members,
+            deadline=time.perf_counter() + time_limit,
         )
     if as_json:
         found = audit.blocking
@@ -427,6 +449,7 @@ def explain_command(
     b: Annotated[
         str | None, typer.Argument(metavar="[B]", help="Another one; by default all others.")
     ] = None,
+    time_limit: WholeTimeOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
     """Explain why two participants are together or apart. Manager only: it names competitors."""
@@ -436,7 +459,15 @@ def explain_command(
     explanations = []
     if b is None and formation.values is not None and len(formation.coalition_of(a)) == 1:
         explanations.append(explain_alone(formation, a))
-    explanations += [explain(formation, a, other) for other in others]
+    deadline = time.perf_counter() + time_limit
+    for number, other in enumerate(others):
+        if number and time.perf_counter() > deadline:
+            errors.print(
+                f"the time limit of {time_limit:g} s ended the explanations after {number} of "
+                f"{len(others)} participants; name one, or give a longer --time-limit"
+            )
+            break
+        explanations.append(explain(formation, a, other))
     if as_json:
         print_json([asdict(explanation) for explanation in explanations])
     elif explanations:
@@ -499,7 +530,7 @@ def what_if_command(
                 "left": result.left,
                 "welfare_change": result.welfare_change,
                 "utility_changes": dict(result.utility_changes),
-                "after": formation_as_dict(result.after),
+                "after": result.after.to_dict(),
             }
         )
     else:

@@ -185,7 +185,7 @@ class Certificate:
         """Read a certificate from a file; see `from_json`."""
         text = read_text(path)
         certificate = cls.from_json(text, str(path))
-        if Path(path).stat().st_size != len(text.encode()):
+        if str(path) != "-" and Path(path).stat().st_size != len(text.encode()):
             marked = "a byte-order mark was put in front"
             return replace(certificate, changed=(*certificate.changed, marked))
         return certificate
@@ -296,6 +296,7 @@ class Certificate:
                     lambda: self._search_objective(max(deadline - time.perf_counter(), 0.01)),
                     time_limit,
                     self.fewest_members,
+                    deadline,
                 )
             )
         return CertificateCheck(tuple(checked))
@@ -409,6 +410,7 @@ class Certificate:
             values=self.values,
             confidence=self.confidence,
             prices=self.proof,
+            closed=(stated["upper bound"].value or 0.0) <= reached * (1 + 1e-14),
         )
 
 

@@ -56,6 +56,7 @@ class SearchResult:
     upper_bound: float | None = None  # on any welfare; None if the search derives none
     best_by_objective: bool = False
     prices: tuple[ComponentPrices, ...] = ()  # for a proof of the upper bound
+    closed: bool | None = None  # whether the upper bound is reached in every component, if known
 
 
 def search_stable(
@@ -193,7 +194,7 @@ def search_best(
     notes = stages.add_published_start(began + PUBLISHED_SHARE * time_limit)
     # The other objectives begin with the best welfare, which is often close to theirs.
     optimum = stages.run(participation=False, progress=progress)
-    upper_bound, prices = optimum.upper_bound, optimum.prices
+    upper_bound, prices, closed = optimum.upper_bound, optimum.prices, optimum.optimal
     if objective != "welfare":
         optimum = stages.run(participation=True)
     best, proven_best = optimum.partition, optimum.optimal
@@ -222,6 +223,8 @@ def search_best(
         upper_bound=upper_bound,
         best_by_objective=proven_best,
         prices=prices,
+        # With another objective, or after a merge, this is not the partition that was judged.
+        closed=closed if objective == "welfare" else None,
     )
 
 

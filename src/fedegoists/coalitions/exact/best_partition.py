@@ -303,4 +303,5 @@ class _Component:
     @property
     def optimal(self) -> bool:
         """Whether value and upper bound meet."""
-        return self._incumbent.optimal and self._lost <= TOLERANCE * self.value
+        at_stake = math.ldexp(self._incumbent.at_stake, self._exponent)
+        return self._incumbent.optimal and self._lost <= TOLERANCE * at_stake

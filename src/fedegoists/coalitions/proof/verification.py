@@ -150,6 +150,7 @@ def check_objective(
     search: Callable[[], tuple[Sequence[Coalition], bool]],
     time_limit: float,
     fewest_members: int = 1,
+    deadline: float = math.inf,
 ) -> CheckedClaim:
     """Judge the coalitions by the objective, and look for a better partition if none is claimed.
 
@@ -168,7 +169,7 @@ def check_objective(
         return CheckedClaim("objective", stated, found, False)
     if claim.status != "proven":
         return CheckedClaim("objective", stated, f"{found}, not proven", True)
-    tried = exhaust(benefit, competition, coalitions, objective, fewest_members)
+    tried = exhaust(benefit, competition, coalitions, objective, fewest_members, deadline)
     better, how = tried.better, "all partitions tried"
     if not tried.complete:
         try:
