@@ -313,10 +313,13 @@ def verify_command(
     else:
         if commitment is not None:
             raise SettingsError("--commitment goes with a member's certificate or an opening")
+        deadline = time.perf_counter() + time_limit
         certificate = Certificate.load(file)
         with working("Checking every claim again …"):
             check = certificate.check(
-                budget=budget or None, time_limit=time_limit, fewest_members=fewest_members
+                budget=budget or None,
+                time_limit=max(deadline - time.perf_counter(), 0.01),
+                fewest_members=fewest_members,
             )
         own, rivals = certificate.benefits, certificate.competition
         if graphs is not None:

@@ -65,6 +65,11 @@ if TYPE_CHECKING:
     from fedegoists.coalitions.proof.certificate_format import CertificateDocument
 
 
+MOST_SEARCHED = 200
+"""Certificates of earlier versions have no proof of their upper bound. For up to this many
+participants the search is repeated; with more, it would not end in time."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """The claims of a formation, with all that is needed to derive them again.
@@ -323,7 +328,8 @@ class Certificate:
                 return CheckedClaim("upper bound", f"{claim.value:.9g}", found, False)
             checked = check_proof(claim, reached, proven)
             # Certificates of earlier versions have no proof; the search then has to be repeated.
-            if checked.ok or self.proof or proven.reached or proven.welfare <= (claim.value or 0):
+            old = not self.proof and self.benefit.n <= MOST_SEARCHED
+            if checked.ok or not old or proven.reached or proven.welfare <= (claim.value or 0):
                 return checked
         bound, search = self._bounds(groups, time_limit)
         return check_upper_bound(claim, reached, bound, search, time_limit)

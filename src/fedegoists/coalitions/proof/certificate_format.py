@@ -58,7 +58,7 @@ class _SealedPrices(_Sealed):
     members: list[str] = Field(min_length=1)
     prices: list[float | int]
     at_most: float | int
-    triples: list[tuple[str, str, str, float]] = Field(default_factory=list)
+    triples: list[list[str | float | int]] = Field(default_factory=list)
 
     @property
     def content(self) -> PriceProof:
@@ -67,8 +67,8 @@ class _SealedPrices(_Sealed):
             members=tuple(self.members),
             prices=tuple(map(float, self.prices)),
             at_most=float(self.at_most),
-            triples=tuple(triple[:3] for triple in self.triples),
-            triple_prices=tuple(triple[3] for triple in self.triples),
+            triples=tuple((str(a), str(b), str(c)) for a, b, c, _ in self.triples),
+            triple_prices=tuple(float(entry[3]) for entry in self.triples),
         )
 
 
@@ -128,6 +128,13 @@ def read_document(text: str, where: str) -> CertificateDocument:
             f"{where}: not a certificate: coalition values are decided by method 'best' and the "
             "objective 'welfare' only"
         )
+    for number, entry in enumerate(document.proof):
+        kinds = [[isinstance(one, str) for one in triple] for triple in entry.triples]
+        if any(kind != [True, True, True, False] for kind in kinds):
+            raise CertificateError(
+                f"{where}: not a certificate: 'proof' → {number} → 'triples': expected three names "
+                "and a price"
+            )
     if document.values is not None and document.proof:
         raise CertificateError(
             f"{where}: not a certificate: prices prove a bound on a benefit graph, not on "
