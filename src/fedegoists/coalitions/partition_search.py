@@ -195,6 +195,11 @@ def search_best(
     # The other objectives begin with the best welfare, which is often close to theirs.
     optimum = stages.run(participation=False, progress=progress)
     upper_bound, prices, closed = optimum.upper_bound, optimum.prices, optimum.optimal
+    notes += [
+        f"{size:,} participants belong together, too many for the exact search; a local search "
+        "looked for better partitions, and the upper bound is a quick one"
+        for size in optimum.too_large
+    ]
     if objective != "welfare":
         optimum = stages.run(participation=True)
     best, proven_best = optimum.partition, optimum.optimal

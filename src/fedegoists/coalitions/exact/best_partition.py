@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGEST = 1000
-"""Larger components keep the best of their starts: the search would not fit into memory."""
+"""Larger components are searched by `sparse_search` alone: the tables of column generation would
+not fit into memory."""
 
 
 def prepare(weights: Floats, competition: Bools, fewest_members: int = 1) -> None:
@@ -60,6 +61,7 @@ def load_searches() -> None:
     from fedegoists.coalitions.exact.annealing import Annealing
     from fedegoists.coalitions.exact.compiled import must_compile
     from fedegoists.coalitions.exact.pricing import Pricing
+    from fedegoists.coalitions.exact.sparse_search import SparseSearch
 
     if must_compile():
         logger.warning(
@@ -73,6 +75,7 @@ def load_searches() -> None:
     pricing = Pricing(problem, effort)
     pricing.set_prices(np.zeros(4), [(0, 1, 2)], np.ones(1))
     pricing.best(0, 1000)
+    SparseSearch(problem, Incumbent(ring, [[0, 1, 2, 3]], 9.0), Effort(1e-4)).run()
     logger.info("the search is loaded")
 
 
@@ -96,7 +99,7 @@ class Optimum:
 
     `clock_ended` tells that time rather than work ended the search, so that another run may
     differ; `unspent` is the work that was not needed. `prices` has an entry for each component
-    that was solved by column generation.
+    that was solved by column generation; `too_large` has the sizes of those too large for it.
     """
 
     partition: list[list[int]]
@@ -106,6 +109,7 @@ class Optimum:
     interrupted: bool = False
     unspent: float = 0.0
     prices: tuple[ComponentPrices, ...] = ()
+    too_large: tuple[int, ...] = ()
 
 
 def best_partition(
@@ -175,6 +179,7 @@ def best_partition(
         interrupted,
         spare,
         tuple(part.prices for part in parts if part.prices is not None),
+        tuple(len(part.members) for part in parts if len(part.members) > LARGEST),
     )
 
 
@@ -258,6 +263,10 @@ class _Component:
 
                 self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
                 self._generation.run()
+            else:
+                from fedegoists.coalitions.exact.sparse_search import SparseSearch
+
+                SparseSearch(self._problem, self._incumbent, effort).run()
             at_most = self._incumbent.welfare_bound * (1 + 1e-9)
             pairs = self._problem.weights + self._problem.weights.T
             hopeless = (pairs > at_most) & ~self._competition
