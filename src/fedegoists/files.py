@@ -8,8 +8,11 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from fedegoists.errors import FedEgoistsError, FileError, GraphError, shown
 
@@ -49,7 +52,7 @@ def private_folder(path: Path) -> None:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the UTF-8 text of a file, without a byte-order mark.
+    """Return the UTF-8 text of a file, without a byte-order mark; ``-`` is the standard input.
 
     Raises
     ------
@@ -58,9 +61,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # 0 for pipes and devices, even endless ones
-            raw = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
+        raw = _standard_input(sys.stdin.buffer) if str(path) == "-" else _read_file(path)
     except FileNotFoundError:
         raise FileError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -82,6 +83,19 @@ def read_text(path: str | os.PathLike[str]) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FileError(f"{path}, line {line}: contains a NUL character; is this a text file?")
     return text.removeprefix("\ufeff")
+
+
+def _read_file(path: Path) -> bytes:
+    """Return the bytes of a file, up to one more than is allowed."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size  # 0 for pipes and devices, even endless ones
+        return file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
+
+
+@lru_cache(maxsize=1)
+def _standard_input(stream: BinaryIO) -> bytes:
+    """Return the standard input, which can be read only once but is asked for repeatedly."""
+    return stream.read(MAX_BYTES + 1)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes, *, private: bool = False) -> None:

@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints, what it writes, how it ends."""
 
+import itertools
 import json
 import os
 import stat
@@ -21,7 +22,14 @@ West,East,0.5
 East,West,0.1
 """
 COMPETITION = "a,b\nSouth,East\n"
-FILES = {"certificate.json", "coalitions.csv", "usage.csv", "coalitions.png", "coalitions.svg"}
+FILES = {
+    "check.py",
+    "certificate.json",
+    "coalitions.csv",
+    "usage.csv",
+    "coalitions.png",
+    "coalitions.svg",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -508,3 +516,43 @@ def test_output_to_a_full_disk_is_said(folder):
         )
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
+
+
+# Standard input, errors as JSON, and notes --------------------------------------------------------
+
+
+def test_a_certificate_from_the_standard_input(run, folder, monkeypatch):
+    run("form", "benefit.csv", "competition.csv", "--out", "out")
+    with (folder / "out/certificate.json").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        code, out, _ = run("verify", "-", "--json")
+    assert code == 0
+    assert json.loads(out)["ok"]
+
+
+def test_an_error_is_json_if_json_is_asked_for(run):
+    code, out, err = run("verify", "absent.json", "--json")
+    assert code == 2
+    assert json.loads(out) == {"error": "absent.json: no such file"}
+    assert "absent.json" in err
+
+
+def test_a_name_only_in_the_competition_file_is_in_notes_and_certificate(run, folder):
+    rivals = (folder / "competition.csv").read_text()
+    (folder / "more.csv").write_text(f"{rivals.rstrip()}\nNorth,Nroth\n")
+    code, out, _ = run("form", "benefit.csv", "more.csv", "--out", "out", "--json")
+    assert code == 0
+    (note,) = (note for note in json.loads(out)["notes"] if "'Nroth' is in no line" in note)
+    assert note in json.loads((folder / "out/certificate.json").read_text())["notes"]
+
+
+def test_explanations_end_in_time(run, folder, monkeypatch):
+    run("form", "benefit.csv", "competition.csv", "--out", "out")
+    ticks = itertools.count()
+    monkeypatch.setattr("fedegoists.cli.coalition_commands.time.perf_counter", lambda: next(ticks))
+    code, out, err = run(
+        "explain", "out/certificate.json", "North", "--time-limit", "1.5", "--json"
+    )
+    assert code == 0
+    assert len(json.loads(out)) == 2
+    assert "ended the explanations after 2 of 3 participants" in err

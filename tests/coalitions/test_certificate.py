@@ -129,14 +129,22 @@ def test_a_free_rider_in_a_forgery_is_named():
     assert found["no free riders"] == "refuted; c benefits nobody in its coalition {a, b, c}"
 
 
-def test_a_bound_that_is_not_derived_in_time_is_said():
+def test_a_bound_below_the_proven_one_is_not_believed():
     formation = form(*random_graphs(60, 1.0, 0.05, seed=1))
     document = json.loads(formation.certificate.to_json())
     document["claims"][4]["value"] = formation.welfare * 1.01
-    check = Certificate.from_json(json.dumps(document)).check(time_limit=0.05)
+    check = Certificate.from_json(json.dumps(document)).check()
     (bound,) = (claim for claim in check.claims if claim.claim == "upper bound")
     assert not bound.ok
-    assert bound.found.startswith("not derived in 0.05 s; at most")
+    assert bound.found.startswith("not proven: the certificate proves at most")
+
+
+def test_a_check_that_has_no_time_says_so():
+    certificate = form(*random_graphs(20, 0.5, 0.1, seed=1), time_limit=5).certificate
+    check = certificate.check(time_limit=1e-9)
+    (bound,) = (claim for claim in check.claims if claim.claim == "upper bound")
+    assert not bound.ok
+    assert bound.found == "not confirmed within the time limit"
 
 
 @pytest.mark.parametrize(

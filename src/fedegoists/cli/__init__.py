@@ -22,7 +22,7 @@ from fedegoists.cli import (
     moved_commands,
     training_commands,
 )
-from fedegoists.cli.output import errors
+from fedegoists.cli.output import errors, print_json
 from fedegoists.errors import FedEgoistsError
 
 __all__ = ["app", "main"]
@@ -73,6 +73,8 @@ def main(application: Callable[[], object] = app) -> None:
     try:
         application()
     except FedEgoistsError as error:
+        if "--json" in sys.argv[1:]:
+            print_json({"error": str(error)})
         _say(str(error))
         sys.exit(2)
     except BrokenPipeError:

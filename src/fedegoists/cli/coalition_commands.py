@@ -1,8 +1,9 @@
 """The commands about coalitions: form, verify, audit, explain, what-if, draw."""
 
 import csv
+import dataclasses
+import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,6 @@ import typer
 from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
     errors,
-    formation_as_dict,
     line,
     print_json,
     screen,
@@ -42,6 +42,7 @@ from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalition
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
 from fedegoists.coalitions.forming import check_values_options
+from fedegoists.coalitions.proof import check as stand_alone_checker
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
 from fedegoists.files import json_value, read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable, write_folder
@@ -68,6 +69,12 @@ ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace earlier 
 TimeLimitOption = Annotated[
     float | None,
     typer.Option("--time-limit", metavar="SECONDS", help="Time for method best (default: 1)."),
+]
+WholeTimeOption = Annotated[
+    float,
+    typer.Option(
+        "--time-limit", metavar="SECONDS", min=0.01, help="Time for the command (default: 10)."
+    ),
 ]
 FewestMembersOption = Annotated[
     int,
@@ -126,6 +133,7 @@ Graphs = tuple[Benefits, CompetitionGraph]
 
 FORMATION_FILES = (
     "certificate.json",
+    "check.py",
     "coalitions.csv",
     "usage.csv",
     "coalitions.png",
@@ -186,7 +194,8 @@ def form_command(
     """Decide who trains with whom, from two files. Ctrl-C ends the search with the best so far."""
     if out is not None:
         check_replaceable(out, FORMATION_FILES, replace=replace)
-    graphs = _read_benefits(benefit, competition, participants, values, rates, unit)
+    warnings: list[str] = []
+    graphs = _read_benefits(benefit, competition, participants, values, rates, unit, warnings)
     with working("Forming coalitions …") as progress:
         formation = form(
             *graphs,
@@ -199,10 +208,11 @@ def form_command(
             confidence=confidence,
             progress=progress,
         )
+    formation = dataclasses.replace(formation, notes=(*formation.notes, *warnings))
     if out is not None:
         write_formation(formation, out, replace=replace)
     if as_json:
-        print_json(formation_as_dict(formation))
+        print_json(formation.to_dict())
     else:
         show_formation(formation)
         if out is None:
@@ -218,8 +228,18 @@ def _read_benefits(
     values: Path | None,
     rates: Path | None,
     unit: str,
+    warnings: list[str] | None = None,
 ) -> Graphs:
-    """Read both graphs; or coalition values, and the competition graph as the only argument."""
+    """Read both graphs; or coalition values, and the competition graph as the only argument.
+
+    Names that occur only in the competition file are told, and added to the warnings.
+    """
+
+    def tell(message: str) -> None:
+        _warn(message)
+        if warnings is not None:
+            warnings.append(message)
+
     if values is None:
         if second is None:
             raise SettingsError(
@@ -227,7 +247,7 @@ def _read_benefits(
             )
         if rates is not None or unit:
             raise SettingsError("--rates and --unit go with --values")
-        return read_graphs(first, second, participants, tell=_warn)
+        return read_graphs(first, second, participants, tell=tell)
     if second is not None:
         raise SettingsError(
             f"--values takes the place of BENEFIT; give COMPETITION only, and leave out {first}"
@@ -271,7 +291,7 @@ def verify_command(
     ] = 100_000,
     time_limit: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0.01, help="Time to derive the upper bound again."),
+        typer.Option(metavar="SECONDS", min=0.01, help="Time for the whole check."),
     ] = 10.0,
     commitment: Annotated[
         str | None,
@@ -299,7 +319,7 @@ def verify_command(
         graphs = _read_benefits(first, second, participants, values, rates, unit)
     if file.suffix.casefold() == ".csv":
         least, sure = fewest_members or 1, confidence
-        ok = _verify_coalitions(file, graphs, budget or None, least, sure, as_json)
+        ok = _verify_coalitions(file, graphs, budget or None, least, sure, as_json, time_limit)
     elif (disclosed := _disclosed(file)) is not None:
         if graphs is not None:
             raise SettingsError(f"{file} is not checked against graphs; leave them out")
@@ -309,10 +329,13 @@ def verify_command(
     else:
         if commitment is not None:
             raise SettingsError("--commitment goes with a member's certificate or an opening")
+        deadline = time.perf_counter() + time_limit
         certificate = Certificate.load(file)
         with working("Checking every claim again …"):
             check = certificate.check(
-                budget=budget or None, time_limit=time_limit, fewest_members=fewest_members
+                budget=budget or None,
+                time_limit=max(deadline - time.perf_counter(), 0.01),
+                fewest_members=fewest_members,
             )
         own, rivals = certificate.benefits, certificate.competition
         if graphs is not None:
@@ -331,6 +354,7 @@ def _verify_coalitions(
     fewest_members: int,
     confidence: float | None,
     as_json: bool,
+    time_limit: float,
 ) -> bool:
     """Check the coalitions of a CSV file against graphs; return whether all is well."""
     if graphs is None:
@@ -345,6 +369,7 @@ def _verify_coalitions(
             budget=budget,
             fewest_members=fewest_members,
             confidence=demanded or DEFAULT_CONFIDENCE,
+            deadline=time.perf_counter() + time_limit,
         )
     if as_json:
         print_json(
@@ -406,6 +431,7 @@ def audit_command(
     budget: Annotated[
         int, typer.Option(min=0, help="Sets of participants to look at; 0 means all.")
     ] = BLOCKING_BUDGET,
+    time_limit: WholeTimeOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
     """Look for a group of participants that would all gain by leaving together.
@@ -425,6 +451,7 @@ def audit_command(
             formation.coalitions,
             budget=budget or None,
             fewest_members=formation.fewest_members,
+            deadline=time.perf_counter() + time_limit,
         )
     if as_json:
         found = audit.blocking
@@ -441,6 +468,7 @@ def explain_command(
     b: Annotated[
         str | None, typer.Argument(metavar="[B]", help="Another one; by default all others.")
     ] = None,
+    time_limit: WholeTimeOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
     """Explain why two participants are together or apart. Manager only: it names competitors."""
@@ -450,9 +478,17 @@ def explain_command(
     explanations = []
     if b is None and formation.values is not None and len(formation.coalition_of(a)) == 1:
         explanations.append(explain_alone(formation, a))
-    explanations += [explain(formation, a, other) for other in others]
+    deadline = time.perf_counter() + time_limit
+    for number, other in enumerate(others):
+        if number and time.perf_counter() > deadline:
+            errors.print(
+                f"the time limit of {time_limit:g} s ended the explanations after {number} of "
+                f"{len(others)} participants; name one, or give a longer --time-limit"
+            )
+            break
+        explanations.append(explain(formation, a, other))
     if as_json:
-        print_json([asdict(explanation) for explanation in explanations])
+        print_json([dataclasses.asdict(explanation) for explanation in explanations])
     elif explanations:
         show_explanations(explanations)
     else:
@@ -517,7 +553,7 @@ def what_if_command(
                 "left": result.left,
                 "welfare_change": result.welfare_change,
                 "utility_changes": dict(result.utility_changes),
-                "after": formation_as_dict(result.after),
+                "after": result.after.to_dict(),
             }
         )
     else:
@@ -554,6 +590,8 @@ def write_formation(
     # Certificate and pictures name competitors, so only the manager may read them.
     contents = (
         formation.certificate.to_json().encode(),
+        # For auditors that have Python but not this package: python check.py certificate.json.
+        Path(stand_alone_checker.__file__).read_bytes(),
         coalitions_csv(formation),
         usage_csv(formation),
         render(formation, "png"),

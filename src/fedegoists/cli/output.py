@@ -130,42 +130,6 @@ def training_extra(what: str) -> AbstractContextManager[None]:
     return needs_extra(what, "train")
 
 
-def formation_as_dict(formation: Formation) -> dict[str, object]:
-    """Return a formation as values for JSON."""
-    return {
-        "method": formation.method,
-        "objective": formation.objective,
-        "fewest_members": formation.fewest_members,
-        "seed": formation.seed,
-        "coalitions": formation.coalitions,
-        "welfare": formation.welfare,
-        "upper_bound": formation.upper_bound,
-        "gap": formation.gap,
-        "optimal": formation.optimal,
-        "proven": formation.proven,
-        "stable": formation.stable,
-        "utilities": dict(formation.utilities),
-        **_gains_as_dict(formation),
-        "trace": [
-            {"sets": merge.sets, "rule": merge.rule, "gain": merge.gain}
-            for merge in formation.trace
-        ],
-        "notes": formation.notes,
-    }
-
-
-def _gains_as_dict(formation: Formation) -> dict[str, object]:
-    """Return what only coalition values tell: the unit, the errors, and the probabilities."""
-    if formation.values is None:
-        return {}
-    return {
-        "unit": formation.values.unit,
-        "confidence": formation.confidence,
-        "standard_errors": dict(formation.standard_errors),
-        "probabilities": dict(formation.probabilities),
-    }
-
-
 def show_formation(formation: Formation) -> None:
     """Print the coalitions with each member's utility, the welfare, and the stability."""
     together = [group for group in formation.coalitions if len(group) > 1]

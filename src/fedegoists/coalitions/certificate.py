@@ -11,12 +11,14 @@ passes the search to the checks that need one.
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,16 +36,20 @@ from fedegoists.coalitions.principles import (
 )
 from fedegoists.coalitions.proof.certificate_claims import Claim, Status, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
+from fedegoists.coalitions.proof.price_proof import PriceProof, TooLateError, proven_bound
 from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
+    SUM_ROUNDING,
     CertificateCheck,
     CheckedClaim,
     check_demand,
     check_objective,
     check_principles,
+    check_proof,
     check_upper_bound,
     check_welfare,
 )
+from fedegoists.coalitions.proving import prove
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.value_principles import Judge
 from fedegoists.coalitions.welfare import welfare, welfare_by
@@ -57,6 +63,11 @@ from fedegoists.version import __version__
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.proof.certificate_format import CertificateDocument
+
+
+MOST_SEARCHED = 200
+"""Certificates of earlier versions have no proof of their upper bound. For up to this many
+participants the search is repeated; with more, it would not end in time."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,8 @@ class Certificate:
     """The coalition values, if these decided; `benefit` then holds the gains of pairs alone."""
     confidence: float | None = None
     """With coalition values: the least probability of gaining that was demanded of each member."""
+    proof: tuple[PriceProof, ...] = ()
+    """Prices that prove the upper bound, for components too large to compare all partitions."""
 
     @property
     def benefits(self) -> Benefits:
@@ -96,10 +109,12 @@ class Certificate:
         """Certify a formation; principles and stability are derived by the independent checker."""
         benefit, coalitions = formation.benefit, formation.coalitions
         checked = _verified(formation, budget)
+        proof = () if formation.values is not None else prove(formation)
+        bound, notes = _stated_bound(formation, proof)
         claims = [
             *principle_claims(checked),
             Claim("welfare", "proven", formation.welfare),
-            Claim("upper bound", "proven", formation.upper_bound),
+            Claim("upper bound", "proven", bound),
         ]
         if formation.objective != "welfare":
             value = objective_value(benefit, coalitions, formation.objective)
@@ -112,12 +127,13 @@ class Certificate:
             seed=formation.seed,
             coalitions=coalitions,
             claims=tuple(claims),
-            notes=formation.notes,
+            notes=notes,
             software=_software(),
             objective=formation.objective,
             fewest_members=formation.fewest_members,
             values=formation.values,
             confidence=formation.confidence,
+            proof=proof,
         )
 
     # Notebooks -----------------------------------------------------------------------------
@@ -150,6 +166,7 @@ class Certificate:
                 for claim in self.claims
             ],
             "notes": self.notes,
+            **({"proof": [entry.to_dict() for entry in self.proof]} if self.proof else {}),
             **self._sealed_benefits(),
             "competition": {**self.competition.to_dict(), "sha256": self.competition.sha256},
             "software": dict(self.software),
@@ -173,7 +190,7 @@ class Certificate:
         """Read a certificate from a file; see `from_json`."""
         text = read_text(path)
         certificate = cls.from_json(text, str(path))
-        if Path(path).stat().st_size != len(text.encode()):
+        if str(path) != "-" and Path(path).stat().st_size != len(text.encode()):
             marked = "a byte-order mark was put in front"
             return replace(certificate, changed=(*certificate.changed, marked))
         return certificate
@@ -227,6 +244,7 @@ class Certificate:
             changed=tuple(changed),
             values=None if isinstance(benefits, BenefitGraph) else benefits,
             confidence=document.confidence,
+            proof=tuple(entry.content for entry in document.proof),
         )
 
     # Checking ------------------------------------------------------------------------------
@@ -245,13 +263,16 @@ class Certificate:
         budget : int or None
             For merge-stability: how many sets of coalitions to look at; None means all.
         time_limit : float
-            Seconds for deriving the upper bound again, where the quick bound is too high, and the
-            same for an objective where there are too many participants to try all partitions.
+            Seconds for the whole check. The proof of the upper bound takes a fixed number of steps,
+            which is less than a second for two dozen participants; the time is needed where a
+            search has to be repeated: for certificates of earlier versions, for coalition values,
+            and for an objective with too many participants to try all partitions.
         fewest_members : int, optional
             The fewest members that the consortium agreed on; the certificate must state
             the same. A certificate alone cannot show that nothing else was agreed on.
         """
-        verification = _verified(self, budget)
+        deadline = time.perf_counter() + time_limit
+        verification = _verified(self, budget, deadline)
         stated = {claim.claim: claim for claim in self.claims}
         groups = positions(self.coalitions, self.benefit.participants)
         altered = "; ".join(self.changed) or "yes"
@@ -268,8 +289,7 @@ class Certificate:
         if verification.violations:
             groups = [[i] for i in range(self.benefit.n)]  # everybody alone is always valid
         claim, reached = stated["upper bound"], welfare_by(self.benefits, groups)
-        bound, search = self._bounds(groups, time_limit)
-        checked.append(check_upper_bound(claim, reached, bound, search, time_limit))
+        checked.append(self._check_bound(claim, reached, groups, deadline))
         if "objective" in stated:
             checked.append(
                 check_objective(
@@ -278,12 +298,41 @@ class Certificate:
                     self.competition,
                     self.coalitions,
                     self.objective,
-                    lambda: self._search_objective(time_limit),
+                    lambda: self._search_objective(max(deadline - time.perf_counter(), 0.01)),
                     time_limit,
                     self.fewest_members,
+                    deadline,
                 )
             )
         return CertificateCheck(tuple(checked))
+
+    def _check_bound(
+        self, claim: Claim, reached: float, groups: list[list[int]], deadline: float
+    ) -> CheckedClaim:
+        """Confirm the upper bound from its proof, or search again where there is none."""
+        time_limit = max(deadline - time.perf_counter(), 0.01)
+        if self.values is None:
+            names = self.benefit.participants
+            try:
+                proven = proven_bound(
+                    self.benefit,
+                    self.competition,
+                    [tuple(names[k] for k in group) for group in groups],
+                    self.proof,
+                    fewest_members=self.fewest_members,
+                    enough=claim.value or 0.0,
+                    deadline=deadline,
+                )
+            except TooLateError:
+                found = "not confirmed within the time limit"
+                return CheckedClaim("upper bound", f"{claim.value:.9g}", found, False)
+            checked = check_proof(claim, reached, proven)
+            # Certificates of earlier versions have no proof; the search then has to be repeated.
+            old = not self.proof and self.benefit.n <= MOST_SEARCHED
+            if checked.ok or not old or proven.reached or proven.welfare <= (claim.value or 0):
+                return checked
+        bound, search = self._bounds(groups, time_limit)
+        return check_upper_bound(claim, reached, bound, search, time_limit)
 
     def _bounds(self, groups: list[list[int]], time_limit: float) -> "tuple[float, BoundSearch]":
         """Return a quick upper bound, and a search for a lower one from a valid partition."""
@@ -366,6 +415,8 @@ class Certificate:
             fewest_members=self.fewest_members,
             values=self.values,
             confidence=self.confidence,
+            prices=self.proof,
+            closed=(stated["upper bound"].value or 0.0) <= reached * (1 + 1e-14),
         )
 
 
@@ -373,7 +424,37 @@ BoundSearch = Callable[[], tuple[float, float]]
 """Returns the welfare of a valid partition, and an upper bound on any welfare."""
 
 
-def _verified(decision: Formation | Certificate, budget: int | None) -> Verification:
+def _stated_bound(
+    formation: Formation, proof: tuple[PriceProof, ...]
+) -> tuple[float, tuple[str, ...]]:
+    """Return the upper bound to state, the lowest that is proven, and the notes.
+
+    Where the search knows a lower one, a note says so.
+    """
+    searched = formation.upper_bound
+    if formation.values is not None:
+        return searched, formation.notes
+    proven = proven_bound(
+        formation.benefit,
+        formation.competition,
+        formation.coalitions,
+        proof,
+        fewest_members=formation.fewest_members,
+        enough=searched,
+    ).welfare
+    if proven <= Fraction(searched) * (1 + Fraction(SUM_ROUNDING)):
+        return searched, formation.notes
+    bound = math.nextafter(float(proven), math.inf)
+    note = (
+        f"the search bounds the welfare by {searched:.9g}, which has no proof that is short enough "
+        f"to be checked; this certificate proves {bound:.9g}"
+    )
+    return bound, (*formation.notes, note)
+
+
+def _verified(
+    decision: Formation | Certificate, budget: int | None, deadline: float = math.inf
+) -> Verification:
     """Check the coalitions of a decision by the independent checker."""
     return verify(
         decision.benefits,
@@ -382,6 +463,7 @@ def _verified(decision: Formation | Certificate, budget: int | None) -> Verifica
         budget=budget,
         fewest_members=decision.fewest_members,
         confidence=decision.confidence or DEFAULT_CONFIDENCE,
+        deadline=deadline,
     )
 
 

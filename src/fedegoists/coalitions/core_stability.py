@@ -6,6 +6,7 @@ now. A partition without blocking groups is *core-stable*. Such a partition need
 """
 
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -64,7 +65,7 @@ class CoreAudit:
             return str(self.blocking)
         if self.complete:
             return "no group would gain by leaving: core-stable"
-        return "core stability is not proven: the budget ended"
+        return "core stability is not proven: the budget or the time ended"
 
 
 def audit_core(
@@ -74,6 +75,7 @@ def audit_core(
     *,
     budget: int | None = BLOCKING_BUDGET,
     fewest_members: int = 1,
+    deadline: float = math.inf,
 ) -> CoreAudit:
     """Look for a blocking group of a partition; exact unless the budget ends.
 
@@ -91,6 +93,8 @@ def audit_core(
         How many sets of participants to look at; None means as many as it takes.
     fewest_members : int
         The fewest members that a coalition of two or more may have, a blocking group too.
+    deadline : float
+        When to end the search, by `time.perf_counter`, like the budget.
 
     Examples
     --------
@@ -109,7 +113,9 @@ def audit_core(
     names = benefit.participants
     partition = check_partition(coalitions, names)
     now = utilities(benefit.weights, positions(partition, names))
-    members, complete = _blocking(benefit.weights, competition.matrix, now, budget, fewest_members)
+    members, complete = _blocking(
+        benefit.weights, competition.matrix, now, budget, fewest_members, deadline
+    )
     if members is None:
         return CoreAudit(None, complete)
     gains = (math.fsum([*benefit.weights[members, i].tolist(), -float(now[i])]) for i in members)
@@ -117,7 +123,12 @@ def audit_core(
 
 
 def _blocking(
-    weights: Floats, rivals: Bools, now: Floats, budget: int | None, fewest_members: int
+    weights: Floats,
+    rivals: Bools,
+    now: Floats,
+    budget: int | None,
+    fewest_members: int,
+    deadline: float,
 ) -> tuple[list[int] | None, bool]:
     """Return the members of a blocking group, if any, and whether that is certain."""
     usable = np.where(rivals, 0.0, weights)
@@ -128,7 +139,7 @@ def _blocking(
     looked_at = 0
     while cases:
         looked_at += 1
-        if budget is not None and looked_at > budget:
+        if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
         group = cases.pop()
         while True:

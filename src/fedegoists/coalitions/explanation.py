@@ -309,6 +309,10 @@ def _reason(alternative: Alternative, formation: Formation) -> str:
 
 
 def _not_tried(formation: Formation) -> str:
+    if formation.objective == "fair":
+        return " (the objective 'fair' puts the lowest benefits before the total)"
+    if formation.objective == "participation":
+        return " (the objective 'participation' puts the number of participants before the total)"
     if formation.method == "best":
         return " (a longer time limit may find this)"
     return f" (method '{formation.method}' does not look for this; method 'best' does)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.value_principles import gain_probability
 from fedegoists.coalitions.welfare import gain_errors, utilities_by
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
@@ -78,6 +79,10 @@ class Formation:
         expected gain, and `benefit` holds the gains of pairs alone, for pictures.
     confidence : float or None
         With coalition values: the least probability of gaining that was demanded of each member.
+    prices : tuple of PriceProof
+        Of method ``best``: prices from which the certificate proves the upper bound.
+    closed : bool or None
+        Whether welfare and upper bound meet in every component; None if only the totals are known.
     """
 
     benefit: BenefitGraph = field(repr=False)
@@ -96,6 +101,8 @@ class Formation:
     fewest_members: int = field(repr=False, default=1)
     values: CoalitionValues | None = field(repr=False, default=None)
     confidence: float | None = field(repr=False, default=None)
+    prices: tuple[PriceProof, ...] = field(repr=False, compare=False, default=())
+    closed: bool | None = field(repr=False, compare=False, default=None)
 
     @property
     def benefits(self) -> Benefits:
@@ -109,8 +116,12 @@ class Formation:
 
     @property
     def optimal(self) -> bool:
-        """Whether the welfare is proven to be the highest possible, up to rounding."""
-        return self.welfare >= self.upper_bound * (1 - 1e-9)
+        """Whether the welfare is proven to be the highest possible, up to rounding.
+
+        Each component is judged by itself, relative to its own benefits, so that one large benefit
+        does not hide what others could still gain.
+        """
+        return self.closed is not False and self.welfare >= self.upper_bound * (1 - 1e-9)
 
     @property
     def proven(self) -> bool:
@@ -120,7 +131,7 @@ class Formation:
     @property
     def gap(self) -> float:
         """The relative distance from the welfare to the upper bound; 0 if optimal."""
-        return 0.0 if self.optimal else 1 - self.welfare / self.upper_bound
+        return 0.0 if self.optimal else max(1 - self.welfare / self.upper_bound, 0.0)
 
     @cached_property
     def utilities(self) -> Mapping[str, float]:
@@ -188,6 +199,37 @@ class Formation:
         With coalition values, also the standard error, and the probability of gaining.
         """
         return data_frame(self._columns, self._rows())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the formation as plain values for JSON, without the graphs."""
+        valued: dict[str, object] = {}
+        if self.values is not None:
+            valued = {
+                "unit": self.values.unit,
+                "confidence": self.confidence,
+                "standard_errors": dict(self.standard_errors),
+                "probabilities": dict(self.probabilities),
+            }
+        return {
+            "method": self.method,
+            "objective": self.objective,
+            "fewest_members": self.fewest_members,
+            "seed": self.seed,
+            "coalitions": [list(group) for group in self.coalitions],
+            "welfare": self.welfare,
+            "upper_bound": self.upper_bound,
+            "gap": self.gap,
+            "optimal": self.optimal,
+            "proven": self.proven,
+            "stable": self.stable,
+            "utilities": dict(self.utilities),
+            **valued,
+            "trace": [
+                {"sets": [list(one) for one in merge.sets], "rule": merge.rule, "gain": merge.gain}
+                for merge in self.trace
+            ],
+            "notes": list(self.notes),
+        }
 
     def _repr_html_(self) -> str:
         best = "proven to be the highest" if self.optimal else f"at most {self.upper_bound:.4g}"

@@ -1,12 +1,14 @@
 """Forming coalitions: one function, four formation methods, one kind of result."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.contraction import bits
+from fedegoists.coalitions.exact.best_partition import ComponentPrices
 from fedegoists.coalitions.formation import Formation, Merge
 from fedegoists.coalitions.formation_options import (
     FORMATION_METHODS,
@@ -22,10 +24,11 @@ from fedegoists.coalitions.partition_search import (
     search_stable,
 )
 from fedegoists.coalitions.principles import Coalition, check_partition
+from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
-from fedegoists.errors import GraphError, PartitionError, SettingsError
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.errors import GraphError, PartitionError, SettingsError, shown
+from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
 from fedegoists.graphs.participants import index_of
 
@@ -114,8 +117,10 @@ def form(
     >>> formation.coalitions, round(formation.welfare, 4)
     ((('North', 'South'), ('East',)), 0.0302)
     """
+    _check_kinds(benefit, competition)
     if benefit.participants != competition.participants:
         raise GraphError(_difference(benefit, competition))
+    seed, fewest_members = plain_number(seed), plain_number(fewest_members)
     if method not in FORMATION_METHODS:
         methods = ", ".join(FORMATION_METHODS)
         raise SettingsError(f"unknown method {method!r}; methods are {methods}")
@@ -177,6 +182,7 @@ def check_values_options(
         )
     if confidence is None:
         return DEFAULT_CONFIDENCE
+    confidence = plain_number(confidence)
     if (
         isinstance(confidence, bool)
         or not isinstance(confidence, int | float)
@@ -229,7 +235,7 @@ def search_by(
         For ``best`` and ``stable``: among equally good partitions prefer one that moves few
         participants away from these. The other methods leave no choice.
     """
-    limit = DEFAULT_TIME_LIMIT if time_limit is None else time_limit
+    limit = DEFAULT_TIME_LIMIT if time_limit is None else plain_number(time_limit)
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         raise SettingsError(f"the time limit must be a number of seconds, not {limit!r}")
     if not 0 < limit < math.inf:
@@ -316,7 +322,46 @@ def formation_of(
         best_by_objective=found.best_by_objective and objective != "welfare",
         values=values,
         confidence=confidence,
+        prices=tuple(_named_prices(part, names) for part in found.prices),
+        closed=found.closed,
     )
+
+
+def _named_prices(part: ComponentPrices, names: Sequence[str]) -> PriceProof:
+    return PriceProof(
+        members=tuple(names[i] for i in part.members),
+        prices=tuple(part.prices),
+        at_most=part.upper_bound,
+        triples=tuple((names[a], names[b], names[c]) for a, b, c in part.triples),
+        triple_prices=tuple(part.triple_prices),
+    )
+
+
+Number = TypeVar("Number")
+
+
+def plain_number(value: Number) -> Number:
+    """Return a number of NumPy as the number of Python that it is; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_kinds(benefit: object, competition: object) -> None:
+    """Refuse arguments of the wrong kind, such as the two graphs in the wrong order."""
+    if isinstance(benefit, CompetitionGraph) and not isinstance(competition, CompetitionGraph):
+        raise GraphError(
+            "the competition graph was given first; give the benefit graph (or the coalition "
+            "values) first and the competition graph second"
+        )
+    if not isinstance(benefit, BenefitGraph | CoalitionValues):
+        raise GraphError(
+            f"expected a BenefitGraph or coalition values first, got {shown(benefit)}; make one "
+            "with BenefitGraph(weights, participants)"
+        )
+    if not isinstance(competition, CompetitionGraph):
+        raise GraphError(
+            f"expected a CompetitionGraph second, got {shown(competition)}; make one with "
+            "CompetitionGraph(pairs, participants)"
+        )
 
 
 def _checked_cover(

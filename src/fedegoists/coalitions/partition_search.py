@@ -14,7 +14,12 @@ from fedegoists.coalitions.algorithm1 import baseline_coalitions, merge_as_publi
 from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.contraction import Contraction, OutOfTimeError, bits
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.exact.best_partition import Optimum, best_partition, prepare
+from fedegoists.coalitions.exact.best_partition import (
+    ComponentPrices,
+    Optimum,
+    best_partition,
+    prepare,
+)
 from fedegoists.coalitions.exact.fairest_partition import fairest_partition
 from fedegoists.coalitions.exact.solvers import load_solver
 from fedegoists.coalitions.formation_options import Objective
@@ -50,6 +55,8 @@ class SearchResult:
     notes: tuple[str, ...] = ()  # what was not reached within the budget
     upper_bound: float | None = None  # on any welfare; None if the search derives none
     best_by_objective: bool = False
+    prices: tuple[ComponentPrices, ...] = ()  # for a proof of the upper bound
+    closed: bool | None = None  # whether the upper bound is reached in every component, if known
 
 
 def search_stable(
@@ -187,7 +194,12 @@ def search_best(
     notes = stages.add_published_start(began + PUBLISHED_SHARE * time_limit)
     # The other objectives begin with the best welfare, which is often close to theirs.
     optimum = stages.run(participation=False, progress=progress)
-    upper_bound = optimum.upper_bound
+    upper_bound, prices, closed = optimum.upper_bound, optimum.prices, optimum.optimal
+    notes += [
+        f"{size:,} participants belong together, too many for the exact search; a local search "
+        "looked for better partitions, and the upper bound is a quick one"
+        for size in optimum.too_large
+    ]
     if objective != "welfare":
         optimum = stages.run(participation=True)
     best, proven_best = optimum.partition, optimum.optimal
@@ -215,6 +227,9 @@ def search_best(
         notes=tuple(notes),
         upper_bound=upper_bound,
         best_by_objective=proven_best,
+        prices=prices,
+        # With another objective, or after a merge, this is not the partition that was judged.
+        closed=closed if objective == "welfare" else None,
     )
 
 

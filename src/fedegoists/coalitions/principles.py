@@ -18,8 +18,10 @@ What these mean under coalition values is checked in `value_principles`.
 """
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from fedegoists.errors import GraphError, PartitionError
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from fedegoists.coalitions.value_principles import UnlikelyGain
 
 Coalition = tuple[str, ...]
+
+MOST_WITNESSES = 20
+"""Free riders and conflicts that are named; further ones are counted or left out."""
 
 DEFAULT_BUDGET = 100_000
 """Sets of coalitions that the check for mergers looks at before it says "not proven"."""
@@ -99,7 +104,7 @@ class Verification:
     Attributes
     ----------
     free_riders, conflicts : tuple
-        Every violation of principles 1 and 2, with witnesses.
+        Violations of principles 1 and 2, with witnesses, up to twenty of each kind.
     mergers : tuple of Merger
         A set of coalitions that should merge, if there is one.
     complete : bool
@@ -112,6 +117,8 @@ class Verification:
         With coalition values: the least probability of gaining that was demanded of each member.
     unlikely : tuple of UnlikelyGain
         Every member with a lower one.
+    further_free_riders, further_conflicts : int
+        Free riders, and ordered pairs of competitors in one coalition, besides those listed.
     """
 
     free_riders: tuple[FreeRider, ...]
@@ -122,6 +129,8 @@ class Verification:
     too_small: tuple[TooSmall, ...] = ()
     confidence: float | None = None
     unlikely: "tuple[UnlikelyGain, ...]" = ()
+    further_free_riders: int = 0
+    further_conflicts: int = 0
 
     @property
     def violations(self) -> "tuple[FreeRider | Conflict | TooSmall | UnlikelyGain, ...]":
@@ -140,6 +149,10 @@ class Verification:
 
     def __str__(self) -> str:
         problems = [str(p) for p in (*self.violations, *self.mergers)]
+        if self.further_free_riders:
+            problems.append(f"and {self.further_free_riders:,} more free riders")
+        if self.further_conflicts:
+            problems.append(f"and {self.further_conflicts:,} more conflicts")
         if self.stable is None:
             problems.append("merge-stability is not proven: the budget ended")
         enough = f", at least {self.fewest_members} members" if self.fewest_members > 1 else ""
@@ -157,6 +170,7 @@ def verify(
     budget: int | None = DEFAULT_BUDGET,
     fewest_members: int = 1,
     confidence: float = DEFAULT_CONFIDENCE,
+    deadline: float = math.inf,
 ) -> Verification:
     """Check a partition against the three requirements, and return witnesses of every failure.
 
@@ -173,6 +187,8 @@ def verify(
         The fewest members of a coalition of two or more that are demanded.
     confidence : float
         With coalition values: the least probability of gaining of each member.
+    deadline : float
+        When to end the search for mergers, by `time.perf_counter`, like the budget.
 
     Raises
     ------
@@ -201,6 +217,7 @@ def verify(
             confidence=confidence,
             budget=budget,
             fewest_members=fewest_members,
+            deadline=deadline,
         )
     if benefit.participants != competition.participants:
         raise GraphError("the benefit and the competition graph are over different participants")
@@ -209,10 +226,14 @@ def verify(
     for source, target, _ in benefit.edges():
         gives[source].add(target)
     rivals = {name: set(competition.competitors(name)) for name in benefit.participants}
-    found, complete = merger(gives, rivals, partition, budget, fewest_members)
+    riders = tuple(free_riders(gives, partition))
+    together = tuple(islice(conflicts(gives, rivals, partition), MOST_WITNESSES))
+    found, complete = merger(gives, rivals, partition, budget, fewest_members, deadline)
     return Verification(
-        free_riders=tuple(free_riders(gives, partition)),
-        conflicts=tuple(conflicts(gives, rivals, partition)),
+        free_riders=riders[:MOST_WITNESSES],
+        further_free_riders=len(riders[MOST_WITNESSES:]),
+        conflicts=together,
+        further_conflicts=further_conflicts(rivals, partition, together),
         mergers=() if found is None else (Merger(found, _gain(benefit, found)),),
         complete=complete,
         fewest_members=fewest_members,
@@ -222,6 +243,16 @@ def verify(
             if 1 < len(group) < fewest_members
         ),
     )
+
+
+def further_conflicts(
+    rivals: Mapping[str, set[str]], partition: Sequence[Coalition], listed: Sequence[Conflict]
+) -> int:
+    """Return how many ordered pairs of competitors share a coalition besides those listed."""
+    if len(listed) < MOST_WITNESSES:
+        return 0
+    pairs = sum(len(rivals[name].intersection(group)) for group in partition for name in group)
+    return pairs - sum(1 if conflict.path else 2 for conflict in listed)
 
 
 def check_partition(
@@ -266,10 +297,12 @@ def free_riders(
     for coalition in partition:
         if len(coalition) < 2:
             continue
+        together = set(coalition)
+        receiving = set[str]().union(*(gives[member] for member in coalition))
         for member in coalition:
-            if not any(other in gives[member] for other in coalition):
+            if gives[member].isdisjoint(together):
                 yield FreeRider(member, coalition, "outgoing")
-            if not any(member in gives[other] for other in coalition):
+            if member not in receiving:
                 yield FreeRider(member, coalition, "incoming")
 
 
@@ -280,18 +313,28 @@ def conflicts(
     for coalition in partition:
         together = set(coalition)
         for source in coalition:
-            paths: dict[str, tuple[str, ...]] = {source: (source,)}
+            if rivals[source].isdisjoint(together):
+                continue
+            parent = {source: source}
             frontier = [source]
             for middle in frontier:  # grows while it is walked: breadth first
-                for target in sorted(gives[middle] & together - paths.keys()):
-                    paths[target] = (*paths[middle], target)
+                for target in sorted(gives[middle] & together - parent.keys()):
+                    parent[target] = middle
                     frontier.append(target)
             for target in coalition:
                 if target in rivals[source]:
-                    if target in paths:
-                        yield Conflict(source, target, paths[target])
+                    if target in parent:
+                        yield Conflict(source, target, _path(parent, target))
                     elif coalition.index(source) < coalition.index(target):
                         yield Conflict(source, target, ())
+
+
+def _path(parent: Mapping[str, str], target: str) -> tuple[str, ...]:
+    """Return the path to a target, from the node that is its own parent."""
+    path = [target]
+    while parent[path[-1]] != path[-1]:
+        path.append(parent[path[-1]])
+    return tuple(reversed(path))
 
 
 def merger(
@@ -300,6 +343,7 @@ def merger(
     partition: Sequence[Coalition],
     budget: int | None,
     fewest_members: int = 1,
+    deadline: float = math.inf,
 ) -> tuple[tuple[Coalition, ...] | None, bool]:
     """Return coalitions that should merge, if any, and whether the search came to its end.
 
@@ -318,7 +362,10 @@ def merger(
     everybody = range(len(partition))  # coalitions by number from here on
     home = {name: c for c in everybody for name in partition[c]}
     benefits = [{home[t] for name in partition[c] for t in gives[name]} - {c} for c in everybody]
-    benefited = [{other for other in everybody if c in benefits[other]} for c in everybody]
+    benefited: list[set[int]] = [set() for _ in everybody]
+    for c in everybody:
+        for other in benefits[c]:
+            benefited[other].add(c)
     competes = [{home[r] for name in partition[c] for r in rivals[name]} - {c} for c in everybody]
     single = {c for c in everybody if len(partition[c]) == 1}
 
@@ -333,7 +380,7 @@ def merger(
     looked_at = 0
     while cases:
         looked_at += 1
-        if budget is not None and looked_at > budget:
+        if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
         group = supported(cases.pop())
         # A coalition without an edge into the group adds nothing to any merger but members.

@@ -16,13 +16,16 @@ decides nothing.
 """
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import NormalDist
 
 import numpy as np
 
 from fedegoists.coalitions.principles import (
+    MOST_WITNESSES,
     Coalition,
     FreeRider,
     Merger,
@@ -30,6 +33,7 @@ from fedegoists.coalitions.principles import (
     Verification,
     check_partition,
     conflicts,
+    further_conflicts,
 )
 from fedegoists.errors import GraphError
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
@@ -173,6 +177,7 @@ def verify_values(
     confidence: float,
     budget: int | None,
     fewest_members: int = 1,
+    deadline: float = math.inf,
 ) -> Verification:
     """Check a partition against the requirements; see `fedegoists.coalitions.verify`."""
     if values.participants != competition.participants:
@@ -181,10 +186,14 @@ def verify_values(
     partition = check_partition(coalitions, names)
     judge = Judge(values, competition, confidence, fewest_members)
     rivals = {name: set(competition.competitors(name)) for name in names}
-    found, complete = valued_merger(judge, partition, budget)
+    found, complete = valued_merger(judge, partition, budget, deadline)
+    riders = tuple(rider for group in partition for rider in judge.free_riders(group))
+    together = tuple(islice(conflicts(judge.gives, rivals, partition), MOST_WITNESSES))
     return Verification(
-        free_riders=tuple(rider for group in partition for rider in judge.free_riders(group)),
-        conflicts=tuple(conflicts(judge.gives, rivals, partition)),
+        free_riders=riders[:MOST_WITNESSES],
+        further_free_riders=len(riders[MOST_WITNESSES:]),
+        conflicts=together,
+        further_conflicts=further_conflicts(rivals, partition, together),
         mergers=() if found is None else (found,),
         complete=complete,
         fewest_members=fewest_members,
@@ -199,7 +208,10 @@ def verify_values(
 
 
 def valued_merger(
-    judge: Judge, partition: Sequence[Coalition], budget: int | None
+    judge: Judge,
+    partition: Sequence[Coalition],
+    budget: int | None,
+    deadline: float = math.inf,
 ) -> tuple[Merger | None, bool]:
     """Return coalitions that should merge, if any, and whether the search came to its end.
 
@@ -234,7 +246,7 @@ def valued_merger(
     looked_at = 0
     while cases:
         looked_at += 1
-        if budget is not None and looked_at > budget:
+        if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
         sure, maybe = cases.pop()
         maybe = maybe - {r for c in sure for r in competes[c]}

@@ -9,7 +9,12 @@ import numpy.typing as npt
 
 from fedegoists.errors import GraphError
 from fedegoists.graphs.interchange import Links, Node, links_from
-from fedegoists.graphs.participant_graph import ParticipantGraph, names_for, square_matrix
+from fedegoists.graphs.participant_graph import (
+    ParticipantGraph,
+    labelled_matrix,
+    names_for,
+    square_matrix,
+)
 from fedegoists.graphs.participants import Reference, validated_names
 
 if TYPE_CHECKING:
@@ -27,7 +32,8 @@ class BenefitGraph(ParticipantGraph[np.float64]):
     weights : array-like of shape (n, n)
         Finite, non-negative numbers with a zero diagonal; zero means no benefit.
     participants : sequence of str, optional
-        The participants' names in the order of the rows; ``v0``, ``v1``, … by default.
+        The participants' names in the order of the rows; ``v0``, ``v1``, … by default. A pandas
+        data frame has names of its own: its rows and columns are put in the order given here.
 
     Raises
     ------
@@ -53,6 +59,7 @@ class BenefitGraph(ParticipantGraph[np.float64]):
     DIRECTED = True
 
     def __init__(self, weights: npt.ArrayLike, participants: Iterable[str] | None = None) -> None:
+        weights, participants = labelled_matrix(weights, participants, "benefit graph")
         array = square_matrix(weights, "benefit graph", "numbers")
         with np.errstate(over="ignore"):  # a wider number that becomes infinite is refused below
             matrix = np.array(array, dtype=np.float64, order="C")

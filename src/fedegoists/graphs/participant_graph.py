@@ -258,6 +258,34 @@ def square_matrix(given: npt.ArrayLike, where: str, entries: str) -> npt.NDArray
     return array
 
 
+def labelled_matrix(
+    given: npt.ArrayLike, participants: Iterable[str] | None, where: str
+) -> tuple[npt.ArrayLike, Iterable[str] | None]:
+    """Return a matrix and its names, with the rows and columns of a data frame put in order.
+
+    The rows and columns of a data frame have labels of their own. If these are names, they say
+    which row belongs to whom, whatever their order; others than the participants are an error. A
+    data frame that is only numbered, 0 to n − 1, is a plain matrix.
+    """
+    index, columns = getattr(given, "index", None), getattr(given, "columns", None)
+    if index is None or columns is None or not hasattr(given, "loc"):
+        return given, participants
+    rows, across = list(index), list(columns)
+    numbered = list(range(len(rows)))
+    if rows == across == numbered:
+        return given, participants
+    names = validated_names(rows if participants is None else participants, where)
+    for labels, kind in ((rows, "rows"), (across, "columns")):
+        if len(set(labels)) < len(labels) or set(labels) != set(names):
+            odd = sorted(set(map(str, labels)) ^ set(names)) or sorted(map(str, labels))
+            raise GraphError(
+                f"{where}: the {kind} of the data frame are not those of the participants, for "
+                f"example {odd[0]!r}; name rows and columns by the same participants, or give a "
+                "plain matrix with .to_numpy()"
+            )
+    return given.loc[list(names), list(names)].to_numpy(), names
+
+
 def names_for(rows: int, participants: Iterable[str] | None, where: str) -> tuple[str, ...]:
     """Return the names of a matrix's rows: those given, or ``v0``, ``v1``, …."""
     names = default_names(rows) if participants is None else validated_names(participants, where)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from fractions import Fraction
 
 import pytest
 
@@ -12,6 +13,7 @@ from fedegoists.coalitions.proof.exhaustive_check import (
     is_better,
     objective_value,
 )
+from fedegoists.coalitions.proof.price_proof import ProvenBound
 from tests.instances import random_graphs
 
 OBJECTIVES = ("fair", "participation")
@@ -99,8 +101,10 @@ def test_with_too_many_to_try_all_the_search_proves_it_again(objective):
 def test_a_derived_bound_below_what_is_reached_is_not_believed(monkeypatch):
     """Were the bound computed too low, the coalitions themselves would contradict it."""
     formation = form(*random_graphs(8, 0.6, 0.2, seed=1))
-    monkeypatch.setattr(certifying, "quick_upper_bound", lambda *_: 0.5 * formation.welfare)
-    found = checked(formation.certificate, "upper bound")
+    certificate = formation.certificate
+    too_low = ProvenBound(Fraction(formation.welfare) / 2, reached=False)
+    monkeypatch.setattr(certifying, "proven_bound", lambda *_, **__: too_low)
+    found = checked(certificate, "upper bound")
     assert not found.ok
     assert "a valid partition reaches" in found.found
 

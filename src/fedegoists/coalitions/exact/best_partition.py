@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,10 +28,14 @@ from fedegoists.coalitions.exact.solvers import load_solver
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare
 
+if TYPE_CHECKING:
+    from fedegoists.coalitions.exact.column_generation import ColumnGeneration
+
 logger = logging.getLogger(__name__)
 
 LARGEST = 1000
-"""Larger components keep the best of their starts: the search would not fit into memory."""
+"""Larger components are searched by `sparse_search` alone: the tables of column generation would
+not fit into memory."""
 
 
 def prepare(weights: Floats, competition: Bools, fewest_members: int = 1) -> None:
@@ -56,6 +61,7 @@ def load_searches() -> None:
     from fedegoists.coalitions.exact.annealing import Annealing
     from fedegoists.coalitions.exact.compiled import must_compile
     from fedegoists.coalitions.exact.pricing import Pricing
+    from fedegoists.coalitions.exact.sparse_search import SparseSearch
 
     if must_compile():
         logger.warning(
@@ -69,7 +75,22 @@ def load_searches() -> None:
     pricing = Pricing(problem, effort)
     pricing.set_prices(np.zeros(4), [(0, 1, 2)], np.ones(1))
     pricing.best(0, 1000)
+    SparseSearch(problem, Incumbent(ring, [[0, 1, 2, 3]], 9.0), Effort(1e-4)).run()
     logger.info("the search is loaded")
+
+
+@dataclass(frozen=True)
+class ComponentPrices:
+    """Prices that no coalition of a component exceeds, for a proof of its upper bound.
+
+    Members and triples are positions among all participants.
+    """
+
+    members: list[int]
+    prices: list[float]
+    triples: list[tuple[int, int, int]]
+    triple_prices: list[float]
+    upper_bound: float
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,8 @@ class Optimum:
     """A partition of positions, an upper bound on any value, and whether the two meet.
 
     `clock_ended` tells that time rather than work ended the search, so that another run may
-    differ; `unspent` is the work that was not needed.
+    differ; `unspent` is the work that was not needed. `prices` has an entry for each component
+    that was solved by column generation; `too_large` has the sizes of those too large for it.
     """
 
     partition: list[list[int]]
@@ -86,6 +108,8 @@ class Optimum:
     clock_ended: bool = False
     interrupted: bool = False
     unspent: float = 0.0
+    prices: tuple[ComponentPrices, ...] = ()
+    too_large: tuple[int, ...] = ()
 
 
 def best_partition(
@@ -154,6 +178,8 @@ def best_partition(
         clock_ended,
         interrupted,
         spare,
+        tuple(part.prices for part in parts if part.prices is not None),
+        tuple(len(part.members) for part in parts if len(part.members) > LARGEST),
     )
 
 
@@ -180,6 +206,7 @@ class _Component:
         self._seed = seed
         self._participation = participation
         self._given = weights[inside]
+        self._generation: ColumnGeneration | None = None
         if self._small:
             self._list_coalitions()
         usable = np.where(self._competition, 0.0, self._given)
@@ -234,7 +261,12 @@ class _Component:
             elif len(self.members) <= LARGEST:
                 from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 
-                ColumnGeneration(self._problem, self._incumbent, effort).run()
+                self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
+                self._generation.run()
+            else:
+                from fedegoists.coalitions.exact.sparse_search import SparseSearch
+
+                SparseSearch(self._problem, self._incumbent, effort).run()
             at_most = self._incumbent.welfare_bound * (1 + 1e-9)
             pairs = self._problem.weights + self._problem.weights.T
             hopeless = (pairs > at_most) & ~self._competition
@@ -262,6 +294,17 @@ class _Component:
             return self.value
         return self._given_units(self._incumbent.upper_bound)
 
+    @property
+    def prices(self) -> ComponentPrices | None:
+        """Prices that no coalition exceeds, raised by more than they are rounded."""
+        if self._generation is None or self._participation:
+            return None
+        scaled, triples = self._generation.prices
+        raised = np.ldexp(scaled * (1 + 2.0**-45) + 2.0**-60, self._exponent).tolist()
+        n, own = len(self.members), self.members
+        named = [(own[a], own[b], own[c]) for a, b, c in triples]
+        return ComponentPrices(own, raised[:n], named, raised[n:], self.upper_bound)
+
     def _given_units(self, bound: float) -> float:
         """Return a bound in units of the given weights."""
         return math.ldexp(bound, self._exponent) + max(self._lost, 0.0)
@@ -269,4 +312,5 @@ class _Component:
     @property
     def optimal(self) -> bool:
         """Whether value and upper bound meet."""
-        return self._incumbent.optimal and self._lost <= TOLERANCE * self.value
+        at_stake = math.ldexp(self._incumbent.at_stake, self._exponent)
+        return self._incumbent.optimal and self._lost <= TOLERANCE * at_stake

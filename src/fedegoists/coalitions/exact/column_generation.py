@@ -27,7 +27,7 @@ from fedegoists.coalitions.exact.annealing import Annealing
 from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.pricing import SECONDS_PER_STEP, Pricing
 from fedegoists.coalitions.exact.reduction import Subproblem
-from fedegoists.coalitions.exact.restricted_master import RestrictedMaster
+from fedegoists.coalitions.exact.restricted_master import RestrictedMaster, Triple
 from fedegoists.coalitions.exact.set_partitioning import choose
 from fedegoists.coalitions.upper_bound import competing_groups
 
@@ -103,6 +103,11 @@ class ColumnGeneration:
                 break
         if incumbent.optimal and self._problem.keep:
             self._list(MOST_LISTED)
+
+    @property
+    def prices(self) -> tuple[Floats, list[Triple]]:
+        """Prices that no coalition exceeds: of the participants, then of the triples returned."""
+        return self._inner, self._master.triples[: len(self._inner) - self._n]
 
     @property
     def _scaled_badly(self) -> bool:

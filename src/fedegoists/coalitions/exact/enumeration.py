@@ -107,7 +107,7 @@ class Enumeration:
         self._effort.spend(3 ** (n - 1) * SECONDS_PER_PAIR)
         partition = self._partition(best)
         incumbent.offer(partition)
-        incumbent.bound(incumbent.valued(partition) * (1 + n**2 * ROUNDING))
+        incumbent.close()
         if keep and not self._effort.over:
             self._move_few(self._joined_by(n - 1, best))
 

@@ -1,10 +1,17 @@
 """The incumbent: the best partition so far and the lowest upper bound, which searches improve."""
 
+import numpy as np
+
 from fedegoists.coalitions.array_types import Floats, Partition
 from fedegoists.coalitions.welfare import welfare
 
 TOLERANCE = 1e-9
-"""A partition is optimal if the upper bound exceeds its value by no more than this fraction."""
+"""A partition is optimal if the upper bound exceeds its value by no more than this fraction of what
+is at stake."""
+
+OUTLIER = 1000.0
+"""Benefits count up to this many times the median benefit as being at stake: a benefit that is in
+every good partition anyway must not hide what others could gain."""
 
 
 def together(partition: Partition) -> int:
@@ -23,13 +30,16 @@ class Incumbent:
     ) -> None:
         self._weights = weights
         self._bonus = bonus
+        positive = weights[weights > 0]
+        most = OUTLIER * float(np.median(positive)) if len(positive) else 0.0
+        self._capped = np.minimum(weights, most)
         self._take(partition)
         self.upper_bound = max(upper_bound, self.value)
 
     def _take(self, partition: list[list[int]]) -> None:
         self.partition = partition
         self.value = self.valued(partition)
-        self._welfare = welfare(self._weights, partition)
+        self.at_stake = welfare(self._capped, partition)
 
     def valued(self, partition: Partition) -> float:
         """Return the value of a partition."""
@@ -37,8 +47,8 @@ class Incumbent:
 
     @property
     def optimal(self) -> bool:
-        """Whether value and bound meet, compared with the welfare without any bonus."""
-        return self.upper_bound - self.value <= TOLERANCE * self._welfare
+        """Whether value and bound meet, compared with the benefits without any bonus."""
+        return self.upper_bound - self.value <= TOLERANCE * self.at_stake
 
     @property
     def welfare_bound(self) -> float:
@@ -57,6 +67,10 @@ class Incumbent:
         if value > self.value or (prefer and value >= self.value * (1 - 1e-12)):
             self._take(partition)
             self.upper_bound = max(self.upper_bound, value)
+
+    def close(self) -> None:
+        """Take note that no partition is better, up to rounding."""
+        self.upper_bound = self.value
 
     def bound(self, upper_bound: float) -> None:
         """Take an upper bound if it is lower."""

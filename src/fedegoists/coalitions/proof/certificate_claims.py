@@ -1,5 +1,6 @@
 """The claims of a certificate: what it states about the coalitions."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -66,10 +67,22 @@ def principle_claims(checked: Verification) -> tuple[Claim, ...]:
         ("participation constraint", not checked.unlikely, checked.unlikely),
         ("merge-stable", checked.stable, checked.mergers),
     ]
+    more = Counter[ClaimName](
+        {
+            "no free riders": checked.further_free_riders,
+            "no conflicts": checked.further_conflicts,
+        }
+    )
     expected = expected_claims(checked.fewest_members, "welfare", checked.confidence)
     status: dict[bool | None, Status] = {True: "proven", False: "refuted", None: "not proven"}
     return tuple(
-        Claim(name, status[holds], witnesses=tuple(map(str, witnesses)))
+        Claim(name, status[holds], witnesses=_texts(witnesses, more[name]))
         for name, holds, witnesses in found
         if name in expected
     )
+
+
+def _texts(witnesses: tuple[object, ...], more: int) -> tuple[str, ...]:
+    """Return the witnesses as texts, and how many more there are."""
+    further = (f"and {more:,} more",) if more else ()
+    return (*map(str, witnesses), *further)

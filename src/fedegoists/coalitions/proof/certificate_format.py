@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.proof.certificate_claims import ClaimName, Status, expected_claims
+from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.errors import CertificateError, first_problem
 from fedegoists.files import json_value
 
@@ -53,6 +54,24 @@ class _SealedClaim(_Sealed):
     witnesses: list[str] = Field(default_factory=list)
 
 
+class _SealedPrices(_Sealed):
+    members: list[str] = Field(min_length=1)
+    prices: list[float | int]
+    at_most: float | int
+    triples: list[list[str | float | int]] = Field(default_factory=list)
+
+    @property
+    def content(self) -> PriceProof:
+        """The entry of the proof; the checker judges its content."""
+        return PriceProof(
+            members=tuple(self.members),
+            prices=tuple(map(float, self.prices)),
+            at_most=float(self.at_most),
+            triples=tuple((str(a), str(b), str(c)) for a, b, c, _ in self.triples),
+            triple_prices=tuple(float(entry[3]) for entry in self.triples),
+        )
+
+
 class CertificateDocument(_Sealed):
     """The content of a certificate file."""
 
@@ -65,6 +84,7 @@ class CertificateDocument(_Sealed):
     coalitions: list[list[str]]
     claims: list[_SealedClaim]
     notes: list[str]
+    proof: list[_SealedPrices] = Field(default_factory=list)
     benefit: _SealedBenefit | None = None
     values: _SealedValues | None = None
     confidence: float | None = Field(default=None, ge=0.5, lt=1)
@@ -107,6 +127,18 @@ def read_document(text: str, where: str) -> CertificateDocument:
         raise CertificateError(
             f"{where}: not a certificate: coalition values are decided by method 'best' and the "
             "objective 'welfare' only"
+        )
+    for number, entry in enumerate(document.proof):
+        kinds = [[isinstance(one, str) for one in triple] for triple in entry.triples]
+        if any(kind != [True, True, True, False] for kind in kinds):
+            raise CertificateError(
+                f"{where}: not a certificate: 'proof' → {number} → 'triples': expected three names "
+                "and a price"
+            )
+    if document.values is not None and document.proof:
+        raise CertificateError(
+            f"{where}: not a certificate: prices prove a bound on a benefit graph, not on "
+            "coalition values"
         )
     expected = expected_claims(document.fewest_members, document.objective, document.confidence)
     if [claim.claim for claim in document.claims] != expected:

@@ -5,6 +5,7 @@ it works on sets and the two graphs, for a few participants at a time, and is me
 """
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class Exhausted:
     better : tuple of coalitions or None
         A partition that is better by the objective, if there is one.
     complete : bool
-        False if too many participants belong together to try all.
+        False if too many participants belong together to try all, or the deadline has passed.
     """
 
     better: tuple[Coalition, ...] | None
@@ -63,6 +64,7 @@ def exhaust(
     coalitions: Sequence[Sequence[str]],
     objective: str,
     fewest_members: int = 1,
+    deadline: float = math.inf,
 ) -> Exhausted:
     """Look for a partition that is better by ``fair`` or ``participation`` than this one.
 
@@ -80,7 +82,7 @@ def exhaust(
     (('a', 'b'),)
     """
     for part in _parts(benefit, competition, fewest_members):
-        if len(part) > MOST_LISTED:
+        if len(part) > MOST_LISTED or time.perf_counter() > deadline:
             return Exhausted(None, False)
         inside = set(part)
         mine = [tuple(name for name in group if name in inside) for group in coalitions]

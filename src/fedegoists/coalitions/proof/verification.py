@@ -7,12 +7,17 @@ so that the checks share no code with the search whose results they judge.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from fedegoists.coalitions.principles import Coalition, Verification
 from fedegoists.coalitions.proof.certificate_claims import Claim, ClaimName, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, objective_value
+from fedegoists.coalitions.proof.price_proof import ProvenBound
 from fedegoists.errors import MissingDependencyError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+SUM_ROUNDING = 1e-12
+"""Upper bounds, which are sums, are stated with an error of less than this fraction."""
 
 TOLERANCE = 1e-9
 """Numbers that differ by no more than this fraction agree."""
@@ -68,6 +73,33 @@ def check_welfare(claim: Claim, welfare: float) -> CheckedClaim:
     return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
 
 
+def check_proof(claim: Claim, reached: float, proven: ProvenBound) -> CheckedClaim:
+    """Compare the stated upper bound with the one that the certificate proves.
+
+    Parameters
+    ----------
+    reached : float
+        The welfare of a valid partition.
+    """
+    assert claim.value is not None
+    highest = Fraction(claim.value) * (1 + Fraction(SUM_ROUNDING))
+    proven_to, problem = float(proven.welfare), ""
+    if reached > highest:
+        problem = f"refuted; a valid partition reaches {reached:.9g}"
+    elif proven.rejected:
+        problem = f"not proven: {proven.rejected[0]}"
+    elif proven.welfare < Fraction(reached) * (1 - Fraction(TOLERANCE)):
+        problem = (
+            f"not proven: at most {proven_to:.9g}, but a valid partition reaches {reached:.9g}"
+        )
+    elif proven.welfare > highest and proven.reached:
+        problem = f"refuted; a valid partition reaches {proven_to:.9g}"
+    elif proven.welfare > highest:
+        problem = f"not proven: the certificate proves at most {proven_to:.9g}"
+    found = problem or f"at most {proven_to:.9g}, confirmed in exact arithmetic"
+    return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem)
+
+
 def check_upper_bound(
     claim: Claim,
     reached: float,
@@ -118,6 +150,7 @@ def check_objective(
     search: Callable[[], tuple[Sequence[Coalition], bool]],
     time_limit: float,
     fewest_members: int = 1,
+    deadline: float = math.inf,
 ) -> CheckedClaim:
     """Judge the coalitions by the objective, and look for a better partition if none is claimed.
 
@@ -136,7 +169,7 @@ def check_objective(
         return CheckedClaim("objective", stated, found, False)
     if claim.status != "proven":
         return CheckedClaim("objective", stated, f"{found}, not proven", True)
-    tried = exhaust(benefit, competition, coalitions, objective, fewest_members)
+    tried = exhaust(benefit, competition, coalitions, objective, fewest_members, deadline)
     better, how = tried.better, "all partitions tried"
     if not tried.complete:
         try:

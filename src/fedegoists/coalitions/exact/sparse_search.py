@@ -1,0 +1,265 @@
+"""Local search on components too large for the tables of the other searches.
+
+Simulated annealing over moves of single participants, in memory linear in the benefit edges and the
+competing pairs. A participant moves to the coalition of a random neighbour, or to an empty one. A
+move that brings competitors together pushes them out: they are alone afterwards. Members that only
+give or only receive are allowed on the way, at a price that rises; they are put on their own at the
+end of each round.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.exact.compiled import compiled
+from fedegoists.coalitions.exact.incumbent import Incumbent
+from fedegoists.coalitions.exact.moves import uniform
+from fedegoists.coalitions.exact.reduction import Subproblem
+
+HOT, COLD = 1.5, 0.2
+"""First and last temperature of a round, in units of the mean value of a pair."""
+
+CHEAP, DEAR = 1.0, 6.0
+"""First and last price of a member that only gives or only receives, in the same units."""
+
+ALONE = 0.02
+"""The fraction of proposals to move to an empty coalition."""
+
+CHUNK = 100_000
+"""Proposals between two looks at the clock."""
+
+SECONDS_PER_PROPOSAL = 2e-6
+"""Work of a proposal."""
+
+LEAST_PROPOSALS = 500
+"""Proposals of the first round, per participant; each round has twice as many as the one before."""
+
+
+class SparseState(NamedTuple):
+    """The component as lists of neighbours, and the present partition."""
+
+    start: Ints  # by participant: where its neighbours begin, and after the last where they end
+    other: Ints  # the neighbours
+    value: Floats  # what the two give each other
+    gives: Bools  # whether the participant gives to the neighbour
+    takes: Bools  # whether it receives from the neighbour
+    rival_start: Ints
+    rival: Ints
+    label: Ints  # by participant: its coalition
+    size: Ints  # by coalition
+    empty: Ints  # a stack of empty coalitions; the last entry is their number
+    givers: Ints  # by participant: how many members of its coalition give to it
+    takers: Ints  # and how many receive from it
+    random: Words
+
+
+@compiled
+def _one_sided(s: SparseState, i: int) -> int:
+    """Whether a participant only gives or only receives in its coalition, as 1 or 0."""
+    return 1 if (s.givers[i] > 0) != (s.takers[i] > 0) else 0
+
+
+@compiled
+def _relabel(s: SparseState, i: int, target: int) -> tuple[float, int]:
+    """Move a participant; return the changes of the welfare and of the one-sided members."""
+    source = s.label[i]
+    gain = 0.0
+    riders = -_one_sided(s, i)
+    s.givers[i] = 0
+    s.takers[i] = 0
+    for a in range(s.start[i], s.start[i + 1]):
+        k = s.other[a]
+        step = 0
+        if s.label[k] == source:
+            step = -1
+        elif s.label[k] == target:
+            step = 1
+        if step == 0:
+            continue
+        gain += step * s.value[a]
+        riders -= _one_sided(s, k)
+        if s.gives[a]:
+            s.givers[k] += step
+        if s.takes[a]:
+            s.takers[k] += step
+        riders += _one_sided(s, k)
+        if step == 1:
+            s.givers[i] += 1 if s.takes[a] else 0
+            s.takers[i] += 1 if s.gives[a] else 0
+    s.label[i] = target
+    s.size[source] -= 1
+    if s.size[target] == 0:
+        s.empty[len(s.empty) - 1] -= 1  # the target was taken from the top of the stack
+    s.size[target] += 1
+    if s.size[source] == 0:
+        s.empty[s.empty[len(s.empty) - 1]] = source
+        s.empty[len(s.empty) - 1] += 1
+    return gain, riders + _one_sided(s, i)
+
+
+@compiled
+def _top_empty(s: SparseState) -> int:
+    return int(s.empty[s.empty[len(s.empty) - 1] - 1])
+
+
+@compiled
+def _propose(s: SparseState, temperature: float, price: float, pushed: Ints) -> float:
+    """Propose one move, and make it unless it is rejected; return the change of the welfare."""
+    n = len(s.label)
+    i = int(uniform(s.random) * n)
+    source = s.label[i]
+    degree = s.start[i + 1] - s.start[i]
+    if degree == 0 or uniform(s.random) < ALONE:
+        if s.size[source] == 1:
+            return 0.0
+        target = _top_empty(s)
+    else:
+        target = s.label[s.other[s.start[i] + int(uniform(s.random) * degree)]]
+        if target == source:
+            return 0.0
+    # Competitors in the target are pushed out first.
+    count = 0
+    for a in range(s.rival_start[i], s.rival_start[i + 1]):
+        if s.label[s.rival[a]] == target:
+            if count == len(pushed):
+                return 0.0  # too many to be worth it
+            pushed[count] = s.rival[a]
+            count += 1
+    gain = 0.0
+    riders = 0
+    for a in range(count):
+        change, more = _relabel(s, pushed[a], _top_empty(s))
+        gain += change
+        riders += more
+    if s.size[target] == 0:  # all were pushed out; it is on the stack, but not at its top
+        target = _top_empty(s)
+    home = target
+    change, more = _relabel(s, i, target)
+    gain += change
+    riders += more
+    rise = gain - price * riders
+    if rise >= 0 or uniform(s.random) < math.exp(rise / temperature):
+        return gain
+    # Undo, in reverse order; the source may be empty now, and then is on the stack.
+    _relabel(s, i, source if s.size[source] > 0 else _top_empty(s))
+    for a in range(count):
+        home = target if s.size[target] > 0 else _top_empty(s)
+        _relabel(s, pushed[a], home)
+        target = home
+    return 0.0
+
+
+@compiled
+def _anneal(
+    s: SparseState, proposals: int, hot: float, cold: float, cheap: float, dear: float
+) -> float:
+    """Make proposals while temperature and price go from the first to the second number."""
+    pushed = np.zeros(3, dtype=np.int64)
+    total = 0.0
+    for step in range(proposals):
+        done = step / proposals
+        temperature = hot * (cold / hot) ** done
+        price = cheap * (dear / cheap) ** done
+        total += _propose(s, temperature, price, pushed)
+    return total
+
+
+class SparseSearch:
+    """Improves the incumbent of a large component until the effort is spent."""
+
+    def __init__(self, problem: Subproblem, incumbent: Incumbent, effort: Effort) -> None:
+        self._problem = problem
+        self._incumbent = incumbent
+        self._effort = effort
+        values = problem.pair_values
+        rows, columns = np.nonzero((values > 0) | problem.edges | problem.edges.T)
+        allowed = ~problem.competition[rows, columns]
+        rows, columns = rows[allowed], columns[allowed]
+        n = problem.n
+        rival_rows, rivals = np.nonzero(problem.competition)
+        self._mean = float(values[rows, columns].mean()) if len(rows) else 1.0
+        self._state = SparseState(
+            start=np.searchsorted(rows, np.arange(n + 1)),
+            other=columns,
+            value=np.ascontiguousarray(values[rows, columns]),
+            gives=problem.edges[rows, columns],
+            takes=problem.edges[columns, rows],
+            rival_start=np.searchsorted(rival_rows, np.arange(n + 1)),
+            rival=rivals,
+            label=np.zeros(n, dtype=np.int64),
+            size=np.zeros(n + 4, dtype=np.int64),
+            empty=np.zeros(n + 5, dtype=np.int64),
+            givers=np.zeros(n, dtype=np.int64),
+            takers=np.zeros(n, dtype=np.int64),
+            random=np.array([2 * problem.seed + 88172645463325252], dtype=np.uint64),
+        )
+
+    def run(self) -> None:
+        """Anneal in rounds from the best partition, each twice as long as the one before."""
+        effort, n = self._effort, self._problem.n
+        proposals = LEAST_PROPOSALS * n
+        while not effort.over and not self._incumbent.optimal:
+            self._reset()
+            left = int(effort.left / SECONDS_PER_PROPOSAL)
+            # A last round that would be cut short is not begun; the one before takes all.
+            proposals = left if left < 3 * proposals else proposals
+            if not self._round(max(proposals, 1)):
+                return
+            self._incumbent.offer(self._valid_partition())
+            proposals *= 2
+
+    def _round(self, proposals: int) -> bool:
+        """Cool down once; False if the clock ended it, and what was reached is kept anyway."""
+        parts = max(proposals // CHUNK, 1)
+        unit = self._mean
+        for part in range(parts):
+            ends = [part / parts, (part + 1) / parts]
+            hot, cold = (unit * HOT * (COLD / HOT) ** end for end in ends)
+            cheap, dear = (unit * CHEAP * (DEAR / CHEAP) ** end for end in ends)
+            _anneal(self._state, proposals // parts, hot, cold, cheap, dear)
+            self._effort.spend(proposals // parts * SECONDS_PER_PROPOSAL)
+            if self._effort.seconds_left <= 0:
+                self._effort.clock_ended = True
+                self._incumbent.offer(self._valid_partition())
+                return False
+        return True
+
+    def _reset(self) -> None:
+        """Set the state to the incumbent's partition."""
+        s = self._state
+        s.size[:] = 0
+        for c, group in enumerate(self._incumbent.partition):
+            s.label[group] = c
+            s.size[c] = len(group)
+        unused = np.flatnonzero(s.size == 0)
+        s.empty[: len(unused)] = unused
+        s.empty[-1] = len(unused)
+        owner = np.repeat(np.arange(self._problem.n), np.diff(s.start))
+        together = s.label[owner] == s.label[s.other]
+        s.givers[:] = np.bincount(owner[together & s.takes], minlength=self._problem.n)
+        s.takers[:] = np.bincount(owner[together & s.gives], minlength=self._problem.n)
+
+    def _valid_partition(self) -> list[list[int]]:
+        """Return the present partition, with members on their own until it is valid."""
+        s, n = self._state, self._problem.n
+        owner = np.repeat(np.arange(n), np.diff(s.start))
+        label = s.label.copy()
+        fresh = n + 4  # numbers of coalitions of one
+        while True:
+            together = label[owner] == label[s.other]
+            givers = np.bincount(owner[together & s.takes], minlength=n)
+            takers = np.bincount(owner[together & s.gives], minlength=n)
+            sizes = np.bincount(label)[label]
+            lost = (sizes > 1) & (
+                (givers == 0) | (takers == 0) | (sizes < self._problem.fewest_members)
+            )
+            if not lost.any():
+                break
+            label[lost] = fresh + np.flatnonzero(lost)
+        groups: dict[int, list[int]] = {}
+        for i, own in enumerate(label.tolist()):
+            groups.setdefault(own, []).append(i)
+        return sorted(groups.values())

@@ -1,0 +1,560 @@
+"""Check a certificate of coalitions with nothing but Python: python check.py certificate.json.
+
+This file stands alone: it imports the standard library only, shares no code with the software that
+wrote the certificate, and is short enough to be read before it is trusted. All sums are exact.
+
+It confirms that the file is unchanged; that the coalitions are a partition without free riders and
+without two competitors in a coalition; that the welfare is the one stated; that no valid partition
+has a higher welfare than the upper bound; and that no coalitions should merge.
+
+The upper bound is proven for each component by itself, a set of participants that give nothing to
+the others. Prices p prove a bound b as follows. Let v(S) be the sum of the benefits in a coalition
+S, and slack(S) the prices of its members, plus the prices of all triples of which two or three are
+in S, minus v(S). Summed over a partition, the slacks are at most the sum of all prices minus the
+welfare. So with no negative slack, a partition of a welfare above b has slacks that sum to less
+than the gap, (sum of all prices) − b: list all coalitions with a slack below the gap, and see that
+they do not combine. A component of up to 14 participants needs no prices: all partitions are tried.
+
+Exit status: 0 if every claim holds, 1 if one does not, 2 if the file cannot be read, 3 if a claim
+is of a kind that this program does not check.
+"""
+
+import hashlib
+import json
+import math
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+TRIED = 14
+ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 digits or more
+MOST_STEPS = 20_000_000
+
+
+class RefutedError(Exception):
+    """A claim that does not hold."""
+
+
+class StepCount:
+    """A count of steps, so that a hostile file cannot keep the program busy for ever."""
+
+    def __init__(self) -> None:
+        self.left = MOST_STEPS
+
+    def spend(self, steps: int) -> None:
+        """Count some steps."""
+        self.left -= steps
+        if self.left < 0:
+            raise RefutedError(f"not confirmed within {MOST_STEPS} steps")
+
+
+class BothGraphs:
+    """Benefits as integers in units of 1 / unit, and competitors, by participant."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.names = document["benefit"]["participants"]
+        if self.names != document["competition"]["participants"]:
+            raise RefutedError("the graphs are over different participants")
+        number = {name: k for k, name in enumerate(self.names)}
+        n = len(self.names)
+        if len(number) < n:
+            raise RefutedError("a participant occurs twice")
+        self.number = number
+        self.least = document.get("fewest_members", 1)
+        self.rivals = [0] * n
+        for a, b in document["competition"]["pairs"]:
+            self.rivals[number[a]] |= 1 << number[b]
+            self.rivals[number[b]] |= 1 << number[a]
+        edges = [(number[a], number[b], float(w)) for a, b, w in document["benefit"]["edges"]]
+        if any(a == b or not (math.isfinite(w) and w >= 0) for a, b, w in edges):
+            raise RefutedError("a benefit is negative, infinite, or of a participant to itself")
+        if len({edge[:2] for edge in edges}) < len(edges):
+            raise RefutedError("a benefit is stated twice")
+        self.unit = 2**40 * max((w.as_integer_ratio()[1] for _, _, w in edges), default=1)
+        self.benefit = {(a, b): int(Fraction(w) * self.unit) for a, b, w in edges if w > 0}
+        self.givers = [0] * n
+        self.takers = [0] * n
+        self.value: list[dict[int, int]] = [{} for _ in range(n)]  # what two give each other
+        for (a, b), w in self.benefit.items():
+            if not self.rivals[a] >> b & 1:
+                self.takers[a] |= 1 << b
+                self.givers[b] |= 1 << a
+                self.value[a][b] = self.value[a].get(b, 0) + w
+                self.value[b][a] = self.value[b].get(a, 0) + w
+
+    def valid(self, group: int) -> bool:
+        """Whether a set without competitors is a coalition without free riders, large enough."""
+        return group.bit_count() >= self.least and all(
+            self.givers[i] & group and self.takers[i] & group for i in bits(group)
+        )
+
+
+def bits(group: int) -> Iterator[int]:
+    """Return the participants of a set, which is an integer with a bit for each."""
+    while group:
+        yield (group & -group).bit_length() - 1
+        group &= group - 1
+
+
+# The file ----------------------------------------------------------------------------------------
+
+
+def check_unchanged(text: str, document: dict[str, Any]) -> str:
+    """Compare all three digests: of the file, and of both graphs in canonical form."""
+    blank, times = re.subn(r'[0-9a-f]{64}("\s*\}\s*)\Z', "0" * 64 + r"\1", text)
+    if times != 1 or hashlib.sha256(blank.encode()).hexdigest() != document["sha256"]:
+        raise RefutedError("the file was changed: its SHA-256 is not the one it states")
+    number = {name: k for k, name in enumerate(document["benefit"]["participants"])}
+    edges = sorted((number[a], number[b], float(w)) for a, b, w in document["benefit"]["edges"])
+    pairs = sorted(sorted((number[a], number[b])) for a, b in document["competition"]["pairs"])
+    links = {
+        "benefit": ("edges", [[a, b, struct.pack(">d", w + 0.0).hex()] for a, b, w in edges if w]),
+        "competition": ("pairs", pairs),
+    }
+    for kind, (name, rows) in links.items():
+        graph = {name: rows, "kind": kind, "participants": document[kind]["participants"]}
+        canonical = json.dumps(graph, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        if hashlib.sha256(canonical.encode()).hexdigest() != document[kind]["sha256"]:
+            raise RefutedError(f"the SHA-256 of the {kind} graph is not the one stated")
+    return "yes"
+
+
+# The coalitions ----------------------------------------------------------------------------------
+
+
+def read_partition(graphs: BothGraphs, document: dict[str, Any]) -> list[int]:
+    """Return the coalitions as sets."""
+    groups = []
+    seen = 0
+    for names in document["coalitions"]:
+        group = 0
+        for name in names:
+            if name not in graphs.number or seen >> graphs.number[name] & 1:
+                raise RefutedError(f"{name!r} is not a participant, or is there twice")
+            seen |= 1 << graphs.number[name]
+            group |= 1 << graphs.number[name]
+        groups.append(group)
+    if seen.bit_count() < len(graphs.names) or 0 in groups:
+        raise RefutedError("a participant is in no coalition, or a coalition is empty")
+    return groups
+
+
+def check_free_riders(graphs: BothGraphs, groups: list[int]) -> str:
+    """Principle 1: every member of a coalition of two or more gives and receives there."""
+    giving = [0] * len(graphs.names)
+    taking = [0] * len(graphs.names)
+    for a, b in graphs.benefit:
+        giving[a] |= 1 << b
+        taking[b] |= 1 << a
+    for group in groups:
+        for i in bits(group) if group.bit_count() > 1 else ():
+            if not (giving[i] & group and taking[i] & group):
+                raise RefutedError(f"{graphs.names[i]} gives or receives nothing in its coalition")
+    return "yes"
+
+
+def check_conflicts(graphs: BothGraphs, groups: list[int]) -> str:
+    """Principle 2: no coalition holds two competitors."""
+    for group in groups:
+        for i in bits(group):
+            if graphs.rivals[i] & group:
+                other = graphs.names[next(bits(graphs.rivals[i] & group))]
+                raise RefutedError(f"{graphs.names[i]} and {other} compete and share a coalition")
+    return "yes"
+
+
+def check_sizes(graphs: BothGraphs, groups: list[int]) -> str:
+    """Coalitions of two or more have the members demanded."""
+    if any(1 < group.bit_count() < graphs.least for group in groups):
+        raise RefutedError(f"a coalition of two or more has fewer than {graphs.least} members")
+    return "yes"
+
+
+def welfare(graphs: BothGraphs, groups: list[int]) -> int:
+    """Return the sum of the benefits inside coalitions."""
+    home = {i: group for group in groups for i in bits(group)}
+    return sum(w for (a, b), w in graphs.benefit.items() if home[a] == home[b])
+
+
+def check_welfare(graphs: BothGraphs, groups: list[int], stated: float) -> str:
+    """Compare the stated welfare with that of the coalitions."""
+    exact = Fraction(welfare(graphs, groups), graphs.unit)
+    if abs(exact - Fraction(stated)) > exact * ROUNDING:
+        raise RefutedError(f"it is {float(exact):.12g}")
+    return f"{stated:.12g}"
+
+
+def check_stable(graphs: BothGraphs, groups: list[int], optimal: bool, steps: StepCount) -> str:
+    """Confirm that no coalitions can merge with gain; in an optimal partition none can."""
+    if optimal:
+        return "yes, as the welfare is the highest possible"
+    home = {i: k for k, group in enumerate(groups) for i in bits(group)}
+    gives, takes, rivals = ([0] * len(groups) for _ in range(3))
+    for a, b in graphs.benefit:
+        if home[a] != home[b]:
+            gives[home[a]] |= 1 << home[b]
+            takes[home[b]] |= 1 << home[a]
+    for i, others in enumerate(graphs.rivals):
+        for j in bits(others):
+            rivals[home[i]] |= 1 << home[j]
+    cases = [(1 << len(groups)) - 1]
+    while cases:
+        case = cases.pop()
+        before = -1
+        while case != before:  # drop those alone that lack a giver or a taker
+            before = case
+            for k in bits(case):
+                steps.spend(1)
+                if groups[k].bit_count() == 1 and not (gives[k] & case and takes[k] & case):
+                    case &= ~(1 << k)
+        linked = sum(1 << k for k in bits(case) if (gives[k] | takes[k]) & case)
+        if graphs.least <= 2:
+            case = linked
+        if not linked or sum(groups[k].bit_count() for k in bits(case)) < graphs.least:
+            continue
+        worst = max(bits(case), key=lambda k: (rivals[k] & case).bit_count())
+        if not rivals[worst] & case:
+            raise RefutedError(f"{case.bit_count()} coalitions would gain by merging")
+        cases += [case & ~(1 << worst), case & ~rivals[worst]]
+    return "yes"
+
+
+# The upper bound ---------------------------------------------------------------------------------
+
+
+def components(graphs: BothGraphs) -> Iterator[tuple[int, dict[int, int]]]:
+    """Return sets of participants that give nothing to one another, and colours of everybody.
+
+    Participants that are alone in every valid partition are left out.
+    """
+    left = (1 << len(graphs.names)) - 1
+    colour = coloured(graphs, left)
+    if graphs.least > 2:
+        classes: dict[int, int] = {}
+        for i, c in colour.items():
+            classes[c] = classes.get(c, 0) | 1 << i
+        for i in colour:
+            if sum(bool(c & ~graphs.rivals[i]) for c in classes.values()) < graphs.least:
+                left &= ~(1 << i)
+    before = -1
+    while left != before:
+        before = left
+        for i in bits(left):
+            if not (graphs.givers[i] & left and graphs.takers[i] & left):
+                left &= ~(1 << i)
+    while left:
+        found = new = left & -left
+        while new:
+            reached = 0
+            for i in bits(new):
+                near = graphs.givers[i] | graphs.takers[i]
+                reached |= near if graphs.least <= 2 else ~graphs.rivals[i]
+            new = reached & left & ~found
+            found |= new
+        left &= ~found
+        yield found, colour
+
+
+def coloured(graphs: BothGraphs, part: int) -> dict[int, int]:
+    """Return a colour for each participant; all of a colour compete with one another."""
+    numbers: dict[int, int] = {}
+    sizes: list[int] = []
+    for i in sorted(bits(part), key=lambda i: (-(graphs.rivals[i] & part).bit_count(), i)):
+        met: dict[int, int] = {}
+        for j in bits(graphs.rivals[i] & part):
+            if j in numbers:
+                met[numbers[j]] = met.get(numbers[j], 0) + 1
+        numbers[i] = min((c for c, k in met.items() if k == sizes[c]), default=len(sizes))
+        if numbers[i] == len(sizes):
+            sizes.append(0)
+        sizes[numbers[i]] += 1
+    return numbers
+
+
+def plain_bound(graphs: BothGraphs, part: int, colour: dict[int, int]) -> int:
+    """Count for everybody the best partner of each colour, of which it has at most one.
+
+    Benefits are counted where they are received, where they are given, or half at both.
+    """
+    totals = [0, 0, 0]
+    for i in bits(part):
+        best: tuple[dict[int, int], ...] = ({}, {}, {})
+        for j, both in graphs.value[i].items():
+            if part >> j & 1:
+                counted = graphs.benefit.get((j, i), 0), graphs.benefit.get((i, j), 0), both
+                for table, w in zip(best, counted, strict=True):
+                    table[colour[j]] = max(table.get(colour[j], 0), w)
+        totals = [old + sum(table.values()) for old, table in zip(totals, best, strict=True)]
+    return min(totals[0], totals[1], totals[2] // 2)
+
+
+def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
+    """Return the highest welfare of all partitions of a few participants."""
+    known = {0: 0}
+
+    def grown(group: int, value: int, candidates: int) -> Iterator[tuple[int, int]]:
+        """Return all sets that hold a group and some of the candidates, with their values."""
+        yield group, value
+        while candidates:
+            j = candidates.bit_length() - 1
+            candidates ^= 1 << j
+            more = value + sum(graphs.value[j].get(i, 0) for i in bits(group))
+            yield from grown(group | 1 << j, more, candidates & ~graphs.rivals[j])
+
+    coalitions = {
+        i: [
+            pair
+            for pair in grown(1 << i, 0, part & ((1 << i) - 1) & ~graphs.rivals[i])
+            if graphs.valid(pair[0])
+        ]
+        for i in bits(part)
+    }
+
+    def best(left: int) -> int:
+        if left not in known:
+            last = left.bit_length() - 1
+            steps.spend(1 + len(coalitions[last]))
+            known[left] = max(
+                best(left ^ 1 << last),
+                *(v + best(left ^ group) for group, v in coalitions[last] if not group & ~left),
+                0,
+            )
+        return known[left]
+
+    return best(part)
+
+
+def listed(
+    graphs: BothGraphs,
+    part: int,
+    price: dict[int, int],
+    triples: list[tuple[int, int]],
+    gap: int,
+    steps: StepCount,
+) -> list[tuple[int, int]]:
+    """Return all valid coalitions with a slack below the gap, as (slack, coalition)."""
+    colour = coloured(graphs, part)
+    half = {i: {j: v // 2 for j, v in graphs.value[i].items() if part >> j & 1} for i in price}
+    found = []
+
+    def supported(i: int, inside: int) -> bool:
+        return bool(graphs.givers[i] & inside and graphs.takers[i] & inside)
+
+    def extend(group: int, profit: int, candidates: dict[int, int]) -> None:
+        """List the sets that add candidates, each with the profit it adds by itself."""
+        while True:
+            steps.spend(1 + len(candidates))
+            inside = group | sum(1 << j for j in candidates)
+            idle = {j for j in candidates if not supported(j, inside)}
+            if not idle:
+                break
+            candidates = {j: p for j, p in candidates.items() if j not in idle}
+        if not all(supported(i, inside) for i in bits(group)):
+            return
+        while candidates:
+            # What each candidate adds at most: its own profit and half of what it exchanges with
+            # the best other candidate of each colour. A group takes one of each colour.
+            steps.spend(len(candidates))
+            most: dict[int, tuple[int, int]] = {}
+            for j, own in candidates.items():
+                partners: dict[int, int] = {}
+                for k, v in half[j].items():
+                    if k in candidates and v > partners.get(colour[k], 0):
+                        partners[colour[k]] = v
+                worth = own + sum(partners.values())
+                if colour[j] not in most or worth > most[colour[j]][0]:
+                    most[colour[j]] = (worth, j)
+            if profit + sum(worth for worth, _ in most.values() if worth > 0) <= -gap:
+                return
+            # Every set either has the candidate that seems best, or has not.
+            _, j = max(most.values())
+            own = candidates.pop(j)
+            due = sum(p for t, p in triples if t >> j & 1 and (t & group).bit_count() == 1)
+            joined, gained = group | 1 << j, profit + own - due
+            if group and -gained < gap and graphs.valid(joined):
+                found.append((-gained, joined))
+            rest = {
+                k: p + graphs.value[j].get(k, 0)
+                for k, p in candidates.items()
+                if not graphs.rivals[j] >> k & 1
+            }
+            if rest:
+                extend(joined, gained, rest)
+
+    extend(0, 0, {i: -p for i, p in price.items()})
+    return found
+
+
+def combines(
+    part: int,
+    options: dict[int, list[tuple[int, int]]],
+    triples: list[tuple[int, int]],
+    gap: int,
+    steps: StepCount,
+) -> bool:
+    """Return whether coalitions with slacks that sum to less than the gap cover everybody once.
+
+    The prices of triples that no coalition pays are added to the slacks.
+    """
+
+    def cover(left: int, used: int, chosen: tuple[int, ...]) -> bool:
+        if not left:
+            paid = (any((t & group).bit_count() > 1 for group in chosen) for t, _ in triples)
+            unpaid = sum(p for (_, p), done in zip(triples, paid, strict=True) if not done)
+            return used + unpaid < gap
+        choices: list[list[tuple[int, int]]] = []
+        for i in bits(left):
+            steps.spend(1 + len(options[i]))
+            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
+            if not choices or len(fitting) < len(choices[0]):
+                choices = [fitting]
+        return any(
+            cover(left & ~group, used + slack, (*chosen, group)) for slack, group in choices[0]
+        )
+
+    return cover(part, 0, ())
+
+
+def priced_bound(graphs: BothGraphs, part: int, proof: dict[str, Any], steps: StepCount) -> int:
+    """Return the bound that prices prove; an exception says that they do not."""
+    numbers = [graphs.number[name] for name in proof["members"]]
+    stated = [*map(float, proof["prices"]), float(proof["at_most"])]
+    stated += [float(entry[3]) for entry in proof.get("triples", [])]
+    if len(numbers) != len(proof["prices"]) or not all(math.isfinite(p) and p >= 0 for p in stated):
+        raise RefutedError("a price is missing, negative or not a number")
+    price = {
+        i: math.ceil(Fraction(p) * graphs.unit)
+        for i, p in zip(numbers, proof["prices"], strict=True)
+    }
+    triples = []
+    for a, b, c, p in proof.get("triples", []):
+        triple = 1 << graphs.number[a] | 1 << graphs.number[b] | 1 << graphs.number[c]
+        if triple.bit_count() != 3 or triple & ~part:
+            raise RefutedError("a triple is not three participants of the component")
+        triples.append((triple, math.ceil(Fraction(p) * graphs.unit)))
+    bound = math.floor(Fraction(proof["at_most"]) * graphs.unit)
+    gap = sum(price.values()) + sum(p for _, p in triples) - bound
+    found = listed(graphs, part, price, triples, max(gap, 0), steps)
+    if any(slack < 0 for slack, _ in found):
+        raise RefutedError("a coalition is worth more than its prices")
+    options = {i: [(p, 1 << i)] for i, p in price.items()}
+    for slack, group in found:
+        for i in bits(group):
+            options[i].append((slack, group))
+    if gap > 0 and combines(part, options, triples, gap, steps):
+        raise RefutedError("a valid partition has a higher welfare than a component's bound")
+    return bound
+
+
+def check_bound(
+    graphs: BothGraphs, groups: list[int], document: dict[str, Any], stated: float
+) -> tuple[str, bool]:
+    """Confirm the bound; return it, and whether the coalitions reach it."""
+    steps = StepCount()
+    proofs = {}
+    for proof in document.get("proof", []):
+        part = sum({1 << graphs.number[name] for name in proof["members"]})
+        if part in proofs or part.bit_count() != len(proof["members"]):
+            raise RefutedError("a component has two proofs, or a participant two prices")
+        proofs[part] = proof
+    parts = list(components(graphs))
+    bounds = [plain_bound(graphs, part, colour) for part, colour in parts]
+    highest = Fraction(stated) * (1 + ROUNDING) * graphs.unit
+    for k, (part, _) in enumerate(parts):
+        proof = proofs.pop(part, None)
+        reached = welfare_inside(graphs, groups, part)
+        if bounds[k] <= reached or sum(bounds) <= highest:
+            continue
+        if proof is not None:
+            bounds[k] = min(bounds[k], priced_bound(graphs, part, proof, steps))
+        elif part.bit_count() <= TRIED:
+            bounds[k] = tried_bound(graphs, part, steps)
+    if proofs:
+        raise RefutedError("a proof is about participants that are no component")
+    if sum(bounds) > highest:
+        raise RefutedError(f"only {float(Fraction(sum(bounds), graphs.unit)):.12g} is proven")
+    own = welfare(graphs, groups)
+    if own > highest:
+        raise RefutedError("the coalitions themselves have a higher welfare")
+    return f"{stated:.12g}", sum(bounds) <= own
+
+
+def welfare_inside(graphs: BothGraphs, groups: list[int], part: int) -> int:
+    """Return the sum of the benefits inside coalitions, of some participants only."""
+    home = {i: k for k, group in enumerate(groups) for i in bits(group & part)}
+    pairs = ((home[i], home.get(j), v) for i in home for j, v in graphs.value[i].items())
+    return sum(v for one, other, v in pairs if one == other) // 2
+
+
+# The program -------------------------------------------------------------------------------------
+
+
+def check(text: str) -> tuple[bool, bool, list[str]]:
+    """Check a certificate: whether nothing is wrong, whether all was checked, and the lines."""
+    document = json.loads(text)
+    if document.get("format") != "fedegoists certificate" or document.get("version") != 1:
+        raise ValueError("not a certificate of version 1")
+    if "values" in document:
+        raise ValueError("decided by coalition values, which this program does not check")
+    lines: list[str] = []
+    fine = checked = True
+
+    def confirm(name: str, test: Callable[..., Any], *arguments: object) -> Any:
+        nonlocal fine
+        try:
+            result = test(*arguments)
+        except RefutedError as problem:
+            fine = False
+            lines.append(f"WRONG  {name}: {problem}")
+            return None
+        lines.append(f"ok     {name}: {result[0] if isinstance(result, tuple) else result}")
+        return result
+
+    confirm("unchanged", check_unchanged, text, document)
+    graphs = BothGraphs(document)
+    groups = read_partition(graphs, document)
+    claims = {claim["claim"]: claim for claim in document["claims"]}
+    confirm("no free riders", check_free_riders, graphs, groups)
+    confirm("no conflicts", check_conflicts, graphs, groups)
+    confirm("enough members", check_sizes, graphs, groups)
+    alone = [1 << i for i in range(len(graphs.names))]
+    valid = groups if fine else alone  # everybody alone is always valid
+    confirm("welfare", check_welfare, graphs, groups, claims["welfare"]["value"])
+    stated = claims["upper bound"]["value"]
+    bound = confirm("upper bound", check_bound, graphs, valid, document, stated)
+    optimal = bound is not None and bound[1] and valid is groups
+    confirm("merge-stable", check_stable, graphs, groups, optimal, StepCount())
+    for name, claim in claims.items():
+        if claim["status"] != "proven" and name != "objective":
+            fine = False
+            lines.append(f"WRONG  {name}: the certificate itself does not claim it")
+    if "objective" in claims:
+        checked = claims["objective"]["status"] != "proven"
+        lines.append("       objective: not checked by this program")
+    return fine, checked, lines
+
+
+def main() -> int:
+    """Check the certificate that the command line names."""
+    if len(sys.argv) != 2:
+        print("usage: python check.py certificate.json", file=sys.stderr)
+        return 2
+    sys.setrecursionlimit(20_000)
+    try:
+        fine, checked, lines = check(Path(sys.argv[1]).read_bytes().decode())
+    except RefutedError as problem:
+        print(f"WRONG  {problem}")
+        return 1
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        print(f"{sys.argv[1]}: cannot be read as a certificate: {problem!r}", file=sys.stderr)
+        return 2
+    print("\n".join(lines))
+    return 1 if not fine else 0 if checked else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,628 @@
+"""Upper bounds on the welfare, proven by prices and confirmed in exact arithmetic.
+
+A certificate states a price p_i ≥ 0 for each participant of a component, possibly a price p_t ≥ 0
+for some triples of participants, and a bound. With v(S) the sum of the benefits in a coalition S,
+
+    slack(S) = Σ_{i ∈ S} p_i + Σ p_t over the triples t with two or three members in S − v(S);
+
+for one participant alone this is its price. The coalitions of a partition contain each participant
+once, and at most one of them contains two or three of a triple, so
+
+    Σ slack(S) over the coalitions of a partition ≤ (sum of all prices) − (its welfare).
+
+If no valid coalition has a negative slack, a partition whose welfare exceeds the bound therefore
+consists of coalitions whose slacks sum to less than *the gap*, the sum of all prices minus the
+bound. The check lists every coalition with a slack below the gap and confirms that these cannot be
+put together to such a partition. The better the prices, the shorter the list: it is empty for
+prices that sum to the bound, and has a few dozen entries for the prices of the linear program.
+
+All numbers are integers: the benefits and prices are multiples of a power of two. The work is
+counted in steps, and a proof that needs more than `MOST_STEPS` is no proof, so whether a
+certificate holds depends on no clock. This module uses no code of the search that finds the prices.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fedegoists.coalitions.principles import Coalition
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
+
+MOST_STEPS = 1_000_000
+"""Steps to confirm the prices of one component, a few microseconds each. A step is one participant
+that may join a set; proofs of 24 participants take a few thousand."""
+
+PRICE_BITS = 40
+"""Prices are rounded up to so many binary digits beyond those of the benefits."""
+
+MOST_EXHAUSTED = 14
+"""Components of up to this many participants need no prices: all their partitions are compared."""
+
+Set = int
+"""A set of participants as an integer: bit k stands for participant k of a component."""
+
+
+class ProofError(Exception):
+    """The prices do not prove the bound; the message says why."""
+
+
+class TooLateError(Exception):
+    """The deadline of a check has passed."""
+
+
+class BetterPartitionError(ProofError):
+    """A valid partition of the component has a higher welfare than the bound.
+
+    Attributes
+    ----------
+    welfare : Fraction
+        The welfare of this partition.
+    """
+
+    def __init__(self, welfare: Fraction) -> None:
+        super().__init__(f"a valid partition of its participants reaches {float(welfare):.9g}")
+        self.welfare = welfare
+
+
+@dataclass(frozen=True)
+class PriceProof:
+    """Prices that prove an upper bound on the welfare within one component.
+
+    Attributes
+    ----------
+    members : tuple of str
+        The participants of the component.
+    prices : tuple of float
+        A price for each member.
+    at_most : float
+        The bound: no valid partition of the members has a higher welfare.
+    triples : tuple of (str, str, str)
+        Triples of members that have a price, too.
+    triple_prices : tuple of float
+        Their prices.
+    """
+
+    members: tuple[str, ...]
+    prices: tuple[float, ...]
+    at_most: float
+    triples: tuple[tuple[str, str, str], ...] = ()
+    triple_prices: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the entry of a certificate."""
+        proof: dict[str, object] = {
+            "members": self.members,
+            "prices": self.prices,
+            "at_most": self.at_most,
+        }
+        if self.triples:
+            priced = zip(self.triples, self.triple_prices, strict=True)
+            proof["triples"] = [[*triple, price] for triple, price in priced]
+        return proof
+
+
+class Allowance:
+    """The steps that are left, and the deadline by `time.perf_counter`."""
+
+    def __init__(self, steps: float = math.inf, deadline: float = math.inf) -> None:
+        self._left = steps
+        self._deadline = deadline
+
+    def spend(self, steps: int = 1) -> None:
+        """Count some steps; an exception says that none is left."""
+        self._left -= steps
+        if self._left < 0:
+            raise ProofError("confirming its prices takes more steps than a proof may have")
+        if time.perf_counter() > self._deadline:
+            raise TooLateError
+
+
+# The bound on the whole consortium ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProvenBound:
+    """An upper bound on the welfare of any valid partition, and why it is not lower.
+
+    Attributes
+    ----------
+    welfare : Fraction
+        The bound, exactly.
+    reached : bool
+        Whether it is known that a valid partition reaches it.
+    rejected : tuple of str
+        The entries of the proof that do not hold, and why.
+    """
+
+    welfare: Fraction
+    reached: bool
+    rejected: tuple[str, ...] = ()
+
+
+def proven_bound(
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
+    coalitions: Iterable[Coalition],
+    proof: Iterable[PriceProof],
+    *,
+    fewest_members: int = 1,
+    enough: float = 0.0,
+    deadline: float = math.inf,
+) -> ProvenBound:
+    """Derive an upper bound on the welfare from a proof, without any search for partitions.
+
+    The participants fall into components that cannot gain from one another, each with its own
+    bound: by the prices of the proof, by comparing all partitions, or the plain bound.
+
+    Parameters
+    ----------
+    coalitions : iterable of coalitions
+        Valid coalitions; a component in which they reach the plain bound needs no proof.
+    proof : iterable of PriceProof
+        At most one entry for each component.
+    enough : float
+        The bound to be confirmed; no lower one needs to be derived.
+    deadline : float
+        When to give up, by `time.perf_counter`.
+
+    Raises
+    ------
+    TooLateError
+        If the deadline passes.
+
+    Examples
+    --------
+    a and b help each other, and so do b and c, but a and c compete:
+
+    >>> edges = [("a", "b", 2), ("b", "a", 1), ("b", "c", 1), ("c", "b", 1)]
+    >>> benefit = BenefitGraph.from_edges(edges, ["a", "b", "c"])
+    >>> competition = CompetitionGraph([("a", "c")], ["a", "b", "c"])
+    >>> proven_bound(benefit, competition, [("a", "b"), ("c",)], [])
+    ProvenBound(welfare=Fraction(3, 1), reached=True, rejected=())
+    """
+    consortium = ExactConsortium(benefit, competition, fewest_members)
+    home = {name: k for k, group in enumerate(coalitions) for name in group}
+    entries: dict[frozenset[str], PriceProof] = {}
+    rejected = []
+    for entry in proof:
+        if frozenset(entry.members) in entries:
+            rejected.append(f"{_about(entry)}: it is there twice")
+        entries[frozenset(entry.members)] = entry
+    unit = consortium.unit
+    components = list(consortium.components())
+    bounds = [component.plain_bound() for component in components]
+    reached = [
+        component.welfare([home.get(name, -k) for k, name in enumerate(component.members, 1)])
+        for component in components
+    ]
+    attained = [bound <= own for bound, own in zip(bounds, reached, strict=True)]
+    for k, component in enumerate(components):
+        found = entries.pop(frozenset(component.members), None)
+        if attained[k] or Fraction(sum(bounds), unit) <= enough:
+            continue
+        if found is not None:
+            try:
+                component.confirm(found, Allowance(MOST_STEPS, deadline))
+                bounds[k] = min(bounds[k], component.in_units(found.at_most))
+                attained[k] = bounds[k] <= reached[k]
+            except ProofError as error:
+                rejected.append(f"{_about(found)}: {error}")
+        elif len(component.members) <= MOST_EXHAUSTED:
+            bounds[k] = component.highest_welfare(Allowance(deadline=deadline))
+            attained[k] = True
+    rejected += [f"{_about(entry)}: they are no component" for entry in entries.values()]
+    return ProvenBound(Fraction(sum(bounds), unit), all(attained), tuple(rejected))
+
+
+def _about(entry: PriceProof) -> str:
+    first = entry.members[0] if entry.members else "nobody"
+    return f"the proof about {first} and {max(len(entry.members) - 1, 0)} others"
+
+
+class ExactConsortium:
+    """Both graphs with integer benefits, in units of 1 / `unit`."""
+
+    def __init__(
+        self, benefit: BenefitGraph, competition: CompetitionGraph, fewest_members: int
+    ) -> None:
+        self.names = benefit.participants
+        self.fewest_members = fewest_members
+        place = {name: k for k, name in enumerate(self.names)}
+        n = len(self.names)
+        self.rivals: list[set[int]] = [set() for _ in range(n)]
+        for a, b in competition.pairs:
+            self.rivals[place[a]].add(place[b])
+            self.rivals[place[b]].add(place[a])
+        edges = [
+            (place[source], place[target], weight.as_integer_ratio())
+            for source, target, weight in benefit.edges()
+        ]
+        # Every benefit is an integer, and so is half of it. Prices are rounded up to integers; the
+        # factor makes that too little to matter.
+        self.unit = (1 << PRICE_BITS) * max((ratio[1] for _, _, ratio in edges), default=1)
+        self.gives: list[dict[int, int]] = [{} for _ in range(n)]
+        self.takes: list[dict[int, int]] = [{} for _ in range(n)]
+        for j, i, (top, bottom) in edges:
+            if i not in self.rivals[j]:  # what competitors could give each other never counts
+                self.gives[j][i] = self.takes[i][j] = top * (self.unit // bottom)
+        self.group = competing_groups(self.rivals)
+
+    def components(self) -> "Iterable[Component]":
+        """Yield the sets of participants that cannot gain from one another.
+
+        A participant without a giver or a taker among its independents is alone in every valid
+        partition; leaving it out may deprive others of theirs. A coalition across two sets without
+        benefits between them could be split without loss. Where more than two members are demanded,
+        its parts could be too small; then only competition separates.
+        """
+        alive = set(range(len(self.names))) - self._without_enough()
+        doubtful = list(alive)
+        while doubtful:
+            i = doubtful.pop()
+            if i in alive and (alive.isdisjoint(self.gives[i]) or alive.isdisjoint(self.takes[i])):
+                alive.discard(i)
+                doubtful += [*self.gives[i], *self.takes[i]]
+        while alive:
+            found = [min(alive)]
+            alive.discard(found[0])
+            for i in found:  # grows while it is walked: breadth first
+                if self.fewest_members > 2:
+                    near = alive - self.rivals[i]
+                else:
+                    near = alive.intersection((*self.gives[i], *self.takes[i]))
+                alive -= near
+                found += sorted(near)
+            yield Component(self, sorted(found))
+
+    def _without_enough(self) -> set[int]:
+        """Return the participants with independents in too few groups for the members demanded."""
+        if self.fewest_members <= 2:
+            return set()
+        sizes = Counter(self.group)
+        alone = set()
+        for i, rivals in enumerate(self.rivals):
+            met = Counter(self.group[j] for j in rivals)
+            excluded = sum(count == sizes[group] for group, count in met.items())
+            if len(sizes) - excluded < self.fewest_members:
+                alone.add(i)
+        return alone
+
+
+def competing_groups(rivals: Sequence[set[int]]) -> list[int]:
+    """Return a group number for each participant, so that all in a group compete.
+
+    A valid coalition has at most one member of each group. Participants with most competitors come
+    first, and each goes to the first group that it fits.
+
+    Examples
+    --------
+    >>> competing_groups([{1, 2}, {0, 2}, {0, 1, 3}, {2}])
+    [0, 0, 0, 1]
+    """
+    group = [-1] * len(rivals)
+    sizes: list[int] = []
+    for i in sorted(range(len(rivals)), key=lambda i: (-len(rivals[i]), i)):
+        met = Counter(group[j] for j in rivals[i] if group[j] >= 0)
+        group[i] = min((g for g, count in met.items() if count == sizes[g]), default=len(sizes))
+        if group[i] == len(sizes):
+            sizes.append(0)
+        sizes[group[i]] += 1
+    return group
+
+
+# The bound on one component -----------------------------------------------------------------------
+
+
+class Component:
+    """Participants that have to be judged together, numbered from 0."""
+
+    def __init__(self, consortium: ExactConsortium, rows: Sequence[int]) -> None:
+        self.members = tuple(consortium.names[i] for i in rows)
+        self._unit = consortium.unit
+        self._fewest_members = consortium.fewest_members
+        place = {i: k for k, i in enumerate(rows)}
+        self._wide_group = [consortium.group[i] for i in rows]
+        self._takes = [_renumbered(consortium.takes[i], place) for i in rows]
+        self._gives = [_renumbered(consortium.gives[i], place) for i in rows]
+        self._rivals = [{place[j] for j in consortium.rivals[i] if j in place} for i in rows]
+        self._rival_set = [_as_set(rivals) for rivals in self._rivals]
+        self._giver_set = [_as_set(takes) for takes in self._takes]
+        self._taker_set = [_as_set(gives) for gives in self._gives]
+
+    @property
+    def _n(self) -> int:
+        return len(self.members)
+
+    def in_units(self, value: float) -> int:
+        """Return a number in units of the component, rounded down."""
+        return math.floor(Fraction(value) * self._unit)
+
+    def welfare(self, labels: Sequence[int]) -> int:
+        """Return the sum of the benefits between members with the same label."""
+        return sum(
+            benefit
+            for i, taken in enumerate(self._takes)
+            for j, benefit in taken.items()
+            if labels[i] == labels[j]
+        )
+
+    def plain_prices(self) -> list[float]:
+        """Return prices that are high enough for every coalition: half of the plain bound."""
+        halves = (sum(self._largest(self._mutual(i))) for i in range(self._n))
+        return [float(Fraction(half, 2 * self._unit)) for half in halves]
+
+    def plain_bound(self) -> int:
+        """Return a bound for which nothing needs to be proven.
+
+        A coalition has at most one member of each group of competitors. So a participant receives
+        at most the largest benefit from each group, gives at most the largest to each, and the same
+        holds for both together, which count every benefit twice.
+        """
+        received, given, both = 0, 0, 0
+        for i in range(self._n):
+            received += sum(self._largest(self._takes[i]))
+            given += sum(self._largest(self._gives[i]))
+            both += sum(self._largest(self._mutual(i)))
+        return min(received, given, both // 2)
+
+    def _largest(self, benefits: Mapping[int, int]) -> Iterable[int]:
+        largest: dict[int, int] = {}
+        for j, benefit in benefits.items():
+            group = self._wide_group[j]
+            largest[group] = max(largest.get(group, 0), benefit)
+        return largest.values()
+
+    def _mutual(self, i: int) -> dict[int, int]:
+        """Return what a participant and each other one give each other."""
+        mutual = dict(self._takes[i])
+        for j, benefit in self._gives[i].items():
+            mutual[j] = mutual.get(j, 0) + benefit
+        return mutual
+
+    def is_valid(self, members: Set) -> bool:
+        """Whether a set of two or more pairwise independent participants is a valid coalition."""
+        return members.bit_count() >= self._fewest_members and all(
+            self._giver_set[i] & members and self._taker_set[i] & members
+            for i in _participants(members)
+        )
+
+    def highest_welfare(self, allowance: Allowance) -> int:
+        """Return the highest welfare of a valid partition, by comparing all of them.
+
+        The last participant of a set is alone or in one of the valid coalitions of which it is the
+        last; the rest is a smaller set.
+        """
+        coalitions: list[list[tuple[Set, int]]] = []
+        sets = [(0, 0)]  # all sets of pairwise independent participants, with their values
+        for i in range(self._n):
+            allowance.spend()
+            joined = [
+                (members | 1 << i, value + sum(mutual.get(j, 0) for j in _participants(members)))
+                for mutual in (self._mutual(i),)
+                for members, value in sets
+                if not members & self._rival_set[i]
+            ]
+            coalitions.append([one for one in joined if self.is_valid(one[0])])
+            sets += joined
+        best: dict[Set, int] = {0: 0}
+
+        def solve(left: Set) -> int:
+            if left not in best:
+                allowance.spend()
+                last = left.bit_length() - 1
+                highest = solve(left ^ 1 << last)
+                for members, value in coalitions[last]:
+                    if not members & ~left:
+                        highest = max(highest, value + solve(left ^ members))
+                best[left] = highest
+            return best[left]
+
+        return solve((1 << self._n) - 1)
+
+    def confirm(self, proof: PriceProof, allowance: Allowance) -> None:
+        """Confirm that the prices prove the bound.
+
+        Raises
+        ------
+        BetterPartitionError
+            If a valid partition has a higher welfare than the bound.
+        ProofError
+            If the prices prove nothing, or not within the steps allowed.
+        """
+        prices, triples = self._exact_prices(proof)
+        bound = self.in_units(proof.at_most)
+        # The slacks of a partition with a welfare above the bound sum to less than this.
+        gap = sum(prices) + sum(price for _, price in triples) - bound
+        listed = _Listing(self, prices, triples, max(gap, 0), allowance).coalitions()
+        negative = next((members for members, slack in listed if slack < 0), None)
+        if negative is not None:
+            names = ", ".join(self.members[i] for i in _participants(negative))
+            raise ProofError(f"the coalition {{{names}}} is worth more than its prices")
+        if gap <= 0:
+            return
+        for found in _combined(listed, prices, gap, allowance):
+            labels = list(range(self._n))
+            for members in found:
+                for i in _participants(members):
+                    labels[i] = self._n + members
+            # A triple that no coalition pays for is not among the slacks, so compare again.
+            if self.welfare(labels) > bound:
+                raise BetterPartitionError(Fraction(self.welfare(labels), self._unit))
+
+    def _exact_prices(self, proof: PriceProof) -> tuple[list[int], list[tuple[Set, int]]]:
+        """Return the prices as integers, rounded up, and the triples as sets with their prices."""
+        place = {name: k for k, name in enumerate(self.members)}
+        stated = (*proof.prices, *proof.triple_prices, proof.at_most)
+        if not all(math.isfinite(price) and price >= 0 for price in stated):
+            raise ProofError("a price is negative or not a number")
+        if len(proof.prices) != len(proof.members) or len(proof.members) != self._n:
+            raise ProofError("it has not one price for each participant")
+        prices = [0] * self._n
+        for name, price in zip(proof.members, proof.prices, strict=True):
+            prices[place[name]] = math.ceil(Fraction(price) * self._unit)
+        triples = []
+        for names, price in zip(proof.triples, proof.triple_prices, strict=True):
+            if len(set(names)) != 3 or not place.keys() >= set(names):
+                raise ProofError("a triple is not three of its participants")
+            rounded = math.ceil(Fraction(price) * self._unit)
+            triples.append((_as_set(place[name] for name in names), rounded))
+        return prices, triples
+
+
+class _Listing:
+    """All valid coalitions of two or more whose slack is below a gap.
+
+    Sets are built up member by member. A *branch* holds the members so far and the candidates that
+    may still join; it is given up when no set of the branch can have a slack below the gap.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        prices: Sequence[int],
+        triples: Sequence[tuple[Set, int]],
+        gap: int,
+        allowance: Allowance,
+    ) -> None:
+        self._component = component
+        self._prices = prices
+        self._gap = gap
+        self._allowance = allowance
+        n = len(prices)
+        self._rivals = component._rival_set
+        self._triples: list[list[tuple[Set, int]]] = [[] for _ in range(n)]
+        for triple, price in triples:
+            for i in _participants(triple):
+                self._triples[i].append((triple, price))
+        self._group = competing_groups(component._rivals)
+        self._values = [component._mutual(i) for i in range(n)]
+        # By participant: half of its mutual benefits, largest first within each group.
+        self._halves = [self._by_group(values) for values in self._values]
+
+    def _by_group(self, values: Mapping[int, int]) -> list[list[tuple[int, Set]]]:
+        groups: dict[int, list[tuple[int, Set]]] = {}
+        for j, value in values.items():
+            groups.setdefault(self._group[j], []).append((value // 2, 1 << j))
+        return [sorted(group, reverse=True) for group in groups.values()]
+
+    def coalitions(self) -> list[tuple[Set, int]]:
+        """Return the coalitions with their slacks."""
+        found: list[tuple[Set, int]] = []
+        everybody = list(range(len(self._prices)))
+        margins = {i: -self._prices[i] for i in everybody}
+        branches = [(0, 0, everybody, margins)]
+        while branches:
+            members, profit, candidates, margins = branches.pop()
+            self._allowance.spend(1 + len(candidates))
+            candidates = self._supported(members, candidates)
+            for j, before in self._to_branch_on(profit, candidates, margins):
+                joined = members | 1 << j
+                gained = profit + margins[j] - self._due(members, j)
+                if gained > -self._gap and members and self._component.is_valid(joined):
+                    found.append((joined, -gained))
+                fitting = before & ~self._rivals[j]
+                if fitting:
+                    rest = [k for k in candidates if fitting >> k & 1]
+                    values = self._values[j]
+                    more = {k: margins[k] + values.get(k, 0) for k in rest}
+                    branches.append((joined, gained, rest, more))
+        return found
+
+    def _due(self, members: Set, j: int) -> int:
+        """Return the prices of the triples of which a newcomer is the second member."""
+        return sum(
+            price for triple, price in self._triples[j] if (triple & members).bit_count() == 1
+        )
+
+    def _supported(self, members: Set, candidates: list[int]) -> list[int]:
+        """Drop candidates without a giver or a taker in the branch; all, if a member has none."""
+        givers, takers = self._component._giver_set, self._component._taker_set
+        while True:
+            inside = members | _as_set(candidates)
+            kept = [j for j in candidates if givers[j] & inside and takers[j] & inside]
+            if len(kept) == len(candidates):
+                break
+            candidates = kept
+        lost = any(not (givers[i] & inside and takers[i] & inside) for i in _participants(members))
+        return [] if lost else candidates
+
+    def _to_branch_on(
+        self, profit: int, candidates: Sequence[int], margins: Mapping[int, int]
+    ) -> list[tuple[int, Set]]:
+        """Return the candidates to branch on, each with those that may join after it.
+
+        A set of the branch has at most one candidate of each group of competitors. Half of the
+        value of a pair is counted for each of the two, and each has at most one partner of each
+        group, so a group adds at most its *top*. As long as the tops of the first groups sum to too
+        little, no set of candidates of these groups alone has to be looked at.
+        """
+        inside = _as_set(candidates)
+        groups: dict[int, list[int]] = {}
+        tops: dict[int, int] = {}
+        for j in candidates:
+            most = margins[j]
+            for halves in self._halves[j]:
+                for half, other in halves:
+                    if other & inside:
+                        most += half
+                        break
+            group = self._group[j]
+            groups.setdefault(group, []).append(j)
+            tops[group] = max(tops.get(group, most), most)
+        chosen: list[tuple[int, Set]] = []
+        before = 0
+        bound = profit
+        for group in sorted(groups, key=lambda group: (tops[group], group)):
+            bound += max(tops[group], 0)
+            if bound > -self._gap:
+                chosen += [(j, before) for j in groups[group]]
+            before |= _as_set(groups[group])
+        return chosen
+
+
+def _combined(
+    listed: Sequence[tuple[Set, int]], prices: Sequence[int], gap: int, allowance: Allowance
+) -> Iterable[tuple[Set, ...]]:
+    """Yield the partitions into listed coalitions and participants alone with slacks below the gap.
+
+    The participant with fewest coalitions left to be in is placed first.
+    """
+    options: list[list[tuple[int, Set]]] = [[(price, 1 << i)] for i, price in enumerate(prices)]
+    for members, slack in listed:
+        for i in _participants(members):
+            options[i].append((slack, members))
+    branches: list[tuple[Set, int, tuple[Set, ...]]] = [((1 << len(prices)) - 1, 0, ())]
+    while branches:
+        allowance.spend()
+        left, used, chosen = branches.pop()
+        if not left:
+            yield chosen
+            continue
+        fewest = None
+        for i in _participants(left):
+            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
+            if fewest is None or len(fitting) < len(fewest):
+                fewest = fitting
+        for slack, members in fewest or ():
+            branches.append((left & ~members, used + slack, (*chosen, members)))
+
+
+def _renumbered(benefits: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
+    return {place[j]: benefit for j, benefit in benefits.items() if j in place}
+
+
+def _as_set(participants: Iterable[int]) -> Set:
+    members = 0
+    for i in participants:
+        members |= 1 << i
+    return members
+
+
+def _participants(members: Set) -> Iterable[int]:
+    while members:
+        low = members & -members
+        yield low.bit_length() - 1
+        members ^= low

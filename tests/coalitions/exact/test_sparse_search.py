@@ -1,0 +1,60 @@
+"""The search for large components, on components small enough to know the truth."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from fedegoists import form, verify
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.exact import best_partition
+from fedegoists.coalitions.exact.incumbent import Incumbent
+from fedegoists.coalitions.exact.reduction import Subproblem
+from fedegoists.coalitions.exact.sparse_search import SparseSearch
+from tests.instances import best_welfare, graphs, is_valid, random_graphs
+
+
+def searched(benefit, competition, fewest_members=1, work=0.05, seed=0):
+    weights = np.where(competition.matrix, 0.0, benefit.weights)
+    problem = Subproblem(
+        weights, weights > 0, competition.matrix, seed, fewest_members=fewest_members
+    )
+    incumbent = Incumbent(weights, [[i] for i in range(benefit.n)], float(weights.sum()) + 1.0)
+    SparseSearch(problem, incumbent, Effort(work)).run()
+    return incumbent
+
+
+@pytest.mark.parametrize("fewest_members", [1, 3])
+@given(graphs(min_n=2, max_n=7))
+@settings(max_examples=60, deadline=None)
+def test_every_coalition_is_valid(fewest_members, instance):
+    partition = searched(*instance, fewest_members).partition
+    assert sorted(i for group in partition for i in group) == list(range(instance[0].n))
+    assert all(is_valid(group, *instance, fewest_members) for group in partition)
+
+
+def test_it_finds_the_optimum_of_small_components():
+    found = 0
+    for seed in range(10):
+        instance = random_graphs(9, 0.5, 0.2, seed=seed)
+        best = best_welfare(*instance)
+        value = searched(*instance, work=0.5).value
+        assert value <= best * (1 + 1e-9)
+        found += value >= best * (1 - 1e-9)
+    assert found >= 8
+
+
+def test_the_same_seed_gives_the_same_partition():
+    instance = random_graphs(40, 0.2, 0.1, seed=1)
+    one, two = searched(*instance, seed=3), searched(*instance, seed=3)
+    assert one.partition == two.partition
+
+
+def test_a_large_component_is_searched_and_the_notes_say_so(monkeypatch):
+    monkeypatch.setattr(best_partition, "LARGEST", 20)
+    instance = random_graphs(60, 0.1, 0.05, seed=2)
+    stable = form(*instance, "stable")
+    formation = form(*instance, time_limit=2)
+    assert formation.welfare > stable.welfare
+    assert any("too many for the exact search" in note for note in formation.notes)
+    assert verify(*instance, formation.coalitions).ok
+    assert formation.certificate.check().ok
