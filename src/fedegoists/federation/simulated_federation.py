@@ -3,8 +3,7 @@
 import hashlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,7 +14,13 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.array_trainer import ArrayTrainer
 from fedegoists.federation.batches import SecretSeed, share_of, stream_seed
 from fedegoists.federation.behaviours import Behaviour, misbehaved
-from fedegoists.federation.execution import Execution, chosen_engine, examined_network
+from fedegoists.federation.execution import (
+    Execution,
+    chosen_engine,
+    examined_network,
+    limited_threads,
+    threads_of,
+)
 from fedegoists.federation.mixing import Mixed, Sum, mix_plain
 from fedegoists.federation.module_trainer import STATISTICS_BATCH, ModuleTrainer
 from fedegoists.federation.participant import Participant, Repetition
@@ -135,6 +140,7 @@ class SimulatedFederation:
         self._trainer: Trainer = model
         self.engine = chosen_engine(self._network, self._silos.values(), execution)
         self._stacked = self.engine.name == "stacked"
+        self._threads = threads_of(self._network, self._silos.values())
         self._bf16, self._graphs = bf16, graphs
         self._stacks: dict[tuple[tuple[Participant, ...], bool], StackedSilos] = {}
         self._memories = {name: SiloMemory(self.schema) for name in self._silos}
@@ -395,10 +401,11 @@ class SimulatedFederation:
     def _computed(self, group: Requests, *, stacked: bool) -> Replies:
         """Carry out requests that are alike, at once or one after the other."""
         if not stacked:
-            return {name: self._looped(name, request) for name, request in group.items()}
+            with limited_threads(self._threads):
+                return {name: self._looped(name, request) for name, request in group.items()}
         # The networks stacked on a CPU are small: threads would only wait for one another.
         threads = 1 if self._device.type == "cpu" else torch.get_num_threads()
-        with _threads(threads), warnings.catch_warnings():
+        with limited_threads(threads), warnings.catch_warnings():
             # That an operation cannot be stacked is a matter of speed, not of the user's doing.
             warnings.filterwarnings("ignore", "There is a performance drop")
             return self._of_leaders(group)
@@ -540,13 +547,3 @@ DIVERGED = 100.0
 
 MOST_STACKS = 4
 """Different sets of silos that stay ready to run at once."""
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
