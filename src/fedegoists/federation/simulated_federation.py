@@ -146,7 +146,7 @@ class SimulatedFederation:
         self._memories = {name: SiloMemory(self.schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
         self.halved: dict[Participant, int] = {}
-        self._uninformed: dict[Participant, float] = {}
+        self._uninformed: dict[tuple[Participant, object], float] = {}
         self._drawn_as = dict(drawn_as or {})
         self._secrets = dict(secrets or {})
         self._samples = {
@@ -416,7 +416,7 @@ class SimulatedFederation:
         Not with noise: every attempt would cost privacy.
         """
         found: Replies = {}
-        names = [name for name in group if self._diverged(name, replies[name])]
+        names = [name for name, one in group.items() if self._diverged(name, one, replies[name])]
         for halvings in range(1, MOST_HALVINGS + 1):
             if not names:
                 break
@@ -424,21 +424,29 @@ class SimulatedFederation:
             lower = settings.changed(learning_rate=settings.learning_rate / 2**halvings)
             again = {name: group[name].model_copy(update={"settings": lower}) for name in names}
             tried = self._computed(cast("Requests", again), stacked=stacked)
-            names = [name for name in names if self._diverged(name, tried[name])]
+            names = [name for name in names if self._diverged(name, again[name], tried[name])]
             for name in tried.keys() - set(names):
                 found[name] = tried[name]
                 self.halved[name] = max(self.halved.get(name, 0), halvings)
+                if self._secrets:  # a simulation's run tells it in its own log
+                    _LOG.warning(
+                        "%s: training diverged; the learning rate was halved %d times in a round",
+                        name,
+                        halvings,
+                    )
         return found
 
-    def _diverged(self, participant: Participant, reply: Reply | Failure) -> bool:
+    def _diverged(self, participant: Participant, request: Train, reply: Reply | Failure) -> bool:
         """Return whether a model got lost in training, by its numbers or by its loss."""
         if isinstance(reply, Failure):
             return reply.reason == "not finite"
         assert isinstance(reply, Trained)
-        if participant not in self._uninformed:
+        weights = request.settings.class_weights
+        known = (participant, weights)
+        if known not in self._uninformed:
             silo = self._silos[participant]
-            self._uninformed[participant] = uninformed_loss(silo, self.task)
-        return reply.loss > DIVERGED * self._uninformed[participant]
+            self._uninformed[known] = uninformed_loss(silo, self.task, weights)
+        return reply.loss > DIVERGED * self._uninformed[known]
 
     def _looped(self, participant: Participant, request: Request[Reply]) -> Reply | Failure:
         if isinstance(request, Keep):
