@@ -192,8 +192,8 @@ def _show_gains(result: "ConsortiumRun") -> None:
     task, few = result.repetitions.federation.task, few_test_samples(result)
     better = "higher" if task.higher_is_better else "lower"
     table = Table(
-        title=f"Test {task.metric_words} ({better} is better); in brackets the gain over training alone, "
-        "+ is better",
+        title=f"Test {task.metric_words} ({better} is better); in brackets the gain over training "
+        "alone, + is better",
         title_justify="left",
         title_style="bold",
     )

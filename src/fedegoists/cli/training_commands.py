@@ -253,7 +253,8 @@ def _show(out: Path, result: "ComparisonResult") -> None:
 
     summary = result.summary
     table = Table(
-        title=f"Test {metric_words(summary.metric)}: mean ± standard deviation over repetitions, and costs",
+        title=f"Test {metric_words(summary.metric)}: mean ± standard deviation over repetitions, "
+        "and costs",
         title_justify="left",
     )
     table.add_column("method")
