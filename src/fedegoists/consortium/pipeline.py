@@ -426,6 +426,9 @@ class Consortium:
                 f"--from {start}: this run has the same folder and would replace those models; "
                 "use another --name"
             )
+        if self.engine.local and isinstance(self.model, OwnModelEntry):
+            # Refuses a module that does not fit the data, before there is a run to resume.
+            self.engine.federation(self.model.name)
         folder.begin(config_toml(settings), STAGES[0], resume=resume)
         with folder.stage("data"):
             folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
