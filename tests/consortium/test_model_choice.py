@@ -1,9 +1,11 @@
 """Settings of training that suit a model, and those that mean nothing to it."""
 
+import numpy as np
 import pytest
 
+from fedegoists.benefit import BenefitEstimate
 from fedegoists.consortium.consortium_settings import TrainingSection
-from fedegoists.consortium.model_choice import fitting_methods, searches_decay
+from fedegoists.consortium.model_choice import fitting_methods, remarks_on, searches_decay
 from fedegoists.errors import SettingsError
 from fedegoists.learning.model_registry import model_named
 from tests.consortium.reports import circle, make
@@ -57,3 +59,8 @@ def test_the_log_says_where_gradients_ignore_precision(tmp_path):
     log = (run.folder / "log.txt").read_text()
     assert "fedegoists: its gradients are of whole batches with 32 bits" in log
     assert "local: its gradients" not in log
+    zero = np.zeros((1, 1, 2, 2))
+    for estimator, told in (("hypernetwork", True), ("transfer", False)):
+        estimate = BenefitEstimate(("North", "South"), estimator, zero, zero, zero[0, 0])
+        remarks = " ".join(remarks_on(run.repetitions, ("local",), estimate))
+        assert (f"the estimator {estimator}: its gradients are of whole" in remarks) == told

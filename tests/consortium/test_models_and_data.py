@@ -115,3 +115,24 @@ def test_a_model_with_weights_trains_on_a_folder_of_images(tmp_path):
     state = model.state_dict()
     assert all(torch.equal(state[name], own) for name, own in body.items())
     assert file_digest(tmp_path / "w.safetensors") in str(card)
+
+
+def test_a_model_that_does_not_fit_leaves_no_run_behind(tmp_path):
+    """Corrected, it runs under the same name, without --resume."""
+    scans(tmp_path / "data")
+    model = (
+        "from torch import nn\ndef build():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, {}))\n"
+    )
+    (tmp_path / "model.py").write_text(model.format(2))
+    (tmp_path / "consortium.toml").write_text(
+        'name = "two"\n[data]\nsource = "data"\n[competition]\npairs = []\n[benefit]\n'
+        'estimator = "everybody"\n[training]\nmodel = "model.py:build"\nmethods = ["local"]\n'
+        "seeds = 1\nsteps = 2\n"
+    )
+    with pytest.raises(SettingsError, match=r"needs \(2, 1\).* or .*task = .classification"):
+        Consortium.read(tmp_path / "consortium.toml").run()
+    assert not (tmp_path / "runs" / "two").exists()
+    (tmp_path / "model.py").write_text(model.format(1))
+    run = Consortium.read(tmp_path / "consortium.toml").run()
+    assert (run.folder / "report.html").is_file()

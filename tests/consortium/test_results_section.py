@@ -7,6 +7,7 @@ from dataclasses import replace
 from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.gains import gains_over_local
 from fedegoists.federation import Failure, Participant
+from fedegoists.federation.seam import WithTimeout
 from tests.consortium.reports import (
     Balance,
     circle,
@@ -140,4 +141,16 @@ def test_lower_is_better_in_a_regression(tmp_path):
     page = Balance((run.folder / "report.html").read_text(encoding="utf-8")).text
     assert "mean squared error (lower is better)" in page
     assert "that is a lower error" in page
+    assert "units of their own variance" not in page
+    silos = replace(run.repetitions, federation=WithTimeout(run.repetitions.federation, 1.0))
+    deployed = written(replace(run, repetitions=silos), tmp_path / "deployed")["report.html"]
+    assert "mean squared error, at silos with noise in units of their own variance" in deployed
     assert "All 2 participants train together, in 1 coalition. None trains alone." in page
+
+
+def test_a_comparison_in_which_all_train_alone_says_so(tmp_path, banks):
+    names = ["North", "South"]
+    run = make(tmp_path, names, [])
+    said = "All participants trained alone with every method. Differences between the rows"
+    assert said in Balance((run.folder / "report.html").read_text(encoding="utf-8")).text
+    assert said not in Balance(pages_of(banks)["report.html"]).text

@@ -93,6 +93,9 @@ def test_a_run_starts_better_than_afresh_and_says_how(before, tmp_path):
     assert chosen
     for name, own in origins.items():
         assert own in ([name], sorted({*NAMES, *names}))
+        card = (warm.folder / "cards" / f"{name}.md").read_text(encoding="utf-8")
+        said = "started from models of an earlier run, so it also holds something of the data of"
+        assert (f"{said} Cedar." in card) == (len(own) > 1)
     cold = warm.settings.training.model_copy(update={"start": None})
     again = Consortium(warm.settings.model_copy(update={"training": cold})).run("cold")
     assert again.begun == {}

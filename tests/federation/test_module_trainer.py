@@ -316,6 +316,33 @@ def natural_units(scale):
 
 
 @pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_large_class_weights_alone_are_no_divergence(engine):
+    """The loss with weights of 200 is 200 times as large, whatever the model does."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)).astype(np.float32)
+    split = (np.arange(40), np.arange(40, 50), np.arange(50, 60))
+    targets = (x[:, 0] > 0).astype(np.int64)
+    silos = (SiloIndices("s0", *split),)
+    data = SiloedData("two", "binary", Samples((x,), targets), silos, 2, "", ())
+    calm = SimulatedFederation(data, nn.Linear(2, 1), execution=engine)
+    own = TrainSettings(steps=5, learning_rate=1e-5, class_weights=(200.0, 200.0))
+    reply = calm.call({S0: Train(parameters=torch.zeros(3), settings=own)})[S0]
+    assert reply.loss == pytest.approx(200 * np.log(2), rel=0.05)
+    assert not calm.halved
+
+
+def test_a_deployed_silo_logs_that_its_rate_was_halved(caplog):
+    request = Train(parameters=torch.zeros(3), settings=TrainSettings(steps=60, learning_rate=0.2))
+    silo = SimulatedFederation(natural_units(5.0), nn.Linear(2, 1), secrets={"s0": bytes(32)})
+    silo.call({S0: request})
+    said = f"s0: training diverged; the learning rate was halved {silo.halved[S0]} times"
+    assert said in caplog.text
+    caplog.clear()
+    SimulatedFederation(natural_units(5.0), nn.Linear(2, 1)).call({S0: request})
+    assert not caplog.text  # the run's own log says it
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
 def test_where_training_diverges_the_rate_is_halved_and_that_is_said(engine):
     request = Train(parameters=torch.zeros(3), settings=TrainSettings(steps=60, learning_rate=0.2))
     wild = SimulatedFederation(natural_units(5.0), nn.Linear(2, 1), execution=engine)

@@ -1,5 +1,8 @@
 """Pre-trained weights: found, hashed, complete, and where models start."""
 
+import hashlib
+import os
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -10,7 +13,7 @@ from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.learning.own_models import file_digest, model_parts, weights_in
-from fedegoists.learning.pretrained_weights import load_weights
+from fedegoists.learning.pretrained_weights import load_weights, weights_digest
 from tests.own_modules import own_silos
 
 CODE = """
@@ -133,3 +136,12 @@ def test_statistics_of_a_frozen_layer_must_be_there_and_one_of_tied_names_is_eno
     save_file({"0.weight": torch.eye(2)}, path)
     load_weights(tied, path)
     assert torch.equal(tied[1].weight, torch.eye(2))
+
+
+def test_the_hash_of_weights_is_of_their_content_not_of_their_time(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(b"one")
+    before, facts = weights_digest(path), path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert weights_digest(path) == hashlib.sha256(b"two").hexdigest() != before

@@ -24,6 +24,7 @@ from fedegoists.cli.output import (
 )
 from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess, engine_named
 from fedegoists.errors import SettingsError
+from fedegoists.learning.metric_words import metric_words
 
 if TYPE_CHECKING:
     from fedegoists.consortium import ConsortiumRun
@@ -190,6 +191,11 @@ def run_consortium(
 
 def _show_gains(result: "ConsortiumRun") -> None:
     if not result.gains:
+        if len(result.alone) == len(result.data.participants) and len(result.wanted) > 1:
+            line(
+                "Everybody trained alone, with every method: differences between methods are those "
+                "of their schedules and of chance, not of training together."
+            )
         return
     from fedegoists.consortium.report.results_section import few_test_samples
 
@@ -197,8 +203,8 @@ def _show_gains(result: "ConsortiumRun") -> None:
     task, few = result.repetitions.federation.task, few_test_samples(result)
     better = "higher" if task.higher_is_better else "lower"
     table = Table(
-        title=f"Test {task.metric} ({better} is better); in brackets the gain over training alone, "
-        "+ is better",
+        title=f"Test {task.metric_words} ({better} is better); in brackets the gain over training "
+        "alone, + is better",
         title_justify="left",
         title_style="bold",
     )
@@ -268,7 +274,8 @@ def _show_runs(folder: Path, runs: "Sequence[ListedRun]") -> None:
         )
     screen.print(table)
     if metrics:
-        line(f"Methods: mean test {' or '.join(metrics)} over participants.")
+        words = " or ".join(map(metric_words, metrics))
+        line(f"Methods: mean test {words} over participants.")
     if len(runs) > 1:
         line(f"To compare: fedegoists runs {shlex.quote(str(folder))} NAME NAME", whole=True)
 
@@ -292,7 +299,9 @@ def _show_comparison(runs: "Sequence[ListedRun]") -> None:
     )
     for method in dict.fromkeys(method for run in runs for method in run.means):
         metric = next(run.metric for run in runs if method in run.means)
-        table.add_row(Text(f"{method}, mean {metric}"), *(_mean(run, method) for run in runs))
+        table.add_row(
+            Text(f"{method}, mean {metric_words(metric)}"), *(_mean(run, method) for run in runs)
+        )
     screen.print(table)
 
 

@@ -40,7 +40,12 @@ def predict_command(
         typer.Argument(metavar="MODEL", help="A .safetensors of a run or an export, or an .onnx."),
     ],
     rows: Annotated[
-        Path, typer.Argument(metavar="ROWS", help="A table; its columns are found by their names.")
+        str,
+        typer.Argument(
+            metavar="ROWS",
+            help="A table; a folder of both tables of sequences; an image, a folder of images or a "
+            "table of their paths; or a function that returns arrays, data.py:load.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the CSV there, not to the screen.")
@@ -49,12 +54,16 @@ def predict_command(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Repeat a column of the table. May be repeated."),
     ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Given to the function as folder, for new files."),
+    ] = None,
 ) -> None:
-    """Predict for new rows, after a check that their columns fit the model."""
+    """Predict for new rows, images or sequences, after a check that they fit the model."""
     with training_extra("a model"):
         from fedegoists.consortium.prediction import predict
 
-    found = predict(model, rows, keep=keep or ())
+    found = predict(model, rows, keep=keep or (), folder=folder)
     for remark in found.remarks:
         # Standard output is for the predictions.
         errors.print(f"Note: {remark}.", style="yellow", markup=False, highlight=False)

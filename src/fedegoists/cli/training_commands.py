@@ -16,6 +16,7 @@ from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import LogOption, errors, line, screen, titled_table, training_extra
 from fedegoists.errors import SettingsError
 from fedegoists.install_hints import install_command
+from fedegoists.learning.metric_words import metric_words
 
 if TYPE_CHECKING:
     from fedegoists.methods.method_registry import MethodEntry
@@ -262,7 +263,7 @@ def _mean_validation(outcome: "Outcome") -> str:
         for row in outcome.rows
         if row.round == last.round and row.split == "validation" and row.metric == last.metric
     ]
-    return f"{last.metric} {sum(values) / len(values):.3f}" if values else ""
+    return f"{metric_words(last.metric)} {sum(values) / len(values):.3f}" if values else ""
 
 
 def _show(out: Path, result: "ComparisonResult") -> None:
@@ -270,7 +271,8 @@ def _show(out: Path, result: "ComparisonResult") -> None:
 
     summary = result.summary
     table = Table(
-        title=f"Test {summary.metric}: mean ± standard deviation over repetitions, and costs",
+        title=f"Test {metric_words(summary.metric)}: mean ± standard deviation over repetitions, "
+        "and costs",
         title_justify="left",
     )
     table.add_column("method")

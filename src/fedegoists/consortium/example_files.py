@@ -41,7 +41,7 @@ GIVEN: dict[Example, dict[str, object]] = {
         "name": "images",
         "data": {"source": "scans"},
         "competition": {"pairs": [["Harbour", "Ridge"]]},
-        "benefit": {"estimator": "transfer", "repeats": 3, "threshold": 0.02},
+        "benefit": {"estimator": "transfer", "repeats": 5, "steps": 300, "confidence": 0.7},
         "training": {
             "methods": ["local", "fedavg+ft", "egomix"],
             "model": "cnn",
@@ -109,8 +109,10 @@ NOTES: dict[Example, dict[str, str]] = {
         "data.source": "One folder for each hospital, with one folder for each class; schema.toml "
         "describes them. Replace them\nby your own.",
         "benefit.estimator": "Much faster than hypernetwork, which auto takes for images.",
-        "benefit.threshold": "A benefit counts where it saves more than a fiftieth of the loss. "
-        "There are too few validation\nimages to be sure of such gains.",
+        "benefit.confidence": "There are too few validation images to be as sure as usual. A "
+        "threshold would not do here: networks\nthat know their few images by heart save loss by "
+        "any mixture, also with a model that is of no use.",
+        "benefit.steps": "Of local training, as long as in the comparison below.",
         "training.model_settings": "A small network, for a quick example.",
         "training.steps": "For a quick example.",
     },

@@ -125,10 +125,11 @@ def pretrained_weights(steps: int = 400) -> bytes:
     from safetensors.torch import save
 
     from fedegoists.consortium.note_transformer import WIDTH, NoteTransformer
+    from fedegoists.federation.execution import limited_threads
 
     texts = [note for note, _ in notes(0.5, 3000, 1000)]
     tokens = torch.tensor([tokens_of(note) for note in texts])
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), limited_threads(1):
         torch.manual_seed(0)
         model = NoteTransformer().requires_grad_(True)
         guess = torch.nn.Linear(WIDTH, WORDS)

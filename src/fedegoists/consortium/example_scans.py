@@ -9,10 +9,10 @@ import io
 import numpy as np
 import numpy.typing as npt
 
-HOSPITALS = {"Harbour": 70, "Lakeside": 60, "Meadow": 70, "Ridge": 60}
+HOSPITALS = {"Harbour": 105, "Lakeside": 90, "Meadow": 175, "Ridge": 150}
 """The numbers of patients of the hospitals, with two scans each."""
 INVERTED = ("Meadow", "Ridge")
-"""Hospitals whose scanners show spots dark, and less sharply."""
+"""Hospitals whose scanners show spots dark, with less noise, and less sharply."""
 CLASSES = ("round", "spiky")
 SIDE = 16
 
@@ -50,7 +50,7 @@ def _scan(rng: np.random.Generator, *, spiky: bool, inverted: bool) -> npt.NDArr
     blur = 1.2 if inverted else 0.6
     spot = 1 / (1 + np.exp((distance - radius) / blur))
     brightness = (0.75 - 0.5 * spot) if inverted else (0.2 + 0.6 * spot)
-    noisy = brightness + rng.normal(0, 0.22, (SIDE, SIDE))
+    noisy = brightness + rng.normal(0, 0.15 if inverted else 0.22, (SIDE, SIDE))
     pixels: npt.NDArray[np.uint8] = np.rint(255 * noisy.clip(0, 1)).astype(np.uint8)
     return pixels
 

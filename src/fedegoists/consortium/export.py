@@ -48,6 +48,7 @@ class PreparedModel(nn.Module):
         self.names = [one.name for one in card.inputs]
         self.target = card.target
         self.clips = [one.clip for one in card.inputs]
+        self.kinds = ["images" if one.name == "pixels" else one.kind for one in card.inputs]
         for one in card.inputs:
             parts = {"center": one.center, "factor": one.factor, "missing": one.missing}
             for part, values in parts.items():
@@ -56,7 +57,8 @@ class PreparedModel(nn.Module):
 
     def forward(self, *raw: Tensor) -> Tensor:
         """Return (batch, outputs) for raw values in the columns of each input."""
-        outputs: Tensor = self.model(*map(self._prepared, raw, self.names, self.clips))
+        prepared = map(self._prepared, raw, self.names, self.clips, self.kinds)
+        outputs: Tensor = self.model(*prepared)
         if self.task == "binary":
             return outputs.sigmoid()
         if self.task == "classification":
@@ -65,7 +67,9 @@ class PreparedModel(nn.Module):
             return self.target.center + self.target.spread * outputs
         return outputs
 
-    def _prepared(self, values: Tensor, name: str, clip: float | None) -> Tensor:
+    def _prepared(self, values: Tensor, name: str, clip: float | None, kind: str) -> Tensor:
+        if kind == "whole":
+            return values
         center, factor, missing = (
             self.get_buffer(f"{name}_{part}") for part in ("center", "factor", "missing")
         )
@@ -73,7 +77,7 @@ class PreparedModel(nn.Module):
         prepared = (torch.where(values.isnan(), missing, values) - center) * factor
         if clip is not None:
             prepared = prepared.clamp(-clip, clip)
-        return prepared.movedim(-1, -3) if name == "pixels" else prepared
+        return prepared.movedim(-1, -3) if kind == "images" else prepared
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], ModelCard]:
@@ -197,7 +201,7 @@ def export_file(
         (folder / f"{file}.safetensors", source.read_bytes()),
         (folder / f"{file}.json", (card.json_text(indent=2) + "\n").encode()),
     ]
-    shapes = _shapes(card)
+    shapes = sample_shapes(card)
     model: nn.Module | None = None
     with contextlib.suppress(OwnTrainerError):  # only its own code can use the parameters
         model, _ = read_model(source)
@@ -234,7 +238,7 @@ def _found(run: Path, participant: str) -> tuple[str, Path]:
     return file, source
 
 
-def _shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
+def sample_shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Return the shape of one sample in each input, by its name."""
     if card.shapes:
         return {one.name: own for one, own in zip(card.inputs, card.shapes, strict=True)}

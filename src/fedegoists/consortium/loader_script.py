@@ -83,7 +83,12 @@ def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, 
             link=_link(card),
         )
         return f"{comment}# Needs: pip install torch safetensors\n{code}"
-    tensors = ", ".join(f"torch.zeros(1, {', '.join(map(str, s))})" for s in shapes.values())
+    kinds = {one.name: one.kind for one in card.inputs}
+    tensors = ", ".join(
+        f"torch.zeros(1, {', '.join(map(str, shape))}"
+        f"{', dtype=torch.int64' if kinds[name] == 'whole' else ''})"
+        for name, shape in shapes.items()
+    )
     code = OTHER.format(safetensors=f"{file}.safetensors", tensors=tensors)
     return f"{comment}# Needs: pip install 'fedegoists[train]'\n{code}"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fedegoists.consortium.evaluations import JudgedModel
 from fedegoists.consortium.file_names import file_names
 from fedegoists.learning.data import SplitSizes
+from fedegoists.learning.metric_words import metric_words
 from fedegoists.learning.model_files import ModelCard
 from fedegoists.learning.preparation import InputPreparation
 from fedegoists.learning.sample_scores import Interval
@@ -106,25 +107,48 @@ def with_files(text: str, contents: Mapping[str, bytes]) -> str:
     return text + "\n".join(["", "## Files", "", "| file | SHA-256 |", "|---|---|", *rows, ""])
 
 
-def run_cards(run: "ConsortiumRun", cards: Mapping[str, ModelCard]) -> dict[str, bytes]:
-    """Return the cards of a run's models, by their places in its folder."""
+def run_cards(
+    run: "ConsortiumRun", cards: Mapping[str, ModelCard], origins: Mapping[str, Sequence[str]]
+) -> dict[str, bytes]:
+    """Return the cards of a run's models, by their places in its folder.
+
+    Parameters
+    ----------
+    origins : mapping of str to sequence of str
+        Whose data each participant's model holds something of.
+    """
     files = file_names(run.formation.participants)
     return {
-        f"{CARDS_FOLDER}/{files[name]}.md": card_text(card, _facts(run, card)).encode()
+        f"{CARDS_FOLDER}/{files[name]}.md": card_text(
+            card, _facts(run, card, origins[name])
+        ).encode()
         for name, card in cards.items()
     }
 
 
-def _facts(run: "ConsortiumRun", card: ModelCard) -> CardFacts:
+def _coalition(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) -> str:
+    """Return with whom a model was trained, in this run and in those before."""
     name = card.participant
     group = [other for other in run.formation.coalition_of(name) if other != name]
+    earlier = [other for other in origins if other != name and other not in group]
+    now = f"with {', '.join(map(_plain, group))}." if group else "none: trained on own data alone."
+    if not earlier:
+        return now
+    return (
+        f"{now} It started from models of an earlier run, so it also holds something of the data "
+        f"of {', '.join(map(_plain, earlier))}."
+    )
+
+
+def _facts(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) -> CardFacts:
+    name = card.participant
     found = run.evaluations
     tested = found.methods.get((card.method, name))
     missing = "Only the silo can measure it: `fedegoists deploy model` there writes it."
     deployed = "See the card that `fedegoists deploy model` writes at the silo."
     return CardFacts(
         run.folder.name,
-        f"with {', '.join(map(_plain, group))}." if group else "none: trained on own data alone.",
+        _coalition(run, card, origins),
         run.data.sizes.get(name),
         found.models.get(name, missing),
         None if tested is None else tested.gain,
@@ -142,7 +166,7 @@ def _quality(facts: CardFacts) -> list[str]:
     lines += ["| measure | value |", "|---|---|"]
     binary = judged.binary
     if binary is None:
-        lines.append(f"| {judged.metric} | {_between(judged.value)} |")
+        lines.append(f"| {metric_words(judged.metric)} | {_between(judged.value)} |")
     else:
         lines += [
             f"| test samples | {binary.positives} positive, {binary.negatives} negative |",

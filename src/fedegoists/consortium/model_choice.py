@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from fedegoists.benefit.estimate import BenefitEstimate
+from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.consortium.consortium_settings import TrainingSection
 from fedegoists.errors import SettingsError
 from fedegoists.federation import SimulatedFederation
@@ -132,8 +134,16 @@ def training_steps(training: TrainingSection, data: DataDescription, model: str)
     return max(1, round(training.epochs * math.ceil(middle_rows(data) / batch)))
 
 
-def remarks_on(repetitions: Repetitions, methods: Sequence[str]) -> list[str]:
-    """Return what a run has to say about how its silos were trained."""
+def remarks_on(
+    repetitions: Repetitions, methods: Sequence[str], estimate: BenefitEstimate | None = None
+) -> list[str]:
+    """Return what a run has to say about how its silos were trained.
+
+    Parameters
+    ----------
+    estimate : BenefitEstimate, optional
+        The estimate of benefits, if they were learned.
+    """
     federation, train = repetitions.federation, repetitions.defaults.train
     optimiser = train.optimiser
     remarks = [f"learning rate {train.learning_rate:g}, weight decay {train.weight_decay:g}"]
@@ -142,11 +152,13 @@ def remarks_on(repetitions: Repetitions, methods: Sequence[str]) -> list[str]:
         for name in methods
         if METHOD_ENTRIES[name].plain_steps and optimiser != "sgd"
     ]
+    of_gradients = [name for name in methods if METHOD_ENTRIES[name].server_sees == "gradients"]
+    if estimate is not None and "local" not in ESTIMATOR_ENTRIES[estimate.estimator].settings:
+        of_gradients.append(f"the estimator {estimate.estimator}")
     remarks += [
         f"{name}: its gradients are of whole batches with 32 bits, without accumulate and precision"
-        for name in methods
-        if METHOD_ENTRIES[name].server_sees == "gradients"
-        and (train.passes > 1 or train.precision != "float32")
+        for name in of_gradients
+        if train.passes > 1 or train.precision != "float32"
     ]
     schema = federation.schema
     if schema.frozen:

@@ -36,8 +36,10 @@ DIGEST_KEY = "sha256"
 """The key of the digest over the card and the graph with all weights."""
 
 Values = npt.NDArray[np.float32]
-Predictor = Callable[[Values], Values]
-"""From raw values, rows × columns, to outputs, rows × outputs."""
+RawInputs = tuple[npt.NDArray[Any], ...]
+"""Values as measured, one array for each input of a model; the first axis counts samples."""
+Predictor = Callable[[RawInputs], Values]
+"""From raw values to outputs, samples × outputs."""
 
 
 def onnx_bytes(model: nn.Module, card: ModelCard, shapes: Mapping[str, tuple[int, ...]]) -> bytes:
@@ -55,7 +57,11 @@ def onnx_bytes(model: nn.Module, card: ModelCard, shapes: Mapping[str, tuple[int
     """
     _require("onnx", "onnxscript")
     # Two samples: from one the exporter would conclude that the batch is always one.
-    example = tuple(torch.zeros(2, *shape) for shape in shapes.values())
+    kinds = {one.name: one.kind for one in card.inputs}
+    example = tuple(
+        torch.zeros(2, *shape, dtype=torch.int64 if kinds[name] == "whole" else torch.float32)
+        for name, shape in shapes.items()
+    )
     batch = torch.export.Dim("batch")
     with _quiet_exporter():
         program = torch.onnx.export(
@@ -117,8 +123,9 @@ def read_onnx(path: str | os.PathLike[str]) -> tuple[Predictor, ModelCard]:
         )
     session = onnxruntime.InferenceSession(os.fspath(path), providers=["CPUExecutionProvider"])
 
-    def predicted(raw: Values) -> Values:
-        (outputs,) = session.run([OUTPUTS[card.task]], {card.inputs[0].name: raw})
+    def predicted(raw: RawInputs) -> Values:
+        given = {one.name: values for one, values in zip(card.inputs, raw, strict=True)}
+        (outputs,) = session.run([OUTPUTS[card.task]], given)
         return np.asarray(outputs)
 
     return predicted, card

@@ -63,6 +63,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.coalition_values import pair_graph
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
+from fedegoists.learning.metric_words import metric_words
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.own_models import OwnModelEntry, model_parts
 from fedegoists.learning.parameters import digest_of
@@ -428,6 +429,9 @@ class Consortium:
                 f"--from {start}: this run has the same folder and would replace those models; "
                 "use another --name"
             )
+        if self.engine.local and isinstance(self.model, OwnModelEntry):
+            # Refuses a module that does not fit the data, before there is a run to resume.
+            self.engine.federation(self.model.name)
         folder.begin(config_toml(settings), STAGES[0], resume=resume, replace=replace)
         with folder.stage("data"):
             folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
@@ -461,7 +465,7 @@ class Consortium:
             for participant, words in started.items():
                 folder.log(f"{participant}: starts {words}")
             folder.log_all(training_remarks(outcomes, self.wanted.methods))
-            folder.log_all(remarks_on(repetitions, self.wanted.bases))
+            folder.log_all(remarks_on(repetitions, self.wanted.bases, benefit.estimate))
         with folder.stage("report"):
             wanted = {method: outcomes[method] for method in self.wanted.methods}
             personal = self._personal(repetitions, decisions)
@@ -570,4 +574,4 @@ def _validation(outcome: Outcome) -> str:
         return ""
     last = values[-1]
     own = [row.value for row in values if (row.round, row.metric) == (last.round, last.metric)]
-    return f"{last.metric} {sum(own) / len(own):.3f}"
+    return f"{metric_words(last.metric)} {sum(own) / len(own):.3f}"

@@ -1,6 +1,5 @@
-"""Predictions of a model for new rows, after a check that the rows fit the model."""
+"""Predictions of a model for new samples, after a check that they fit the model."""
 
-import datetime
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,26 +11,22 @@ import numpy.typing as npt
 import torch
 
 from fedegoists.consortium.export import PreparedModel, read_model
-from fedegoists.consortium.onnx_files import Predictor, Values, read_onnx
-from fedegoists.errors import FileError
+from fedegoists.consortium.new_samples import NewSamples, new_samples
+from fedegoists.consortium.onnx_files import Predictor, RawInputs, Values, read_onnx
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import DataError
-from fedegoists.learning.datasets.data_tables import DataTable, WantedColumns
-from fedegoists.learning.datasets.feature_encoding import Problems, encoded_features
-from fedegoists.learning.datasets.schema import OTHER, Schema
-from fedegoists.learning.datasets.table_files import read_table
+from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.model_files import ModelCard
-from fedegoists.learning.preparation import HIDDEN, InputPreparation
 from fedegoists.learning.sealed_models import MODELS_FOLDER, check_run_model
 from fedegoists.notebooks import data_frame
 
-MOST_NAMED = 5
-"""Rows that a remark names."""
+AT_ONCE = 256
+"""Samples that a model gets at once."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predictions for some rows.
+    """The predictions for some samples.
 
     Attributes
     ----------
@@ -39,13 +34,13 @@ class Prediction:
         The card of the model.
     columns : tuple of str
         One for each number that the model predicts, such as ``probability of yes``.
-    values : array, rows × columns
-        The predictions, in the order of the rows.
+    values : array, samples × columns
+        The predictions, in the order of the samples.
     kept : mapping of str to list of str
-        Columns of the rows that were asked for, such as their keys.
+        What names the samples: paths of images, keys of stays, and columns that were asked for.
     remarks : tuple of str
-        What a user should know about the rows: columns that were not used, missing values that were
-        filled in, values outside the range of the training data.
+        What a user should know about the samples: columns that were not used, missing values that
+        were filled in, values outside the range of the training data, images that were resized.
     """
 
     card: ModelCard
@@ -72,52 +67,63 @@ class Prediction:
 
 
 def predict(
-    model: str | os.PathLike[str], rows: str | os.PathLike[str], *, keep: Sequence[str] = ()
+    model: str | os.PathLike[str],
+    rows: Any,
+    *,
+    keep: Sequence[str] = (),
+    folder: str | None = None,
 ) -> Prediction:
-    """Predict for the rows of a table, whose columns are found by their names.
+    """Predict for new samples, which are read as the training data was, without what to predict.
 
     Parameters
     ----------
     model : path
         A model of a run, or an exported one: ``.safetensors`` or ``.onnx``.
-    rows : path
-        A table as for training, without the column to predict.
+    rows : path, data frame or arrays
+        For a model of tables, a table or data frame, whose columns are found by their names. For
+        one of measurements over time, a folder with both tables. For one of images, an image, a
+        folder of them, or a table with their paths. For any, arrays as for `load_arrays`, or
+        ``data.py:load``: a function that returns arrays, or all that it returns for training.
     keep : sequence of str
         Columns of the table to repeat beside the predictions, such as a patient's number.
+    folder : str, optional
+        Given to the function, if it has a parameter ``folder``.
 
     Raises
     ------
     DataError
-        If the table lacks a column that the model takes, or a cell is not a number.
+        If the samples do not fit the model, such as a column that is missing, a cell that is not a
+        number, or an image of another size.
     FileError
-        If the model cannot be read, is damaged, or takes no table.
+        If the model or a file cannot be read, or is damaged.
     """
     predicted, card = _model(Path(model))
-    one = _table_input(card, model)
-    schema = card.table or _of_numbers(one.columns, card)
-    wanted = schema.wanted_for_prediction(keep)
-    table = read_table("rows", Path(rows), wanted)
-    problems = Problems()
-    raw = encoded_features(table, schema, problems, training=False)
-    problems.tell()
-    assert raw is not None  # there were no problems
-    remarks = (
-        *_unused(table, wanted),
-        *(
-            remark
-            for name in schema.features
-            for remark in _about_column(table, one, schema, name, raw)
-        ),
-    )
-    outputs = predicted(raw.astype(np.float32)).astype(np.float64)
+    samples = new_samples(card, rows, keep=keep, folder=folder)
+    outputs = _outputs(predicted, samples)
+    names = _names(card, outputs.shape[1])
+    return Prediction(card, names, outputs, samples.kept, samples.remarks)
+
+
+def _outputs(predicted: Predictor, samples: NewSamples) -> npt.NDArray[np.float64]:
+    """Return the model's outputs for all samples.
+
+    Raises
+    ------
+    DataError
+        If one is not a number.
+    """
+    parts = [
+        predicted(samples.batch(slice(start, start + AT_ONCE)))
+        for start in range(0, samples.count, AT_ONCE)
+    ]
+    outputs = np.concatenate(parts).astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
     if len(bad):
         raise DataError(
-            f"{table.where}, {table.line_of(int(bad[0]))}: the model predicts no number for this "
-            f"row ({len(bad)} such rows); remove it, or fill in what is missing"
+            f"{samples.place(int(bad[0]))}: the model predicts no number here ({len(bad)} such "
+            "samples); remove it, or fill in what is missing"
         )
-    kept = {name: table.texts(name) for name in keep}
-    return Prediction(card, _names(card, outputs.shape[1]), outputs, kept, remarks)
+    return outputs
 
 
 def _model(path: Path) -> tuple[Predictor, ModelCard]:
@@ -128,94 +134,22 @@ def _model(path: Path) -> tuple[Predictor, ModelCard]:
     network, card = read_model(path)
     prepared = PreparedModel(network, card).eval()
 
-    def predicted(raw: Values) -> Values:
+    def predicted(raw: RawInputs) -> Values:
         with torch.no_grad():
-            outputs: Values = prepared(torch.from_numpy(raw)).numpy()
+            outputs: Values = prepared(*map(torch.from_numpy, raw)).numpy()
         return outputs
 
     return predicted, card
 
 
-def _table_input(card: ModelCard, path: str | os.PathLike[str]) -> InputPreparation:
-    """Return the model's only input; refuse a model for stays or images."""
-    names = [one.name for one in card.inputs]
-    if len(names) != 1 or names[0] in ("hourly", "pixels"):
-        raise FileError(
-            f"{path}: this model takes {' and '.join(names)}, not the rows of a table; the "
-            "example.py beside an exported model shows how to predict with it"
-        )
-    return card.inputs[0]
-
-
-def _of_numbers(columns: Sequence[str], card: ModelCard) -> Schema:
-    """Return the schema of a model whose inputs are columns of numbers as they are."""
-    free = next(name for name in ("target", "target (unknown)") if name not in columns)
-    classes = None if card.task == "regression" else card.classes or ("0", "1")
-    return Schema(
-        features=tuple(columns), target=free, task=card.task, classes=classes, missing="mean"
-    )
-
-
-def _unused(table: DataTable, wanted: WantedColumns) -> list[str]:
-    unused = [name for name in table.names if not wanted.reads(name)]
-    return [f"columns not used: {', '.join(map(repr, unused))}"] if unused else []
-
-
-def _about_column(
-    table: DataTable,
-    one: InputPreparation,
-    schema: Schema,
-    name: str,
-    raw: npt.NDArray[np.float64],
-) -> list[str]:
-    """Return the remarks about the values of one column."""
-    if name not in table.columns:
-        return [f"there is no column {name!r}, which is optional: its values count as missing"]
-    k = schema.inputs.index(schema.inputs_of(name)[0])
-    kind, values = schema.column(name).kind, raw[:, k]
-    missing = np.isnan(values)
-    found = []
-    if missing.any():
-        usual = one.missing[k]
-        what = "left to the model" if usual is None else f"the training mean {usual:.6g} is used"
-        if kind == "category":
-            what = "the training frequencies of its categories are used"
-        found.append(f"{name!r}: {_counted(table, missing)} missing; {what}")
-    if kind == "category":
-        others = raw[:, schema.inputs.index(f"{name}={OTHER}")] == 1
-        if others.any():
-            found.append(f"{name!r}: {_counted(table, others)} no declared category; see the card")
-    known = one.ranges[k] if one.ranges and kind in ("number", "date") else None
-    if known is not None:
-        outside = (values < known[0]) | (values > known[1])
-        if outside.any():
-            low, high = (_shown(end, kind) for end in known)
-            found.append(
-                f"{name!r}: {_counted(table, outside)} outside the range of the training data, "
-                f"{low} to {high} (without its {HIDDEN} smallest and largest values); predictions "
-                "are less certain there"
-            )
-    return found
-
-
-def _shown(value: float, kind: str) -> str:
-    """Return a number, or a date of which the days since 1970 are given."""
-    if kind != "date":
-        return f"{value:.6g}"
-    return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
-
-
-def _counted(table: DataTable, chosen: npt.NDArray[np.bool_]) -> str:
-    places = [table.line_of(int(row)) for row in np.flatnonzero(chosen)]
-    more = ", …" if len(places) > MOST_NAMED else ""
-    verb = "is" if len(places) == 1 else "are"
-    return f"{len(places)} of {len(chosen)} values ({', '.join(places[:MOST_NAMED])}{more}) {verb}"
-
-
 def _names(card: ModelCard, count: int) -> tuple[str, ...]:
     classes = card.classes
     if card.task == "regression":
-        return ("value" if card.table is None else card.table.target,)
+        if card.table is None:
+            return ("value",)
+        if isinstance(card.table, ImageSchema):
+            return (card.table.images.label,)
+        return (card.table.target,)
     if card.task == "survival":
         return ("logarithm of the relative risk",)
     if card.task == "binary":

@@ -7,7 +7,7 @@ from fedegoists.consortium.gains import gains_csv
 from fedegoists.consortium.model_cards import run_cards
 from fedegoists.consortium.participant_models import ChosenModel
 from fedegoists.consortium.run_folder import RunFolder
-from fedegoists.consortium.warm_start import ORIGINS_FILE, StartedMember, origins_json
+from fedegoists.consortium.warm_start import ORIGINS_FILE, StartedMember, origins_json, origins_of
 from fedegoists.methods import Outcome
 from fedegoists.training.summary import metrics_csv
 
@@ -31,13 +31,14 @@ def write_results(
     """Write measurements, gains, model cards, origins and the report."""
     from fedegoists.consortium.report import write_report
 
+    origins = origins_of(models, result.formation.coalitions, begun)
     # Costs tell who trains alone, and results are confidential to each participant.
     files = {
         "metrics.csv": metrics_csv(result.wanted, result.outcomes),
         "summary.csv": result.summary.csv(),
         "gains.csv": gains_csv(result.gains),
-        ORIGINS_FILE: origins_json(models, result.formation.coalitions, begun),
-        **run_cards(result, {one.card.participant: one.card for one in models}),
+        ORIGINS_FILE: origins_json(origins),
+        **run_cards(result, {one.card.participant: one.card for one in models}, origins),
     }
     if result.yardstick.values:
         files["trees-alone.csv"] = result.yardstick.csv()

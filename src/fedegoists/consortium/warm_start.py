@@ -193,9 +193,9 @@ class WarmStart:
         return StartedMember(schema.flatten(dict(tensors)), origins, f"from its own model{held}")
 
 
-def origins_json(
+def origins_of(
     models: Sequence[ChosenModel], coalitions: Groups, begun: Mapping[str, StartedMember]
-) -> bytes:
+) -> dict[str, list[str]]:
     """Return whose data each participant's chosen model holds something of."""
     found = {}
     for group in coalitions:
@@ -204,7 +204,12 @@ def origins_json(
             # Training alone starts afresh, always.
             alone = any(m.card.participant == name and m.card.method == "local" for m in models)
             found[name] = [name] if alone else sorted(before | set(group))
-    return (json.dumps(found, indent=1) + "\n").encode()
+    return found
+
+
+def origins_json(origins: Mapping[str, Sequence[str]]) -> bytes:
+    """Return the content of `ORIGINS_FILE`."""
+    return (json.dumps(origins, indent=1) + "\n").encode()
 
 
 def _read_origins(run: Path) -> dict[str, frozenset[str]] | None:

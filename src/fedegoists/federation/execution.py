@@ -1,7 +1,8 @@
 """Which engine trains a network: one silo after the other, or all silos at once."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,11 @@ STACKED_FLOPS = 40_000
 """On the CPU, networks with less work for a sample are stacked: their time goes into starting
 operations, of which stacking saves most. Larger ones are computed faster one at a time, most of all
 convolutions, whose weights would differ within a batch."""
+
+THREADS_FLOPS = 5_000_000
+"""On the CPU, networks with less work for a sample are computed by one thread. A batch of 32 takes
+so little time that several threads mostly wait for one another: on two cores that others use, too,
+they took twenty times as long at 300 thousand operations, and as long at five million."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,30 @@ def chosen_engine(
     if execution == "stacked":
         raise SettingsError(f"this model cannot be stacked ({obstacle}); use the engine looped")
     return ChosenEngine("looped", f"cannot be stacked ({obstacle})")
+
+
+def threads_of(network: Network | None, silos: Iterable[Silo]) -> int:
+    """Return with how many threads a network is computed, one silo after the other.
+
+    It follows from the network alone, so that the same seed gives the same numbers.
+    """
+    silo = next(iter(silos))
+    if network is None or _on_gpu(silo):
+        return torch.get_num_threads()
+    network.set_mode("evaluation")
+    small = flops_of(network.model, _few(silo)[0]) < THREADS_FLOPS
+    return 1 if small else torch.get_num_threads()
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Context manager in which PyTorch computes with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _convolves(network: Network | None) -> bool:

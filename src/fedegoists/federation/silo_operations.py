@@ -146,12 +146,19 @@ def class_weights(
     return len(labels) / (silo.classes * counts.clamp_min(1.0))
 
 
-def uninformed_loss(silo: Silo, task: Task) -> float:
-    """Return the loss of outputs of zero on a silo's training samples, or on many of them."""
-    targets = silo.targets[silo.splits["train"][:4096]]
+def uninformed_loss(
+    silo: Silo, task: Task, wanted: Literal["balanced"] | tuple[float, ...] | None = None
+) -> float:
+    """Return the loss of outputs of zero on a silo's training samples, or on many of them.
+
+    Classes weigh as in training, see `class_weights`, and so do samples.
+    """
+    positions = silo.splits["train"][:4096]
+    targets = silo.targets[positions]
     columns = silo.classes or 1 if task.name == "classification" else 1
     outputs = torch.zeros(len(targets), columns, device=targets.device)
-    return task.loss(outputs, targets).item()
+    factors = silo.factors(positions, class_weights(silo, wanted))
+    return task.loss(outputs, targets, weighted(None, factors)).item()
 
 
 def training_plan(

@@ -3,8 +3,7 @@
 import hashlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,7 +14,13 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.array_trainer import ArrayTrainer
 from fedegoists.federation.batches import SecretSeed, share_of, stream_seed
 from fedegoists.federation.behaviours import Behaviour, misbehaved
-from fedegoists.federation.execution import Execution, chosen_engine, examined_network
+from fedegoists.federation.execution import (
+    Execution,
+    chosen_engine,
+    examined_network,
+    limited_threads,
+    threads_of,
+)
 from fedegoists.federation.mixing import Mixed, Sum, mix_plain
 from fedegoists.federation.module_trainer import STATISTICS_BATCH, ModuleTrainer
 from fedegoists.federation.participant import Participant, Repetition
@@ -135,12 +140,13 @@ class SimulatedFederation:
         self._trainer: Trainer = model
         self.engine = chosen_engine(self._network, self._silos.values(), execution)
         self._stacked = self.engine.name == "stacked"
+        self._threads = threads_of(self._network, self._silos.values())
         self._bf16, self._graphs = bf16, graphs
         self._stacks: dict[tuple[tuple[Participant, ...], bool], StackedSilos] = {}
         self._memories = {name: SiloMemory(self.schema) for name in self._silos}
         self._behaviours = dict(behaviours or {})
         self.halved: dict[Participant, int] = {}
-        self._uninformed: dict[Participant, float] = {}
+        self._uninformed: dict[tuple[Participant, object], float] = {}
         self._drawn_as = dict(drawn_as or {})
         self._secrets = dict(secrets or {})
         self._samples = {
@@ -395,10 +401,11 @@ class SimulatedFederation:
     def _computed(self, group: Requests, *, stacked: bool) -> Replies:
         """Carry out requests that are alike, at once or one after the other."""
         if not stacked:
-            return {name: self._looped(name, request) for name, request in group.items()}
+            with limited_threads(self._threads):
+                return {name: self._looped(name, request) for name, request in group.items()}
         # The networks stacked on a CPU are small: threads would only wait for one another.
         threads = 1 if self._device.type == "cpu" else torch.get_num_threads()
-        with _threads(threads), warnings.catch_warnings():
+        with limited_threads(threads), warnings.catch_warnings():
             # That an operation cannot be stacked is a matter of speed, not of the user's doing.
             warnings.filterwarnings("ignore", "There is a performance drop")
             return self._of_leaders(group)
@@ -409,7 +416,7 @@ class SimulatedFederation:
         Not with noise: every attempt would cost privacy.
         """
         found: Replies = {}
-        names = [name for name in group if self._diverged(name, replies[name])]
+        names = [name for name, one in group.items() if self._diverged(name, one, replies[name])]
         for halvings in range(1, MOST_HALVINGS + 1):
             if not names:
                 break
@@ -417,21 +424,29 @@ class SimulatedFederation:
             lower = settings.changed(learning_rate=settings.learning_rate / 2**halvings)
             again = {name: group[name].model_copy(update={"settings": lower}) for name in names}
             tried = self._computed(cast("Requests", again), stacked=stacked)
-            names = [name for name in names if self._diverged(name, tried[name])]
+            names = [name for name in names if self._diverged(name, again[name], tried[name])]
             for name in tried.keys() - set(names):
                 found[name] = tried[name]
                 self.halved[name] = max(self.halved.get(name, 0), halvings)
+                if self._secrets:  # a simulation's run tells it in its own log
+                    _LOG.warning(
+                        "%s: training diverged; the learning rate was halved %d times in a round",
+                        name,
+                        halvings,
+                    )
         return found
 
-    def _diverged(self, participant: Participant, reply: Reply | Failure) -> bool:
+    def _diverged(self, participant: Participant, request: Train, reply: Reply | Failure) -> bool:
         """Return whether a model got lost in training, by its numbers or by its loss."""
         if isinstance(reply, Failure):
             return reply.reason == "not finite"
         assert isinstance(reply, Trained)
-        if participant not in self._uninformed:
+        weights = request.settings.class_weights
+        known = (participant, weights)
+        if known not in self._uninformed:
             silo = self._silos[participant]
-            self._uninformed[participant] = uninformed_loss(silo, self.task)
-        return reply.loss > DIVERGED * self._uninformed[participant]
+            self._uninformed[known] = uninformed_loss(silo, self.task, weights)
+        return reply.loss > DIVERGED * self._uninformed[known]
 
     def _looped(self, participant: Participant, request: Request[Reply]) -> Reply | Failure:
         if isinstance(request, Keep):
@@ -540,13 +555,3 @@ DIVERGED = 100.0
 
 MOST_STACKS = 4
 """Different sets of silos that stay ready to run at once."""
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

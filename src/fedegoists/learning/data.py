@@ -12,6 +12,7 @@ from fedegoists.graphs.participants import index_of, validated_name, validated_n
 from fedegoists.learning.preparation import Preparation, TargetScale
 
 if TYPE_CHECKING:
+    from fedegoists.learning.datasets.image_schema import ImageSchema
     from fedegoists.learning.datasets.schema import Schema
 
 Array = npt.NDArray[Any]
@@ -193,8 +194,8 @@ class SiloedData:
         For a regression whose targets are scaled: the scale of each silo.
     warnings : sequence of str
         Remarks that the owner of the data should look at, such as rows that are copies.
-    schema : Schema, optional
-        How columns of tables became the inputs, where they did.
+    schema : Schema or ImageSchema, optional
+        How columns of tables, or files of images, became the inputs, where they did.
 
     Raises
     ------
@@ -226,7 +227,7 @@ class SiloedData:
     class_names: tuple[str, ...] = ()
     target_scales: tuple[TargetScale, ...] = ()
     warnings: tuple[str, ...] = ()
-    schema: "Schema | None" = None
+    schema: "Schema | ImageSchema | None" = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "silos", tuple(self.silos))

@@ -8,6 +8,7 @@ from fedegoists.learning.data import DataError, SiloedData, SplitSizes, TaskName
 from fedegoists.learning.preparation import Preparation, TargetScale
 
 if TYPE_CHECKING:
+    from fedegoists.learning.datasets.image_schema import ImageSchema
     from fedegoists.learning.datasets.schema import Schema
 
 
@@ -54,7 +55,7 @@ class DataDescription:
     preparation: tuple[Preparation, ...] = ()
     competition_pairs: tuple[tuple[str, str], ...] = ()
     target_scales: tuple[TargetScale, ...] = ()
-    schema: "Schema | None" = None
+    schema: "Schema | ImageSchema | None" = None
 
     @classmethod
     def of(cls, data: SiloedData, digest: str) -> "DataDescription":

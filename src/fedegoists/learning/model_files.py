@@ -10,6 +10,7 @@ from torch import Tensor
 from fedegoists.files import file_name, name_digest, private_folder
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.data_description import DataFacts
+from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.schema import Schema
 from fedegoists.learning.model_registry import Value
 from fedegoists.learning.preparation import InputPreparation, TargetScale
@@ -39,8 +40,8 @@ class ModelCard(BaseModel):
     shapes: tuple[tuple[int, ...], ...] = ()
     """The shape of one sample in each input; files of earlier versions do not have it."""
     target: TargetScale | None = None
-    table: Schema | None = None
-    """How the columns of a table become the inputs, where they do."""
+    table: Schema | ImageSchema | None = None
+    """How the columns of a table, or files of images, become the inputs, where they do."""
     kept: tuple[str, ...] = Field(
         default=(),
         validation_alias=AliasChoices("kept", "kept by the silo"),

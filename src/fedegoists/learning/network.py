@@ -387,9 +387,11 @@ def check_outputs(outputs: object, task: Task, count: int, classes: int | None) 
         columns = 1
         fits = shape in ((count, 1), (count,))
     if not fits:
+        two = task.name == "binary" and shape == (count, 2)
+        other = ', or make it task = "classification", which takes two outputs' if two else ""
         raise SettingsError(
             f"the model returns {shape} for {count} samples; a task of the kind {task.name} needs "
-            f"({count}, {columns}): change its last layer"
+            f"({count}, {columns}): change its last layer{other}"
         )
     if not outputs.is_floating_point():
         raise SettingsError(f"the model returns {outputs.dtype}; have it return 32-bit floats")

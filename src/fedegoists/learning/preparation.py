@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 Numbers = npt.NDArray[np.float64]
 
+InputKind = Literal["numbers", "images", "whole"]
+"""Numbers with a fraction; images, height × width × colours; whole numbers such as tokens."""
 HIDDEN = 4
 """Values at each end of a column that a range leaves out."""
 
@@ -35,6 +38,7 @@ class InputPreparation(BaseModel):
     missing: tuple[float | None, ...]
     clip: float | None = None
     ranges: tuple[tuple[float, float] | None, ...] = ()
+    kind: InputKind = "numbers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,8 @@ class Preparation:
         Inputs are cut to plus or minus this number.
     ranges : array, silos × columns × 2, optional
         Between which values training values lie, see `usual_range`.
+    kind : {"numbers", "images", "whole"}
+        Models get images with the colours in front, and whole numbers as they are.
 
     Examples
     --------
@@ -73,12 +79,15 @@ class Preparation:
     missing: Numbers
     clip: float | None = None
     ranges: Numbers | None = None
+    kind: InputKind = "numbers"
 
     @classmethod
-    def unchanged(cls, name: str, columns: Sequence[str], silos: int) -> "Preparation":
+    def unchanged(
+        cls, name: str, columns: Sequence[str], silos: int, kind: InputKind = "numbers"
+    ) -> "Preparation":
         """Return the preparation that leaves values as they are."""
         zero = np.zeros((silos, len(columns)))
-        return cls(name, tuple(columns), zero, zero + 1.0, zero + np.nan)
+        return cls(name, tuple(columns), zero, zero + 1.0, zero + np.nan, kind=kind)
 
     def only(self, silos: Sequence[int]) -> "Preparation":
         """Return the preparation of some silos, in this order."""
@@ -106,6 +115,7 @@ class Preparation:
                 None if math.isnan(low) else (float(low), float(high))
                 for low, high in self.ranges[silo]
             ),
+            kind=self.kind,
         )
 
 

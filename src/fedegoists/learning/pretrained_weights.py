@@ -25,11 +25,11 @@ CONVERT = (
     ".items()}}, '{plain}')\""
 )
 
-_digests: dict[tuple[str, int, int], str] = {}
-
 
 def weights_digest(path: Path) -> str:
-    """Return the hash of a file of weights; a large one is read once for each version of it.
+    """Return the hash of a file of weights.
+
+    It is read each time: times and sizes of files do not prove that their content is the same.
 
     Raises
     ------
@@ -37,17 +37,13 @@ def weights_digest(path: Path) -> str:
         If it cannot be read.
     """
     try:
-        facts = path.stat()
-        key = (str(path), facts.st_mtime_ns, facts.st_size)
-        if key not in _digests:
-            with path.open("rb") as file:
-                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise SettingsError(
             f"{path.name}: the weights cannot be read ({error.strerror}); the file belongs beside "
             "the model's code"
         ) from None
-    return _digests[key]
 
 
 def checked_name(given: object, where: str) -> str:

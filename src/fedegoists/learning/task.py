@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedegoists.learning.concordance import concordances
 from fedegoists.learning.data import TaskName
+from fedegoists.learning.metric_words import metric_words
 
 ABSENT = -1e4
 """The logarithm of a risk that counts for nothing."""
@@ -32,6 +33,11 @@ class Task:
     name: TaskName
     metric: str
     higher_is_better: bool
+
+    @property
+    def metric_words(self) -> str:
+        """The metric's name for people, such as AUC."""
+        return metric_words(self.metric)
 
     @property
     def usual_metric(self) -> bool:

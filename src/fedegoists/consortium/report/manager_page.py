@@ -18,7 +18,7 @@ from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, R
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
 from fedegoists.federation import SimulatedFederation
-from fedegoists.learning.model_registry import model_named, model_reason
+from fedegoists.learning.model_registry import AUTO, model_named, model_reason
 from fedegoists.learning.own_models import weights_in
 from fedegoists.training.summary import EVERYBODY
 
@@ -91,7 +91,7 @@ def manager_view(
         "most_drawn": MOST_DRAWN,
         "claims": [(CLAIMS[claim.claim], claim) for claim in formation.certificate.claims],
         "network": model,
-        "network_reason": model_reason(run.data),
+        "network_reason": model_reason(run.data) if run.settings.training.model == AUTO else "",
         "parameters": run.repetitions.federation.schema,
         "weights": weights_in(run.repetitions.options),
         "decay": run.repetitions.defaults.train.weight_decay,

@@ -11,6 +11,7 @@ from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import preferred
 from fedegoists.consortium.report.wording import UNKNOWN, counted, decimals_for, fixed, signed
 from fedegoists.consortium.tree_yardstick import TreeYardstick
+from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.sample_scores import few_samples
 from fedegoists.training.summary import COSTS, Summary
 
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from fedegoists.consortium.consortium_run import ConsortiumRun
 
 CONFIDENCE = "95 %"
-
-NAMES = {
-    "auc": "AUC",
-    "accuracy": "accuracy",
-    "mse": "mean squared error",
-    "c-index": "concordance",
-}
-"""Metrics in words."""
 
 FEW = "too few test samples"
 SIGNS = {
@@ -92,6 +85,16 @@ def verdict(gain: Gain) -> str:
     return "worse" if gain.high < 0 else "no clear difference"
 
 
+def _metric(run: "ConsortiumRun") -> str:
+    """Return the name of the metric, with its unit where that differs between silos."""
+    federation = run.repetitions.federation
+    words = federation.task.metric_words
+    if federation.task.metric != "mse" or isinstance(federation, SimulatedFederation):
+        return words
+    # A silo does not show the deviation of its numbers, so it adds noise to scaled errors.
+    return f"{words}, at silos with noise in units of their own variance"
+
+
 @dataclass(frozen=True)
 class Results:
     """Metrics, costs and gains of a run.
@@ -141,7 +144,7 @@ class Results:
         few = few_test_samples(run)
         return cls(
             methods,
-            NAMES.get(task.metric, task.metric),
+            _metric(run),
             task.higher_is_better,
             run.settings.training.seeds,
             run.summary,

@@ -180,7 +180,7 @@ def _checked(
     parts = tuple(given["inputs"]) if several else (given["inputs"],)
     if not parts:
         raise DataError(f"{owner}: no inputs; give at least one array")
-    inputs = tuple(_input(f"{owner}, input {k}", part) for k, part in enumerate(parts))
+    inputs = tuple(checked_input(f"{owner}, input {k}", part) for k, part in enumerate(parts))
     targets = _targets(owner, given["targets"], task, names)
     for k, array in enumerate(inputs):
         _check_length(f"{owner}, input {k}", len(array), len(targets))
@@ -195,8 +195,8 @@ def _checked(
     )
 
 
-def _input(where: str, given: Any) -> Array:
-    """Return an array whose first axis counts samples."""
+def checked_input(where: str, given: Any) -> Array:
+    """Return an array whose first axis counts samples; refuse one that holds no numbers."""
     array = np.asarray(given)
     if array.dtype.kind not in "biuf":
         raise DataError(
@@ -399,10 +399,10 @@ def _inputs(
         elif kind == "images":
             half = np.full((len(silos), width), 127.5)
             shown_as = next((c for c in COLOURS.values() if len(c) == width), own)
-            way = Preparation(name, shown_as, half, 1 / half, half + np.nan)
+            way = Preparation(name, shown_as, half, 1 / half, half + np.nan, kind="images")
         else:
             array = array.astype(np.int64)
-            way = Preparation.unchanged(name, own, len(silos))
+            way = Preparation.unchanged(name, own, len(silos), "whole")
         arrays.append(array)
         ways.append(way)
     return tuple(arrays), tuple(ways)

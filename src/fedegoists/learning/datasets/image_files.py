@@ -163,6 +163,21 @@ def prepared_image(image: DecodedImage, settings: ImageSettings) -> Array:
     return kept.astype(np.uint8) if settings.bits == 8 else (kept - 32768).astype(np.int16)
 
 
+def stored_values(kept: Array, settings: ImageSettings) -> Array:
+    """Return the values of images as they were stored, from those that `prepared_image` keeps.
+
+    Examples
+    --------
+    >>> settings = ImageSettings(range=(-1000.0, 400.0), bits=16)
+    >>> stored_values(np.array([-32768, 32767], dtype=np.int16), settings)
+    array([-1000.,   400.], dtype=float32)
+    """
+    low, high = settings.levels or (0.0, 255.0)
+    share = kept / 255 if settings.bits == 8 else (kept + 32768.0) / 65535
+    values: Array = (low + (high - low) * share).astype(np.float32)
+    return values
+
+
 def _resized(values: Array, size: tuple[int, int]) -> Array:
     """Return an image of another size: interpolated, or means over areas where it shrinks."""
     from PIL import Image

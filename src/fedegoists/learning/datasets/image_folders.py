@@ -21,7 +21,7 @@ import numpy as np
 
 from fedegoists.errors import FileError, MissingDependencyError
 from fedegoists.learning.data import Array, DataError, Samples, SiloedData, SiloIndices
-from fedegoists.learning.datasets.data_tables import WantedColumns
+from fedegoists.learning.datasets.data_tables import DataTable, WantedColumns
 from fedegoists.learning.datasets.feature_encoding import Problems
 from fedegoists.learning.datasets.image_files import (
     DICOM_MARK,
@@ -82,11 +82,11 @@ def load_images(
         With the organisation and path of every image that does not fit.
     """
     with tempfile.TemporaryFile(prefix="fedegoists-") as file:  # what is mapped stays
-        return _loaded(folders, schema, _KeptImages(schema.images, file), seed, name)
+        return _loaded(folders, schema, KeptImages(schema.images, file), seed, name)
 
 
 def _loaded(
-    folders: Mapping[str, Path], schema: ImageSchema, kept: "_KeptImages", seed: int, name: str
+    folders: Mapping[str, Path], schema: ImageSchema, kept: "KeptImages", seed: int, name: str
 ) -> SiloedData:
     """Decode all images and divide them; problems are told together."""
     problems = Problems()
@@ -116,6 +116,7 @@ def _loaded(
         preparation=(_preparation(schema.images, kept.kind, len(silos)),),
         class_names=schema.classes or (),
         target_scales=scales,
+        schema=schema,
         warnings=tuple(warnings),
     )
 
@@ -124,7 +125,7 @@ def _divided(
     entries: Mapping[str, list[ImageEntry]],
     folders: Mapping[str, Path],
     schema: ImageSchema,
-    kept: "_KeptImages",
+    kept: "KeptImages",
     seed: int,
 ) -> tuple[list[SiloIndices], list[str], list[str]]:
     """Return the silos, with notes and warnings about their images."""
@@ -164,11 +165,48 @@ def _preparation(settings: ImageSettings, kind: str, silos: int) -> Preparation:
     low, high = settings.levels or (0.0, 255.0)
     middle = np.full((silos, len(COLOURS[kind])), (low + high) / 2)
     factor = np.full_like(middle, 2 / (high - low))
-    return Preparation("pixels", COLOURS[kind], middle, factor, middle + np.nan, clip=1.0)
+    columns, missing = COLOURS[kind], middle + np.nan
+    return Preparation("pixels", columns, middle, factor, missing, clip=1.0, kind="images")
 
 
-class _KeptImages:
+@dataclass(frozen=True)
+class ImageForm:
+    """The form that images must have where a schema declares no other.
+
+    Attributes
+    ----------
+    of : str
+        The images that have it, for messages.
+    size : tuple of int
+        Height and width.
+    kind : {"grey", "rgb"}
+        The kind of their colours.
+    resize, convert : str
+        What to do with an image of another size or kind, for messages.
+    """
+
+    of: str
+    size: tuple[int, int]
+    kind: str
+    resize: str = (
+        "declare size = [height, width] in [images] of the schema, to which all are resized"
+    )
+    convert: str = (
+        'declare colours = "grey" or "rgb" in [images] of the schema, to which all are converted'
+    )
+
+
+class KeptImages:
     """All images, of one shape, one after the other in a file.
+
+    Parameters
+    ----------
+    settings : ImageSettings
+        What becomes of the images.
+    file : binary file
+        It holds the images, and must be empty.
+    form : ImageForm, optional
+        The form that images must have; by default that of the first one.
 
     Attributes
     ----------
@@ -178,10 +216,11 @@ class _KeptImages:
         The kind of colours, which is known after the first image.
     """
 
-    def __init__(self, settings: ImageSettings, file: IO[bytes]) -> None:
-        self._settings, self._file = settings, file
+    def __init__(
+        self, settings: ImageSettings, file: IO[bytes], form: ImageForm | None = None
+    ) -> None:
+        self._settings, self._file, self._form = settings, file, form
         self._type = np.uint8 if settings.bits == 8 else np.int16
-        self._first: tuple[Path, DecodedImage] | None = None
         self._shape: tuple[int, ...] = ()
         self._changed: Counter[str] = Counter()
         self.content: list[bytes] = []
@@ -212,23 +251,20 @@ class _KeptImages:
         return True
 
     def _fitting(self, path: Path, image: DecodedImage) -> Array:
-        """Return an image as it is kept; refuse one that differs from the first."""
+        """Return an image as it is kept; refuse one of another form."""
         size, colours = self._settings.size, self._settings.colours
         values = prepared_image(image, self._settings)
-        if self._first is None:
-            self._first, self._shape = (path, image), values.shape
-            self.kind = colours or image.kind
-        other, first = self._first
-        if size is None and image.size != first.size:
+        if self._form is None:
+            self._form = ImageForm(f"{path} is", image.size, image.kind)
+        form = self._form
+        if size is None and image.size != form.size:
             raise DataError(
-                f"it is {_sides(image)}, but {other} is {_sides(first)} (height × width); declare "
-                "size = [height, width] in [images] of the schema, to which all are resized"
+                f"it is {_shown(image.size)}, but {form.of} {_shown(form.size)} (height × width); "
+                f"{form.resize}"
             )
-        if colours is None and image.kind != first.kind:
-            raise DataError(
-                f'it is {image.kind}, but {other} is {first.kind}; declare colours = "grey" or '
-                '"rgb" in [images] of the schema, to which all are converted'
-            )
+        if colours is None and image.kind != form.kind:
+            raise DataError(f"it is {image.kind}, but {form.of} {form.kind}; {form.convert}")
+        self._shape, self.kind = values.shape, colours or form.kind
         self._changed["resized"] += size is not None and image.size != size
         self._changed[f"converted to {colours}"] += colours not in (None, image.kind)
         return values
@@ -245,12 +281,12 @@ class _KeptImages:
         size = self._file.tell() / 1e6
         return [
             f"{kept} of {self._settings.bits} bits, {size:,.1f} MB in a temporary file",
-            *(f"{count:,} images were {how}" for how, count in self._changed.items() if count),
+            *self.changes(),
         ]
 
-
-def _sides(image: DecodedImage) -> str:
-    return _shown(image.size)
+    def changes(self) -> list[str]:
+        """Return how many images were resized or converted."""
+        return [f"{count:,} images were {how}" for how, count in self._changed.items() if count]
 
 
 def _shown(shape: tuple[int, ...]) -> str:
@@ -287,7 +323,7 @@ def _in_class_folders(
                 DataError(f"{owner}, {path}: no declared class; the schema has {_names(schema)}")
             )
         else:
-            own = _images_below(owner, path, problems)
+            own = images_below(owner, path, problems)
             if not own:
                 problems.found.append(
                     DataError(
@@ -353,13 +389,7 @@ def _in_list(owner: str, folder: Path, schema: ImageSchema, problems: Problems) 
     targets = problems.attempt(lambda: target_of(table, columns))
     groups = _optional(problems, settings.group, lambda name: group_keys(table, name))
     weights = _optional(problems, settings.weight, lambda name: row_weights(table, name))
-    paths = [folder / text for text in table.texts(settings.path)]
-    for row, path in enumerate(paths):
-        if not path.is_file():
-            place = table.place(row, settings.path)
-            problems.found.append(
-                DataError(f"{place}: {path} is no file; paths begin at the folder of the list")
-            )
+    paths = listed_paths(table, settings.path, folder, problems)
     if targets is None or problems.found:
         return []
     count = len(paths)
@@ -373,6 +403,18 @@ def _in_list(owner: str, folder: Path, schema: ImageSchema, problems: Problems) 
             strict=True,
         )
     ]
+
+
+def listed_paths(table: DataTable, column: str, folder: Path, problems: Problems) -> list[Path]:
+    """Return the paths in a list of images; one that leads nowhere is a problem."""
+    paths = [folder / text for text in table.texts(column)]
+    for row, path in enumerate(paths):
+        if not path.is_file():
+            place = table.place(row, column)
+            problems.found.append(
+                DataError(f"{place}: {path} is no file; paths begin at the folder of the list")
+            )
+    return paths
 
 
 def _optional(
@@ -390,12 +432,12 @@ def visible(folder: Path) -> list[Path]:
     )
 
 
-def _images_below(owner: str, folder: Path, problems: Problems) -> list[Path]:
+def images_below(owner: str, folder: Path, problems: Problems) -> list[Path]:
     """Return the images in a folder and the folders in it; other files are problems."""
     found = []
     for path in visible(folder):
         if path.is_dir():
-            found += _images_below(owner, path, problems)
+            found += images_below(owner, path, problems)
         elif is_image(path):
             found.append(path)
         else:

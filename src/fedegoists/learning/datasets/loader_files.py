@@ -54,14 +54,8 @@ def load_by_function(
     DataError
         If what it returns is no data.
     """
-    file, _, function = name.rpartition(":")
-    path = Path(file)
-    where = f"{path.name}:{function}"
-    if not path.is_file():
-        raise SettingsError(f"{path}: no such file; it is looked for beside the consortium.toml")
-    called = function_in(path, function)
     given = {"folder": folder, "organisation": organisation}
-    returned = _called(called, where, path, given, options)
+    where, returned = returned_by(name, given, options)
     if not isinstance(returned, Mapping) or "organisations" not in returned:
         raise DataError(
             f"{where} returned a {type(returned).__name__}; expected a dictionary with the keys "
@@ -72,14 +66,43 @@ def load_by_function(
         raise DataError(f"{where} returned the key {shown(unknown[0])}; keys are {', '.join(KEYS)}")
     own = returned["organisations"]
     if organisation is not None:
-        if not isinstance(own, Mapping) or organisation not in own:
-            known = ", ".join(map(str, own)) if isinstance(own, Mapping) else type(own).__name__
-            raise DataError(f"{where} returned no data of {organisation!r}, but of: {known}")
-        own = {organisation: own[organisation]}
+        own = {organisation: own_part(where, own, organisation)}
     try:
         return _data({**returned, "organisations": own}, seed)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
+
+
+def returned_by(
+    name: str, given: Mapping[str, object], options: Mapping[str, object]
+) -> tuple[str, object]:
+    """Call a user's function; return its name for messages, and what it returned.
+
+    Parameters
+    ----------
+    name : str
+        The file and the function, ``path/data.py:load``.
+    given : mapping of str to object
+        Arguments that the function gets if it takes them.
+    options : mapping of str to object
+        Arguments that it must take.
+    """
+    file, _, function = name.rpartition(":")
+    path = Path(file)
+    where = f"{path.name}:{function}"
+    if not path.is_file():
+        raise SettingsError(f"{path}: no such file; it is looked for beside the consortium.toml")
+    return where, _called(function_in(path, function), where, path, given, options)
+
+
+def own_part(where: str, organisations: object, organisation: str) -> object:
+    """Return one organisation's data of all that a function returned."""
+    if isinstance(organisations, Mapping) and organisation in organisations:
+        return organisations[organisation]
+    if not isinstance(organisations, Mapping):
+        organisations = [type(organisations).__name__]
+    known = ", ".join(map(str, organisations))
+    raise DataError(f"{where} returned no data of {organisation!r}, but of: {known}")
 
 
 def _called(

@@ -30,7 +30,12 @@ class StepValues:
 
 
 def read_steps(
-    owner: str, folder: Path, keys: Sequence[str], settings: SequenceSettings
+    owner: str,
+    folder: Path,
+    keys: Sequence[str],
+    settings: SequenceSettings,
+    *,
+    training: bool = True,
 ) -> StepValues:
     """Read the measurements of some stays.
 
@@ -40,6 +45,8 @@ def read_steps(
         The organisation's folder.
     keys : sequence of str
         The key of each stay, in the order of the result.
+    training : bool
+        Whether to refuse a feature without any measurement, which makes no training data.
 
     Raises
     ------
@@ -76,8 +83,9 @@ def read_steps(
     without = int((counts.sum((1, 2)) == 0).sum())
     warnings = [f"{without:,} of {len(keys):,} have no measurements"] if without else []
     empty = [repr(n) for k, n in enumerate(settings.features) if not counts[..., k].any()]
-    if empty:
+    if empty and training:
         raise DataError(f"{table.where}: no measurement of {', '.join(empty)} is in the steps")
+    warnings += [f"no measurement of {', '.join(empty)} is in the steps"] if empty else []
     return StepValues(means, notes, warnings)
 
 
