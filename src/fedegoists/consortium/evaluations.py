@@ -14,9 +14,9 @@ from fedegoists.consortium.participant_models import personal_part, preferred
 from fedegoists.federation import Repetition, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import Split, TaskName
+from fedegoists.learning.estimates import Interval
 from fedegoists.learning.sample_scores import (
     BinaryScores,
-    Interval,
     Numbers,
     contributions,
     few_samples,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from fedegoists.consortium.evaluations import JudgedModel
 from fedegoists.consortium.file_names import file_names
 from fedegoists.learning.data import SplitSizes
+from fedegoists.learning.estimates import Interval
 from fedegoists.learning.model_files import ModelCard
 from fedegoists.learning.preparation import InputPreparation
-from fedegoists.learning.sample_scores import Interval
 from fedegoists.version import __version__
 
 if TYPE_CHECKING:
