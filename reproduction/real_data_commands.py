@@ -13,6 +13,16 @@ from fedegoists.cli.output import line
 from fedegoists.files import read_text, write_bytes
 from reproduction import COMMAND, RESULTS
 from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.participation_study import (
+    BOUNDS,
+    CHOSEN_ON,
+    REPORTED_ON,
+    TASKS,
+    endings_csv,
+    endings_of,
+    participation_page,
+    read_endings,
+)
 from reproduction.repeated_runs import Measured, read_rows, rows_csv
 from reproduction.running import commit
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
@@ -35,6 +45,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("hospitals")(hospitals_command)
     app.command("yardsticks")(yardsticks_command)
+    app.command("participation")(participation_command)
 
 
 def hospitals_command(
@@ -86,6 +97,29 @@ def yardsticks_command(
     written = read_rows(out / "yardsticks.csv")
     page = yardstick_page(written, origin("yardsticks", divisions, began))
     write_bytes(out / "yardsticks.md", page.encode())
+
+
+def participation_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TASK", help=f"{', '.join(TASKS)}.")
+    ] = None,
+    out: OutOption = RESULTS / "participation",
+) -> None:
+    """Train, deliver, and count the members that end worse than alone."""
+    began = time.monotonic()
+    reported, chosen = [], []
+    for name in _checked(names, dict.fromkeys(TASKS)):
+        chosen += endings_of(name, CHOSEN_ON, BOUNDS, line)
+        reported += endings_of(name, REPORTED_ON, tell=line)
+    write_bytes(out / "choice.csv", endings_csv(chosen))
+    write_bytes(out / "participation.csv", endings_csv(reported))
+    text = participation_page(
+        read_endings(read_text(out / "participation.csv")),
+        read_endings(read_text(out / "choice.csv")),
+        origin(" ".join(["participation", *(names or ())]), MOST_DIVISIONS, began),
+    )
+    write_bytes(out / "participation.md", text.encode())
+    line(text)
 
 
 def known_alone(path: Path) -> list[Measured]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.gains import Gain
-from fedegoists.consortium.participant_models import preferred
 from fedegoists.consortium.report.wording import UNKNOWN, counted, decimals_for, fixed, signed
 from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.learning.sample_scores import few_samples
@@ -107,7 +106,7 @@ class Results:
     gains : tuple of GainRow
         Of all participants with every method but Local.
     chosen : mapping of str to str
-        The method of each participant's model, if it has one.
+        The model that each participant keeps, in words.
     alone : tuple of str
         Participants without a coalition, which have no gains.
     few : mapping of str to str
@@ -137,7 +136,6 @@ class Results:
         order = {name: k for k, name in enumerate(run.formation.participants)}
         gains = sorted(run.gains, key=lambda g: (methods.index(g.method), order[g.participant]))
         decimals = _decimals(run.summary)
-        best = preferred(run.wanted, run.repetitions.federation)
         few = few_test_samples(run)
         return cls(
             methods,
@@ -151,7 +149,7 @@ class Results:
                 )
                 for gain in gains
             ),
-            {name: method for name, (method, _) in best.items()},
+            {name: one.words for name, one in run.delivered.items()},
             run.alone,
             few,
             run.evaluations,
