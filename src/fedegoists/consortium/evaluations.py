@@ -88,11 +88,14 @@ class Evaluations:
     delivered : mapping of participant to Interval
         Its gain over the model that the participant trained alone, with the interval over test
         samples.
+    repetitions : int
+        Initialisations that the metrics and gains of methods are means over.
     """
 
     methods: Mapping[tuple[str, str], JudgedMethod] = field(default_factory=dict)
     models: Mapping[str, JudgedModel] = field(default_factory=dict)
     delivered: Mapping[str, Interval] = field(default_factory=dict)
+    repetitions: int = 1
 
     def about(self, participant: str) -> "Evaluations":
         """Return what concerns one participant."""
@@ -100,6 +103,7 @@ class Evaluations:
             {key: one for key, one in self.methods.items() if one.participant == participant},
             {name: one for name, one in self.models.items() if name == participant},
             {name: one for name, one in self.delivered.items() if name == participant},
+            self.repetitions,
         )
 
     def csv(self) -> bytes:
@@ -178,7 +182,8 @@ def evaluated(
         own = found.get("local", {}).get(name, {}).get(one.repetition)
         if own is not None:
             gains[name] = gain_interval([contributions(task.name, *test)], [own], sign)
-    return Evaluations(methods, models, gains)
+    repetitions = len({one.repetition for one in federation.participants})
+    return Evaluations(methods, models, gains, repetitions)
 
 
 def judged_model(

@@ -49,7 +49,7 @@ class CardFacts:
     judged : JudgedModel or str
         Its quality on the participant's test samples, or why that is not known.
     gain : Interval, optional
-        Its method's gain over training alone.
+        Its gain over the model that the participant trained alone.
     privacy : str
         What single samples of the participant's data are protected by.
     """
@@ -67,7 +67,7 @@ def card_text(card: ModelCard, facts: CardFacts) -> str:
     lines = [
         f"# Model card: {_plain(card.participant)}",
         "",
-        f"{_plain(card.description)} Trained by `{card.method}` in the run {_plain(facts.run)}.",
+        f"{_plain(card.description)} Delivered by the run {_plain(facts.run)}: {card.delivered}.",
         "",
         "## Intended use",
         "",
@@ -89,7 +89,7 @@ def card_text(card: ModelCard, facts: CardFacts) -> str:
     if facts.sizes is not None:
         lines.append(
             f"- Own samples: {facts.sizes.train:,} for training, {facts.sizes.validation:,} for "
-            f"validation (to choose the method and the round), {facts.sizes.test:,} for testing."
+            f"validation (to choose the model and the round), {facts.sizes.test:,} for testing."
         )
     lines += ["", "## Quality on own test samples", "", *_quality(facts), ""]
     lines += ["## Privacy", "", facts.privacy, ""]
@@ -119,7 +119,6 @@ def _facts(run: "ConsortiumRun", card: ModelCard) -> CardFacts:
     name = card.participant
     group = [other for other in run.formation.coalition_of(name) if other != name]
     found = run.evaluations
-    tested = found.methods.get((card.method, name))
     missing = "Only the silo can measure it: `fedegoists deploy model` there writes it."
     deployed = "See the card that `fedegoists deploy model` writes at the silo."
     return CardFacts(
@@ -127,7 +126,7 @@ def _facts(run: "ConsortiumRun", card: ModelCard) -> CardFacts:
         f"with {', '.join(map(_plain, group))}." if group else "none: trained on own data alone.",
         run.data.sizes.get(name),
         found.models.get(name, missing),
-        None if tested is None else tested.gain,
+        found.delivered.get(name),
         SIMULATED if found.models else deployed,
     )
 
@@ -154,7 +153,7 @@ def _quality(facts: CardFacts) -> list[str]:
             f"{binary.prevalence:.3f} |",
         ]
     if facts.gain is not None:
-        lines.append(f"| gain of `{judged.method}` over training alone | {_between(facts.gain)} |")
+        lines.append(f"| gain over the model trained alone | {_between(facts.gain)} |")
     if binary is None:
         return lines
     lines += ["", "| threshold | sensitivity | specificity | PPV | NPV |", "|---|---|---|---|---|"]

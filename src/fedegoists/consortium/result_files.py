@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedegoists.consortium.consortium_run import ConsortiumRun
+from fedegoists.consortium.delivered_gains import delivered_csv, run_delivered
 from fedegoists.consortium.gains import gains_csv
 from fedegoists.consortium.model_cards import run_cards
 from fedegoists.consortium.participant_models import ChosenModel
@@ -36,6 +37,7 @@ def write_results(
         "metrics.csv": metrics_csv(result.wanted, result.outcomes),
         "summary.csv": result.summary.csv(),
         "gains.csv": gains_csv(result.gains),
+        "delivered.csv": delivered_csv(run_delivered(result)),
         ORIGINS_FILE: origins_json(models, result.formation.coalitions, begun),
         **run_cards(result, {one.card.participant: one.card for one in models}),
     }
