@@ -17,6 +17,7 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation import (
     Candidate,
     Deliver,
+    Delivered,
     Describe,
     Keep,
     LocalTerms,
@@ -305,3 +306,41 @@ def test_other_parameters_and_half_requests_are_refused(tmp_path):
     assert isinstance(asked(service, TRAIN.changed(parameters=START[:-1])).reply, Failed)
     assert service.answer("server", b"junk")
     assert "refused a message from server" in (tmp_path / "silo.log").read_text()
+
+
+def choice_of(service, **changes):
+    """What a silo tells of its choice between its own model and a ruined one."""
+    sent = Deliver(
+        parameters=torch.stack([START, 50 * START]),
+        candidates=(Candidate(method="local", round=1), Candidate(method="fedavg", round=2)),
+    )
+    return asked(service, sent, **changes).reply
+
+
+def test_a_silo_keeps_no_model_that_is_worse_than_its_own_and_tells_its_name_alone(tmp_path):
+    service = SiloService(kit(tmp_path))
+    assert choice_of(service) == Delivered(kept=True, method="local")
+    network, card = read_model(tmp_path / "models" / "r.safetensors")
+    assert torch.equal(SCHEMA.flatten(dict(network.named_parameters())), START)
+    assert (card.method, card.delivered, card.round) == ("local", "own model", 1)
+    assert "keeps the model of run r: own model" in (tmp_path / "silo.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "[privacy]\nevaluation_noise = 2.0\nloss_bound = 3.0\n",
+        '[limits]\noperations = ["train"]\n',
+        "[limits]\nevaluations_per_day = 0\n",
+    ],
+)
+def test_a_choice_is_not_told_where_an_evaluation_would_not_be(tmp_path, more):
+    service = SiloService(kit(tmp_path, more))
+    assert choice_of(service) == Delivered(kept=True)
+    assert read_model(tmp_path / "models" / "r.safetensors")[1].method == "local"
+
+
+def test_choices_count_as_evaluations(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nevaluations_per_day = 2\n"))
+    told = [choice_of(service, run=f"r{k}").method for k in range(4)]
+    assert told == ["local", "local", "", ""]
