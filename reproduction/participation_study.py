@@ -32,7 +32,7 @@ from fedegoists.coalitions import form
 from fedegoists.consortium.participant_models import deliveries
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.delivery import OWN, HomeChoice, ModelName, choose_at_home
-from fedegoists.files import csv_bytes
+from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning import safe_choice
 from fedegoists.learning.data import SiloedData
@@ -196,7 +196,7 @@ def endings_csv(endings: Iterable[Ending]) -> bytes:
     return csv_bytes(COLUMNS, rows)
 
 
-def read_endings(text: str) -> list[Ending]:
+def read_endings(path: Path) -> list[Ending]:
     """Read what `endings_csv` wrote."""
     return [
         Ending(
@@ -210,7 +210,7 @@ def read_endings(text: str) -> list[Ending]:
             int(line["train"]),
             int(line["test"]),
         )
-        for line in csv.DictReader(io.StringIO(text, newline=""))
+        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
     ]
 
 

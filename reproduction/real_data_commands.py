@@ -105,17 +105,23 @@ def participation_command(
     ] = None,
     out: OutOption = RESULTS / "participation",
 ) -> None:
-    """Train, deliver, and count the members that end worse than alone."""
+    """Train, deliver, and count the members that end worse than alone.
+
+    The rows of other tasks stay as they are.
+    """
     began = time.monotonic()
-    reported, chosen = [], []
     for name in _checked(names, dict.fromkeys(TASKS)):
-        chosen += endings_of(name, CHOSEN_ON, BOUNDS, line)
-        reported += endings_of(name, REPORTED_ON, tell=line)
-    write_bytes(out / "choice.csv", endings_csv(chosen))
-    write_bytes(out / "participation.csv", endings_csv(reported))
+        for file, found in (
+            ("choice.csv", endings_of(name, CHOSEN_ON, BOUNDS, line)),
+            ("participation.csv", endings_of(name, REPORTED_ON, tell=line)),
+        ):
+            known = read_endings(out / file) if (out / file).exists() else []
+            known = [one for one in known if one.task != name] + found
+            known.sort(key=lambda one: TASKS.index(one.task))
+            write_bytes(out / file, endings_csv(known))
     text = participation_page(
-        read_endings(read_text(out / "participation.csv")),
-        read_endings(read_text(out / "choice.csv")),
+        read_endings(out / "participation.csv"),
+        read_endings(out / "choice.csv"),
         origin(" ".join(["participation", *(names or ())]), MOST_DIVISIONS, began),
     )
     write_bytes(out / "participation.md", text.encode())

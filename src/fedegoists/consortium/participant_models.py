@@ -30,9 +30,6 @@ from fedegoists.methods import Outcome
 from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import chosen_test_values
 
-CHOSEN_AT_HOME = "chosen at home, not told"
-"""What is known of a choice that a silo keeps to itself."""
-
 
 @dataclass(frozen=True)
 class ChosenModel:
@@ -61,7 +58,7 @@ class ChosenModel:
     @property
     def words(self) -> str:
         """The origin of the model, as the report tells it."""
-        return self.card.delivered if self.card.method else CHOSEN_AT_HOME
+        return self.card.delivered
 
 
 def trained_participants(outcomes: Mapping[str, Outcome], federation: Federation) -> set[str]:

@@ -99,7 +99,7 @@ class ModelCard(BaseModel):
 
 
 def delivered_words(method: str, share: float = 1.0) -> str:
-    """Return the origin of a model that was delivered, in words.
+    """Return the origin of a model that was delivered, in words; a silo may not tell the method.
 
     Examples
     --------
@@ -108,6 +108,8 @@ def delivered_words(method: str, share: float = 1.0) -> str:
     >>> delivered_words("egomix", 0.25)
     "25 % coalition's model (egomix), 75 % own"
     """
+    if not method:
+        return "chosen at home, not told"
     if method == "local":
         return "own model"
     if share < 1:
