@@ -41,7 +41,7 @@ MODULES = {
     "deployed": "deploy.flare_engine",
     "pipeline": "consortium.pipeline",
     "stages": "consortium.stage_cache",
-    "gains": "consortium.gains",
+    "gains": "training.gains",
     "models": "consortium.participant_models",
     "report": "consortium.report",
     "learn": "benefit.learning_benefit",

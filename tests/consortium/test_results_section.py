@@ -5,8 +5,8 @@ import re
 from dataclasses import replace
 
 from fedegoists.consortium.evaluations import Evaluations
-from fedegoists.consortium.gains import gains_over_local
 from fedegoists.federation import Failure, Participant
+from fedegoists.training.gains import gains_over_local
 from tests.consortium.reports import (
     Balance,
     circle,

@@ -11,13 +11,13 @@ from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.exposure import Exposure, MaskedSums
-from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.participant_models import ChosenModel, trained_participants
 from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.graphs import BenefitGraph
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
 from fedegoists.notebooks import data_frame, html_table
+from fedegoists.training.gains import Gain
 from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import Summary
 

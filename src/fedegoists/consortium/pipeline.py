@@ -32,7 +32,6 @@ from fedegoists.consortium.exposure import (
     exposures,
     masked_sums,
 )
-from fedegoists.consortium.gains import gains_over_local
 from fedegoists.consortium.model_choice import (
     chosen_model,
     fitting_methods,
@@ -73,6 +72,7 @@ from fedegoists.methods.method_run import Observer
 from fedegoists.training.decay_search import searched_decays
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
+from fedegoists.training.gains import gains_over_local
 from fedegoists.training.rate_search import with_searched_rate
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 

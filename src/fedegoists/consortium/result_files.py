@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedegoists.consortium.consortium_run import ConsortiumRun
 from fedegoists.consortium.delivered_gains import delivered_csv, run_delivered
-from fedegoists.consortium.gains import gains_csv
 from fedegoists.consortium.model_cards import run_cards
 from fedegoists.consortium.participant_models import ChosenModel
 from fedegoists.consortium.run_folder import RunFolder
 from fedegoists.consortium.warm_start import ORIGINS_FILE, StartedMember, origins_json
 from fedegoists.methods import Outcome
+from fedegoists.training.gains import gains_csv
 from fedegoists.training.summary import metrics_csv
 
 

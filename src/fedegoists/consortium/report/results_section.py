@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from fedegoists.consortium.delivered_gains import DeliveredGain, run_delivered
 from fedegoists.consortium.evaluations import Evaluations
-from fedegoists.consortium.gains import Gain
 from fedegoists.consortium.report.wording import UNKNOWN, counted, decimals_for, fixed, signed
 from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.federation.delivery import OWN
 from fedegoists.learning.estimates import Interval
 from fedegoists.learning.sample_scores import few_samples
+from fedegoists.training.gains import Gain
 from fedegoists.training.summary import COSTS, Summary
 
 if TYPE_CHECKING:

@@ -7,7 +7,13 @@ from dataclasses import astuple, dataclass
 
 from fedegoists.federation import Federation
 from fedegoists.files import csv_bytes
-from fedegoists.learning.estimates import CONFIDENCE, Interval, Over, over_initialisations
+from fedegoists.learning.estimates import (
+    CONFIDENCE,
+    Interval,
+    Over,
+    over_divisions,
+    over_initialisations,
+)
 from fedegoists.methods import Outcome
 from fedegoists.training.summary import by_participant, chosen_test_values
 
@@ -24,10 +30,10 @@ class Gain:
         Means of the metric over repetitions: with the method, and with Local.
     gain, low, high : float
         The gain, positive if it is an improvement, and its confidence interval: Student's t over
-        the repetitions, paired; see `over_initialisations`. NaN where it is not known.
+        the repetitions, paired; see `fedegoists.learning.estimates`. NaN where it is not known.
     over : str
         What the interval is over: repetitions of a run are initialisations on the same division of
-        the data. Empty without an interval.
+        the data, those of a comparison are divisions. Empty without an interval.
     """
 
     method: str
@@ -51,6 +57,7 @@ def gains_over_local(
     confidence: float = CONFIDENCE,
     *,
     alone: Collection[str] = (),
+    ratio: Mapping[str, float] | None = None,
 ) -> list[Gain]:
     """Return the gains of participants with every method but Local itself.
 
@@ -59,6 +66,10 @@ def gains_over_local(
     alone : collection of str
         Participants without a coalition. They train alone with every method; that one method trains
         longer than another is no gain of theirs.
+    ratio : mapping of str to float, optional
+        Where repetitions divide the same data in different ways: each participant's test samples
+        divided by its training samples, for the error of Nadeau and Bengio. If left out,
+        repetitions are initialisations on one division.
     """
     if "local" not in outcomes:
         return []
@@ -78,9 +89,13 @@ def gains_over_local(
                 if math.isfinite(value) and math.isfinite(own.get(seed, math.nan))
             ]
             if pairs:
-                found = over_initialisations([sign * (v - a) for v, a in pairs])
+                differences = [sign * (v - a) for v, a in pairs]
+                found = over_initialisations(differences)
+                if ratio is not None:
+                    found = over_divisions(differences, ratio[participant])
                 one = found.interval(confidence)
-                over = "initialisations" if math.isfinite(one.low) else ""
+                over = "initialisations" if ratio is None else "divisions"
+                over = over if math.isfinite(one.low) else ""
                 value, base = (statistics.fmean(column) for column in zip(*pairs, strict=True))
                 about = (method, participant, value, base)
                 gains.append(Gain(*about, one.value, one.low, one.high, over))
