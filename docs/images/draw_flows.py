@@ -457,8 +457,8 @@ RUN = Flow(
             "7  Stage report: gains, models, pages",
             (
                 ("gains", "gains_over_local"),
-                ("models", "chosen_models"),
-                ("models", "delivered"),
+                ("models", "deliver_models"),
+                ("models", "write_models"),
                 ("report", "write_report"),
             ),
         ),
