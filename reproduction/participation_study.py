@@ -248,11 +248,13 @@ def participation_page(endings: Sequence[Ending], choice: Sequence[Ending], orig
         "",
         "## How the bound was chosen (repetitions 10 to 14)",
         "",
-        "The lower bound of a gain that a model must have, in standard errors below the estimate. "
-        "The usual one standard error keeps the members that end worse than alone at all, noise "
-        "or not, lowest among bounds that still deliver most of the gains. Choosing again on parts "
-        "of the validation data, to see whether choosing pays (cross-fitting), made nobody safer "
-        "and cost a third of the gains; it is not part of the rule.",
+        "The lower bound of a gain that a model must have above zero, in standard errors below the "
+        "estimate; 0 takes the best estimate at its word. All of these keep within the share of "
+        "5 % that may end worse than alone by more than noise. The product takes one standard "
+        "error: it halves the share of members whose test result is below alone at all, noise or "
+        "not, and pays with a part of the gains. Choosing again without parts of the validation "
+        "data, to see whether choosing pays there (cross-fitting), made nobody safer and cost a "
+        "third more of the gains; it is not part of the rule.",
         "",
         "| bound | worse by more than noise | worse at all | keep another model than their own | "
         + " | ".join(TASKS)
