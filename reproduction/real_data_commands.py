@@ -15,6 +15,16 @@ from fedegoists.files import read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable
 from reproduction import COMMAND, RESULTS
 from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.participation_study import (
+    BOUNDS,
+    CHOSEN_ON,
+    REPORTED_ON,
+    TASKS,
+    endings_csv,
+    endings_of,
+    participation_page,
+    read_endings,
+)
 from reproduction.repeated_runs import Measured, read_rows, rows_csv
 from reproduction.running import commit
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
@@ -37,6 +47,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("hospitals")(hospitals_command)
     app.command("yardsticks")(yardsticks_command)
+    app.command("participation")(participation_command)
 
 
 def hospitals_command(
@@ -93,6 +104,35 @@ def yardsticks_command(
     written = read_rows(out / "yardsticks.csv")
     page = yardstick_page(written, origin("yardsticks", divisions, began))
     write_bytes(out / "yardsticks.md", page.encode())
+
+
+def participation_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TASK", help=f"{', '.join(TASKS)}.")
+    ] = None,
+    out: OutOption = RESULTS / "participation",
+) -> None:
+    """Train, deliver, and count the members that end worse than alone.
+
+    The rows of other tasks stay as they are.
+    """
+    began = time.monotonic()
+    for name in _checked(names, dict.fromkeys(TASKS)):
+        for file, found in (
+            ("choice.csv", endings_of(name, CHOSEN_ON, BOUNDS, line)),
+            ("participation.csv", endings_of(name, REPORTED_ON, tell=line)),
+        ):
+            known = read_endings(out / file) if (out / file).exists() else []
+            known = [one for one in known if one.task != name] + found
+            known.sort(key=lambda one: TASKS.index(one.task))
+            write_bytes(out / file, endings_csv(known))
+    text = participation_page(
+        read_endings(out / "participation.csv"),
+        read_endings(out / "choice.csv"),
+        origin(" ".join(["participation", *(names or ())]), MOST_DIVISIONS, began),
+    )
+    write_bytes(out / "participation.md", text.encode())
+    line(text)
 
 
 def known_alone(path: Path) -> list[Measured]:

@@ -15,6 +15,7 @@ from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.toml_text import toml_value
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes, read_text, write_bytes
+from fedegoists.learning.estimates import over_divisions
 from fedegoists.learning.own_models import model_parts
 from fedegoists.training.decay_search import searched_decays
 from fedegoists.training.decisions import Decisions
@@ -24,7 +25,6 @@ from fedegoists.training.summary import chosen_test_values
 __all__ = ["Difference", "Measured", "consortium_text", "corrected", "measured", "read_rows"]
 
 COLUMNS = ("data", "model", "method", "seed", "participant", "train", "test", "decay", "value")
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -187,11 +187,7 @@ class Difference:
 
 
 def corrected(values: Sequence[float], ratio: float) -> Difference:
-    """Return the mean over divisions with the interval of Nadeau and Bengio.
-
-    Divisions of the same samples overlap, so their results are not independent: the variance of
-    their mean is taken to be (1/J + test/train) times the variance between the J divisions
-    (Machine Learning 52, 2003, Section 3).
+    """Return the mean over divisions with the interval of Nadeau and Bengio; see `over_divisions`.
 
     Parameters
     ----------
@@ -204,15 +200,8 @@ def corrected(values: Sequence[float], ratio: float) -> Difference:
     >>> round(one.mean, 3), round(one.half, 3)  # 4.303 · 0.02 · √(1/3 + 0.2)
     (0.02, 0.063)
     """
-    from scipy.stats import t
-
-    known = [value for value in values if math.isfinite(value)]
-    if len(known) < 2:
-        return Difference(statistics.fmean(known) if known else math.nan, math.nan)
-    error = statistics.stdev(known) * math.sqrt(1 / len(known) + ratio)
-    return Difference(
-        statistics.fmean(known), float(t.ppf(0.5 + CONFIDENCE / 2, len(known) - 1)) * error
-    )
+    one = over_divisions(values, ratio).interval()
+    return Difference(one.value, one.high - one.value)
 
 
 def by_seed(rows: Iterable[Measured], model: str, method: str) -> dict[int, dict[str, float]]:

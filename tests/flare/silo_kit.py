@@ -4,6 +4,7 @@ import datetime
 from typing import Any, NamedTuple
 
 from fedegoists.federation import (
+    Candidate,
     Deliver,
     Evaluate,
     Gradient,
@@ -84,5 +85,5 @@ TRAIN = Train(parameters=START, settings=SETTINGS, seed="0/0")
 GRADIENT = Gradient(parameters=START[None], batch_size=8, seed=1, step=0)
 SCORE = Evaluate(parameters=START, split="test")
 HALF = Evaluate(parameters=START, split="validation", share=0.5, step=1, seed="0/validation")
-MODEL_SENT = Deliver(parameters=START, method="fedavg", round=1)
+MODEL_SENT = Deliver(parameters=START[None], candidates=(Candidate(method="fedavg", round=1),))
 OWN = Personal(prefixes=("output.",), slot="fedavg")

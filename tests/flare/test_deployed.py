@@ -267,12 +267,12 @@ def test_everybody_gets_its_own_model_and_no_other(deployment, full_run):
     assert set(delivered) == set(sites.values())
     participants = run.repetitions.federation.participants
     for name, site in sites.items():
-        ((repetition, request),) = ((one.repetition, one.request) for one in delivered[site])
-        best = run.outcomes[request.method].best
-        best = best[participants.index(Participant(name, repetition))]
-        assert torch.equal(request.parameters, best)
-        # Nothing that this silo had not seen before: it trained it, or measured it.
-        assert (seen(messages, site, repetition) == best).all(1).any()
+        for repetition, request in ((one.repetition, one.request) for one in delivered[site]):
+            place = participants.index(Participant(name, repetition))
+            for row, candidate in zip(request.parameters, request.candidates, strict=True):
+                assert torch.equal(row, run.outcomes[candidate.method].best[place])
+                # Nothing that this silo had not seen before: it trained it, or measured it.
+                assert (seen(messages, site, repetition) == row).all(1).any()
         log = (deployment.silo(name) / "silo.log").read_text()
         assert "deliver for run loopback" in log
 

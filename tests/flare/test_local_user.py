@@ -19,7 +19,7 @@ from fedegoists.federation import Failure
 from fedegoists.federation.flare import drivers
 from fedegoists.federation.flare.messages import Call, RepeatedRequest
 from fedegoists.federation.flare.wire import pack, schema_digest
-from fedegoists.federation.requests import Deliver, Gradient
+from fedegoists.federation.requests import Candidate, Deliver, Gradient
 from tests.flare.test_faults import family, start
 
 pytestmark = [
@@ -80,7 +80,7 @@ def unsigned(federation, folder):
     model = federation.schema.drawn(0)
     for request in (
         Gradient(parameters=model[None], batch_size=8, seed=1, step=0),
-        Deliver(parameters=model, method="fedavg", round=1),
+        Deliver(parameters=model[None], candidates=(Candidate(method="fedavg", round=1),)),
     ):
         call = Call(
             operation=request.operation,

@@ -6,7 +6,9 @@ import torch
 from fedegoists.consortium.export import read_model
 from fedegoists.errors import MissingDependencyError
 from fedegoists.federation import (
+    Candidate,
     Deliver,
+    Delivered,
     Evaluate,
     Participant,
     Personal,
@@ -83,8 +85,9 @@ class TestTrees:
         assert set(outcome.at_home) == set(silos.participants)
         south = Participant("South")
         personal = Personal(prefixes=("",), slot="local/best")
-        request = Deliver(parameters=start[1], method="local", round=2, personal=personal)
-        assert silos.deliver({south: request}) == {}
+        own = Candidate(method="local", round=2, personal=personal)
+        request = Deliver(parameters=start[1:2], candidates=(own,))
+        assert silos.deliver({south: request}) == {south: Delivered(kept=True, method="local")}
         (file,) = (kits["South"] / MODELS_FOLDER).glob("*.safetensors")
         plain = tmp_path / "model.safetensors"
         plain.write_bytes(sealed_models(kits["South"]).read(file.name)[0])

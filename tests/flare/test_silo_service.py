@@ -15,7 +15,9 @@ from fedegoists.consortium.export import read_model
 from fedegoists.deploy.delivered_models import export_silo_model
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.federation import (
+    Candidate,
     Deliver,
+    Delivered,
     Describe,
     Keep,
     LocalTerms,
@@ -176,7 +178,7 @@ def test_a_request_moves_no_layers_but_those_it_uses(tmp_path):
     service = SiloService(kit(tmp_path))
     asked(service, TRAIN.changed(personal=OWN))
     before = asked(service, SCORE.changed(personal=OWN)).reply
-    model = MODEL_SENT.changed(method="fedprox")
+    model = MODEL_SENT.changed(candidates=(Candidate(method="fedprox", round=1),))
     for other in (TRAIN.changed(personal=OWN.changed(slot="fedprox")), model):
         refused = asked(service, other, lineages=lineage(0, (0, 9))).refused
         assert refused == "lineages of methods whose slots are not used"
@@ -212,9 +214,14 @@ def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_pa
     asked(service, train)  # goes on; the best ones stay
     (file,) = (tmp_path / "state").glob("memory-fedavg-now*")
     best = load_file(file)["1/South\nfedavg/best"]
-    model = Deliver(parameters=torch.where(mask, 0.0, START), method="fedavg", round=3)
     own = OWN.changed(slot="fedavg/best")
-    assert asked(service, model.changed(personal=own)).refused is None
+
+    def model(parameters, personal=None):
+        candidate = Candidate(method="fedavg", round=3, personal=personal)
+        return Deliver(parameters=parameters, candidates=(candidate,))
+
+    shared = torch.where(mask, 0.0, START)[None]
+    assert asked(service, model(shared, own)).refused is None
     network, about = read_model(tmp_path / "models" / "r.safetensors")
     whole = SCHEMA.flatten(dict(network.named_parameters()))
     assert torch.equal(whole[mask], best)
@@ -223,15 +230,15 @@ def test_a_model_that_is_delivered_is_completed_with_the_silos_own_layers(tmp_pa
     assert said.items() <= about.model_dump().items()
     assert about.inputs[0].columns == ("age", "income", "debt")
     missing = own.changed(slot="fedprox/best")
-    assert "are not here" in asked(service, model.changed(personal=missing)).refused
-    assert "not one model" in asked(service, model.changed(parameters=START[None])).refused
+    assert "are not here" in asked(service, model(shared, missing)).refused
+    assert "a row for each" in asked(service, model(START.expand(2, -1))).refused
     broken = START.clone()
     broken[0] = torch.nan
-    assert "no numbers" in asked(service, model.changed(parameters=broken)).refused
+    assert "no numbers" in asked(service, model(broken[None])).refused
     # Whatever a run is called, its model goes to this folder; those of old runs go.
     monkeypatch.setattr(model_files, "MOST_MODELS", 3)
     for run in ("../../x", "a/b", "/x"):
-        assert asked(service, model, run=run).refused is None
+        assert asked(service, model(shared), run=run).refused is None
     assert len(list((tmp_path / "models").iterdir())) == 3
     assert not (tmp_path / "models" / "r.safetensors").exists()
     assert not list(tmp_path.parent.glob("*.safetensors"))
@@ -244,7 +251,7 @@ def test_a_silo_exports_the_model_of_any_run_it_has(tmp_path):
     with pytest.raises(FileError, match="no run has delivered a model yet"):
         export_silo_model(tmp_path)
     for run, number in (("first", 1.0), ("second", 2.0)):
-        model = MODEL_SENT.changed(parameters=number * START)
+        model = MODEL_SENT.changed(parameters=number * START[None])
         assert asked(service, model, run=run).refused is None
     with pytest.raises(FileError, match="no model of the run 'third'; there are first, second"):
         export_silo_model(tmp_path, "third")
@@ -264,7 +271,7 @@ def test_a_silo_exports_no_model_that_it_did_not_write(tmp_path):
     for folder in (here, there):
         service = SiloService(kit(folder))
         for run, number in (("first", 1.0), ("second", 2.0)):
-            model = MODEL_SENT.changed(parameters=number * START)
+            model = MODEL_SENT.changed(parameters=number * START[None])
             assert asked(service, model, run=run).refused is None
     file = here / "models" / "first.safetensors"
     good = file.read_bytes()
@@ -299,3 +306,41 @@ def test_other_parameters_and_half_requests_are_refused(tmp_path):
     assert isinstance(asked(service, TRAIN.changed(parameters=START[:-1])).reply, Failed)
     assert service.answer("server", b"junk")
     assert "refused a message from server" in (tmp_path / "silo.log").read_text()
+
+
+def choice_of(service, **changes):
+    """What a silo tells of its choice between its own model and a ruined one."""
+    sent = Deliver(
+        parameters=torch.stack([START, 50 * START]),
+        candidates=(Candidate(method="local", round=1), Candidate(method="fedavg", round=2)),
+    )
+    return asked(service, sent, **changes).reply
+
+
+def test_a_silo_keeps_no_model_that_is_worse_than_its_own_and_tells_its_name_alone(tmp_path):
+    service = SiloService(kit(tmp_path))
+    assert choice_of(service) == Delivered(kept=True, method="local")
+    network, card = read_model(tmp_path / "models" / "r.safetensors")
+    assert torch.equal(SCHEMA.flatten(dict(network.named_parameters())), START)
+    assert (card.method, card.delivered, card.round) == ("local", "own model", 1)
+    assert "keeps the model of run r: own model" in (tmp_path / "silo.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "[privacy]\nevaluation_noise = 2.0\nloss_bound = 3.0\n",
+        '[limits]\noperations = ["train"]\n',
+        "[limits]\nevaluations_per_day = 0\n",
+    ],
+)
+def test_a_choice_is_not_told_where_an_evaluation_would_not_be(tmp_path, more):
+    service = SiloService(kit(tmp_path, more))
+    assert choice_of(service) == Delivered(kept=True)
+    assert read_model(tmp_path / "models" / "r.safetensors")[1].method == "local"
+
+
+def test_choices_count_as_evaluations(tmp_path):
+    service = SiloService(kit(tmp_path, "[limits]\nevaluations_per_day = 2\n"))
+    told = [choice_of(service, run=f"r{k}").method for k in range(4)]
+    assert told == ["local", "local", "", ""]

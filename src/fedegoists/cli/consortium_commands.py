@@ -1,5 +1,6 @@
 """The commands about a consortium: init, run, runs."""
 
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -181,12 +182,27 @@ def run_consortium(
     if len(result.formation.coalitions) == len(result.data.participants) > 1:
         line("No coalition was formed; the report says why, and what would change it.", "yellow")
     _show_gains(result)
+    _show_delivered(result)
     folder = near(result.folder)
     certificate = shlex.quote(str(folder / "certificate.json"))
     line(f"Report: {folder / 'report.html'}", "bold", whole=True)
     line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
     if result.incomplete or result.undelivered:
         raise typer.Exit(1)
+
+
+def _show_delivered(result: "ConsortiumRun") -> None:
+    """Print the model that each participant keeps, with its test result."""
+    from fedegoists.consortium.delivered_gains import run_delivered
+
+    metric = result.summary.metric
+    for one in run_delivered(result):
+        told = f"{one.participant} keeps: {one.delivered}"
+        if math.isfinite(one.value):
+            told += f"; test {metric} {one.value:.4g}"
+        if math.isfinite(one.alone) and one.method != "local":
+            told += f", alone {one.alone:.4g}"
+        line(f"{told}.")
 
 
 def _show_gains(result: "ConsortiumRun") -> None:

@@ -295,7 +295,7 @@ def _show(out: Path, result: "ComparisonResult") -> None:
         failed = Counter(str(failure) for _, failure in outcome.failures)
         for failure, times in sorted(failed.items()):
             line(f"{method}: left out {failure}, {times} times", "yellow")
-    line(f"Written to {out}: metrics.csv, summary.csv, coalitions.csv, failures.csv")
+    line(f"Written to {out}: metrics.csv, summary.csv, gains.csv, coalitions.csv, failures.csv")
 
 
 def _validated(outcome: "Outcome", metric: str) -> str:

@@ -11,13 +11,13 @@ from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.evaluations import Evaluations
 from fedegoists.consortium.exposure import Exposure, MaskedSums
-from fedegoists.consortium.gains import Gain
-from fedegoists.consortium.participant_models import preferred
+from fedegoists.consortium.participant_models import ChosenModel, trained_participants
 from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.graphs import BenefitGraph
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
 from fedegoists.notebooks import data_frame, html_table
+from fedegoists.training.gains import Gain
 from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import Summary
 
@@ -63,6 +63,8 @@ class ConsortiumRun:
         Coalitions of a deployed run whose sums were masked.
     yardstick : TreeYardstick
         The test metric of boosted trees that each participant trains alone, on tables.
+    delivered : mapping of str to ChosenModel
+        The model that each participant's silo has chosen to keep.
     """
 
     folder: Path
@@ -81,6 +83,7 @@ class ConsortiumRun:
     begun: Mapping[str, str] = field(default_factory=dict)
     masked: tuple[MaskedSums, ...] = ()
     yardstick: TreeYardstick = field(default_factory=TreeYardstick)
+    delivered: Mapping[str, ChosenModel] = field(default_factory=dict)
 
     @property
     def wanted(self) -> dict[str, Outcome]:
@@ -92,7 +95,7 @@ class ConsortiumRun:
         """Participants for which a stage failed, and what is not known of them."""
         estimate = self.benefit.estimate
         unknown = () if estimate is None else estimate.absent
-        trained = preferred(self.wanted, self.repetitions.federation)
+        trained = trained_participants(self.wanted, self.repetitions.federation)
         return (
             *((name, "its benefits could not be estimated; it trains alone") for name in unknown),
             *(
@@ -110,7 +113,7 @@ class ConsortiumRun:
     @cached_property
     def summary(self) -> Summary:
         """Means of the test metric and of the costs."""
-        return Summary.of(self.wanted, self.outcomes, self.repetitions.federation)
+        return Summary.of(self.wanted, self.outcomes, self.repetitions.federation, alone=self.alone)
 
     def _rows(self) -> list[tuple[object, ...]]:
         """Return each participant's results with each method, with the widest known interval."""

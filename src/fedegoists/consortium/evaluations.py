@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fedegoists.consortium.participant_models import personal_part, preferred
-from fedegoists.federation import Repetition, SimulatedFederation
+from fedegoists.consortium.participant_models import ChosenModel, personal_part
+from fedegoists.federation import Participant, Repetition, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import Split, TaskName
+from fedegoists.learning.estimates import Interval
 from fedegoists.learning.sample_scores import (
     BinaryScores,
-    Interval,
     Numbers,
     contributions,
     few_samples,
@@ -84,17 +84,26 @@ class Evaluations:
     methods : mapping of (method, participant) to JudgedMethod
         Every method's metric and gain.
     models : mapping of participant to JudgedModel
-        The quality of the model that each participant prefers.
+        The quality of the model that each participant keeps.
+    delivered : mapping of participant to Interval
+        Its gain over the model that the participant trained alone, with the interval over test
+        samples.
+    repetitions : int
+        Initialisations that the metrics and gains of methods are means over.
     """
 
     methods: Mapping[tuple[str, str], JudgedMethod] = field(default_factory=dict)
     models: Mapping[str, JudgedModel] = field(default_factory=dict)
+    delivered: Mapping[str, Interval] = field(default_factory=dict)
+    repetitions: int = 1
 
     def about(self, participant: str) -> "Evaluations":
         """Return what concerns one participant."""
         return Evaluations(
             {key: one for key, one in self.methods.items() if one.participant == participant},
             {name: one for name, one in self.models.items() if name == participant},
+            {name: one for name, one in self.delivered.items() if name == participant},
+            self.repetitions,
         )
 
     def csv(self) -> bytes:
@@ -116,6 +125,7 @@ def evaluated(
     federation: SimulatedFederation,
     outcomes: Mapping[str, Outcome],
     personal: Mapping[str, tuple[str, ...]],
+    delivered: Sequence[ChosenModel] = (),
     *,
     alone: Sequence[str] = (),
     thresholds: Sequence[float] = (0.5,),
@@ -131,8 +141,11 @@ def evaluated(
         The outcomes of the methods that were asked for.
     personal : mapping of str to tuple of str
         Prefixes of the parameters that each method kept in the silos.
+    delivered : sequence of ChosenModel
+        The models that participants keep.
     alone : sequence of str
-        Participants that train alone, with every method: they have no gain.
+        Participants that train alone, with every method: they have no gain, and their result with
+        any method is that of Local.
     thresholds : sequence of float
         Probabilities at which a binary model is judged.
     """
@@ -142,27 +155,35 @@ def evaluated(
     for method, outcome in outcomes.items() if task.usual_metric else ():
         for k, one in enumerate(federation.participants):
             if outcome.best_score[k][0] > -math.inf:
-                parts = contributions(task.name, *outputs.scores(method, k, "test"))
+                local = one.name in alone and "local" in outcomes
+                how = "local" if local else method
+                parts = contributions(task.name, *outputs.scores(how, k, "test"))
                 found.setdefault(method, {}).setdefault(one.name, {})[one.repetition] = parts
     sign = 1.0 if task.higher_is_better else -1.0
     methods = {}
     for method, participants in found.items():
-        for name, own in participants.items():
+        for name, values in participants.items():
             base = found.get("local", {}).get(name, {})
-            both = [seed for seed in own if seed in base]
+            both = [seed for seed in values if seed in base]
             gain = None
             if both and method != "local" and name not in alone:
                 gain = gain_interval(
-                    [own[seed] for seed in both], [base[seed] for seed in both], sign
+                    [values[seed] for seed in both], [base[seed] for seed in both], sign
                 )
-            value = metric_interval(task.name, list(own.values()))
+            value = metric_interval(task.name, list(values.values()))
             methods[method, name] = JudgedMethod(method, name, value, gain)
-    models = {}
-    for name, (method, k) in preferred(outcomes, federation).items():
-        test = outputs.scores(method, k, "test")
-        validation = outputs.scores(method, k, "validation")
-        models[name] = judged_model(name, method, task.name, test, validation, thresholds)
-    return Evaluations(methods, models)
+    models, gains = {}, {}
+    for model in delivered:
+        name, one = model.card.participant, model.trained
+        assert model.parameters is not None  # all silos are in this process
+        test = outputs.of(one, model.parameters, "test")
+        validation = outputs.of(one, model.parameters, "validation")
+        models[name] = judged_model(name, model.words, task.name, test, validation, thresholds)
+        own = found.get("local", {}).get(name, {}).get(one.repetition)
+        if own is not None:
+            gains[name] = gain_interval([contributions(task.name, *test)], [own], sign)
+    repetitions = len({one.repetition for one in federation.participants})
+    return Evaluations(methods, models, gains, repetitions)
 
 
 def judged_model(
@@ -215,4 +236,9 @@ class _Outputs:
         own = personal_part(outcome, method, self._personal[method], one)
         if own is not None:
             vector = federation.personal_model(one, vector, own)
+        return self.of(one, vector, split)
+
+    def of(self, one: Participant, vector: Tensor, split: Split) -> tuple[Numbers, Numbers]:
+        """Return scores and targets of a participant's samples with a whole model."""
+        federation = self._federation
         return sample_scores_of(federation.task.name, *federation.outputs(one, vector, split))

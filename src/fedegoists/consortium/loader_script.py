@@ -62,7 +62,7 @@ def loading_example(file: str, card: ModelCard, shapes: Mapping[str, tuple[int, 
         The shape of one sample in each input.
     """
     lines = [
-        f"The model of {card.participant}, trained by {card.method}.",
+        f"The model of {card.participant}, {card.delivered}.",
         card.description,
         *(f"Columns of {one.name}: {', '.join(one.columns)}." for one in card.inputs),
         _meaning(card),

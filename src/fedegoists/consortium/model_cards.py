@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from fedegoists.consortium.evaluations import JudgedModel
 from fedegoists.consortium.file_names import file_names
 from fedegoists.learning.data import SplitSizes
+from fedegoists.learning.estimates import Interval
 from fedegoists.learning.metric_words import metric_words
 from fedegoists.learning.model_files import ModelCard
 from fedegoists.learning.preparation import InputPreparation
-from fedegoists.learning.sample_scores import Interval
 from fedegoists.version import __version__
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class CardFacts:
     judged : JudgedModel or str
         Its quality on the participant's test samples, or why that is not known.
     gain : Interval, optional
-        Its method's gain over training alone.
+        Its gain over the model that the participant trained alone.
     privacy : str
         What single samples of the participant's data are protected by.
     """
@@ -68,7 +68,7 @@ def card_text(card: ModelCard, facts: CardFacts) -> str:
     lines = [
         f"# Model card: {_plain(card.participant)}",
         "",
-        f"{_plain(card.description)} Trained by `{card.method}` in the run {_plain(facts.run)}.",
+        f"{_plain(card.description)} Delivered by the run {_plain(facts.run)}: {card.delivered}.",
         "",
         "## Intended use",
         "",
@@ -90,7 +90,7 @@ def card_text(card: ModelCard, facts: CardFacts) -> str:
     if facts.sizes is not None:
         lines.append(
             f"- Own samples: {facts.sizes.train:,} for training, {facts.sizes.validation:,} for "
-            f"validation (to choose the method and the round), {facts.sizes.test:,} for testing."
+            f"validation (to choose the model and the round), {facts.sizes.test:,} for testing."
         )
     lines += ["", "## Quality on own test samples", "", *_quality(facts), ""]
     lines += ["## Privacy", "", facts.privacy, ""]
@@ -143,7 +143,6 @@ def _coalition(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) ->
 def _facts(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) -> CardFacts:
     name = card.participant
     found = run.evaluations
-    tested = found.methods.get((card.method, name))
     missing = "Only the silo can measure it: `fedegoists deploy model` there writes it."
     deployed = "See the card that `fedegoists deploy model` writes at the silo."
     return CardFacts(
@@ -151,7 +150,7 @@ def _facts(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) -> Car
         _coalition(run, card, origins),
         run.data.sizes.get(name),
         found.models.get(name, missing),
-        None if tested is None else tested.gain,
+        found.delivered.get(name),
         SIMULATED if found.models else deployed,
     )
 
@@ -178,7 +177,7 @@ def _quality(facts: CardFacts) -> list[str]:
             f"{binary.prevalence:.3f} |",
         ]
     if facts.gain is not None:
-        lines.append(f"| gain of `{judged.method}` over training alone | {_between(facts.gain)} |")
+        lines.append(f"| gain over the model trained alone | {_between(facts.gain)} |")
     if binary is None:
         return lines
     lines += ["", "| threshold | sensitivity | specificity | PPV | NPV |", "|---|---|---|---|---|"]

@@ -1,33 +1,39 @@
-"""The participants' models: which one each prefers, its file, and its delivery to the silo."""
+"""The participants' models: the candidates of each, its choice, and the file of its model."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from fedegoists.consortium.file_names import file_names
 from fedegoists.federation import (
+    Candidate,
     Deliver,
+    Delivered,
+    Evaluate,
     Failure,
     Federation,
-    Memory,
     Participant,
     Personal,
     SimulatedFederation,
+    sorted_out,
 )
-from fedegoists.federation.requests import EVERYTHING
+from fedegoists.federation.delivery import OWN, mixture_shares
+from fedegoists.federation.requests import DELIVERED, EVERYTHING
 from fedegoists.learning.data_description import DataFacts
-from fedegoists.learning.model_files import ModelCard, model_bytes
+from fedegoists.learning.model_files import ModelCard, delivered_words, model_bytes
 from fedegoists.learning.sealed_models import run_models
 from fedegoists.methods import Outcome
 from fedegoists.training.repetitions import Repetitions
+from fedegoists.training.summary import chosen_test_values
 
 
 @dataclass(frozen=True)
 class ChosenModel:
-    """A participant's best model on its validation data, over all methods and repetitions.
+    """The model that a participant keeps; its own silo has chosen it.
 
     Attributes
     ----------
@@ -37,30 +43,32 @@ class ChosenModel:
         The card of its file.
     trained : Participant
         The participant in the repetition in which it was trained.
-    delivery : Deliver
-        The request that hands it to its silo, without the silo's personal parameters.
+    tested : float
+        Its metric on the participant's test data; NaN where it is not known here.
+    parameters : Tensor, optional
+        The whole model, where all silos are in this process.
     """
 
     tensors: Mapping[str, Tensor]
     card: ModelCard
     trained: Participant
-    delivery: Deliver
+    tested: float = math.nan
+    parameters: Tensor | None = None
+
+    @property
+    def words(self) -> str:
+        """The origin of the model, as the report tells it."""
+        return self.card.delivered
 
 
-def preferred(
-    outcomes: Mapping[str, Outcome], federation: Federation
-) -> dict[str, tuple[str, int]]:
-    """Return the method and the row of each participant's best model on its validation data.
-
-    Participants that were never validated are left out.
-    """
-    best: dict[str, tuple[tuple[float, float], str, int]] = {}
-    for method, outcome in outcomes.items():
-        for k, name in enumerate(federation.participants):
-            score = outcome.best_score[k]
-            if score[0] > -math.inf and (name.name not in best or score > best[name.name][0]):
-                best[name.name] = (score, method, k)
-    return {participant: (method, k) for participant, (_, method, k) in best.items()}
+def trained_participants(outcomes: Mapping[str, Outcome], federation: Federation) -> set[str]:
+    """Return the participants that have a model by some method."""
+    return {
+        one.name
+        for outcome in outcomes.values()
+        for one, score in zip(federation.participants, outcome.best_score, strict=True)
+        if score[0] > -math.inf
+    }
 
 
 def personal_part(
@@ -72,13 +80,52 @@ def personal_part(
     return Personal(prefixes=prefixes, slot=f"{method}/best") if prefixes else None
 
 
-def chosen_models(
+def deliveries(
+    outcomes: Mapping[str, Outcome],
+    personal: Mapping[str, tuple[str, ...]],
+    federation: Federation,
+    alone: Collection[str] = (),
+) -> dict[Participant, Deliver]:
+    """Return the candidates among which each participant chooses its model.
+
+    These are the models of all methods, the own one (`local`) and those before fine-tuning
+    included, each of the round that the participant's validation data preferred.
+
+    Parameters
+    ----------
+    personal : mapping of str to tuple of str
+        Prefixes of the parameters that each method kept in the silos.
+    alone : collection of str
+        Participants without a coalition: their only candidate is the own model, if it was trained.
+    """
+    found = {}
+    for k, one in enumerate(federation.participants):
+        rows, candidates = [], []
+        for method, outcome in outcomes.items():
+            if outcome.best_score[k][0] == -math.inf:
+                continue  # never validated
+            if one.name in alone and OWN in outcomes and method != OWN:
+                continue
+            own = personal_part(outcome, method, personal[method], one)
+            rows.append(outcome.best[k])
+            candidates.append(Candidate(method=method, round=outcome.best_round[k], personal=own))
+        if candidates:
+            found[one] = Deliver(
+                parameters=torch.stack(rows),
+                candidates=tuple(candidates),
+                shares=mixture_shares(federation.schema),
+            )
+    return found
+
+
+def deliver_models(
     data: DataFacts,
     outcomes: Mapping[str, Outcome],
     personal: Mapping[str, tuple[str, ...]],
     repetitions: Repetitions,
-) -> list[ChosenModel]:
-    """Return the participants' preferred models, see `preferred`.
+    alone: Collection[str] = (),
+) -> tuple[list[ChosenModel], dict[str, Failure]]:
+    """Have all participants choose their models; return these, and the failures by participant.
 
     Parameters
     ----------
@@ -88,43 +135,108 @@ def chosen_models(
         Prefixes of the parameters that each method kept in the silos.
     """
     federation = repetitions.federation
+    requests = deliveries(outcomes, personal, federation, alone)
+    replies, failures = sorted_out(federation.deliver(requests))
+    kept = {one: reply for one, reply in replies.items() if reply.kept}
+    tested = _tested(kept, outcomes, federation)
     models = []
-    for participant, (method, k) in preferred(outcomes, federation).items():
-        name, outcome = federation.participants[k], outcomes[method]
-        vector = outcome.best[k]
-        kept: tuple[str, ...] = ()
-        own = personal_part(outcome, method, personal[method], name)
-        # The delivery leaves out the silo's own layers, wherever these are: it has them.
-        delivery = Deliver(
-            parameters=vector, method=method, round=outcome.best_round[k], personal=own
+    for one, reply in kept.items():
+        request = requests[one]
+        place = next(
+            (k for k, c in enumerate(request.candidates) if c.method == reply.method), None
         )
-        if own is not None:
-            whole = federation.personal_model(name, vector, own)
-            # Parameters that only the silo knows are left out of the file, not made up.
-            vector, kept = (vector, own.prefixes) if whole is None else (whole, ())
+        whole = _whole_model(federation, one, request, reply, place)
         card = ModelCard.of(
             data,
-            participant,
-            method=method,
-            seed=int(name.repetition or 0),
-            chosen_round=outcome.best_round[k],
+            one.name,
+            method=reply.method,
+            seed=int(one.repetition or 0),
+            chosen_round=0 if place is None else request.candidates[place].round,
             model=repetitions.defaults.model,
             options=repetitions.options,
-            kept=kept,
+            kept=whole.kept,
+            share=reply.share,
+        )
+        models.append(
+            ChosenModel(whole.tensors, card, one, tested.get(one, math.nan), whole.parameters)
+        )
+    return models, {one.participant.name: one for one in failures}
+
+
+@dataclass(frozen=True)
+class _WholeModel:
+    """The parameters of a delivered model as far as they are known here."""
+
+    tensors: dict[str, Tensor]
+    kept: tuple[str, ...]
+    parameters: Tensor | None
+
+
+def _whole_model(
+    federation: Federation,
+    one: Participant,
+    request: Deliver,
+    reply: Delivered,
+    place: int | None,
+) -> _WholeModel:
+    """Return what is known here of the model that a participant keeps."""
+    if isinstance(federation, SimulatedFederation):
+        vector = federation.personal_model(
+            one, request.rows[0], Personal(prefixes=EVERYTHING, slot=DELIVERED)
         )
         # Frozen parameters and batch statistics complete a model, where its silo is in reach.
-        state = (
-            federation.whole_state(name, vector)
-            if isinstance(federation, SimulatedFederation)
-            else federation.schema.unflatten(vector)
-        )
-        tensors = {
-            key: value.clone()
-            for key, value in state.items()
-            if not (kept and key.startswith(kept))
-        }
-        models.append(ChosenModel(tensors, card, name, delivery))
-    return models
+        state = federation.whole_state(one, vector)
+        return _WholeModel({key: value.clone() for key, value in state.items()}, (), vector)
+    # Parameters that only the silo knows are left out of the file, not made up.
+    kept: tuple[str, ...] = EVERYTHING
+    if place is not None and reply.share == 1:
+        own = request.candidates[place].personal
+        kept = () if own is None else own.prefixes
+    state = federation.schema.unflatten(request.rows[place or 0])
+    tensors = {
+        key: value.clone() for key, value in state.items() if not (kept and key.startswith(kept))
+    }
+    return _WholeModel(tensors, kept, None)
+
+
+def _tested(
+    kept: Mapping[Participant, Delivered], outcomes: Mapping[str, Outcome], federation: Federation
+) -> dict[Participant, float]:
+    """Return the test metric of the models that participants keep.
+
+    That of a method's model was measured in training. A mixture is measured now, at home.
+    """
+    found: dict[Participant, float] = {}
+    known = {method: chosen_test_values(own, federation) for method, own in outcomes.items()}
+    for one, reply in kept.items():
+        if reply.share == 1 and one in known.get(reply.method, {}):
+            found[one] = known[reply.method][one]
+    nothing = torch.zeros(federation.schema.size, device=federation.device)
+    request = Evaluate(
+        parameters=nothing,
+        split="test",
+        personal=Personal(prefixes=EVERYTHING, slot=DELIVERED),
+    )
+    mixed = [one for one, reply in kept.items() if reply.share < 1]
+    replies, _ = sorted_out(federation.call(dict.fromkeys(mixed, request)))
+    return found | {one: reply.scores[0] for one, reply in replies.items()}
+
+
+def told_choices(models: Sequence[ChosenModel]) -> dict[str, str]:
+    """Return what each participant has chosen, in words."""
+    return {one.card.participant: one.words for one in models}
+
+
+def candidate_words(methods: Collection[str], federation: Federation) -> str:
+    """Return the models among which participants choose, in words."""
+    names = [delivered_words(method) for method in methods]
+    shares = mixture_shares(federation.schema)
+    if OWN not in methods:
+        return f"{', '.join(names)}; no own model was trained: add {OWN} to training.methods"
+    if not shares:
+        return f"{', '.join(names)}; no mixtures, because trees have no parameters to mix"
+    mixed = ", ".join(f"{share:.0%}".replace("%", " %") for share in shares)
+    return f"{', '.join(names)}; mixtures with the own model, {mixed} of the coalition's"
 
 
 def write_models(run: Path, models: Sequence[ChosenModel], participants: Sequence[str]) -> None:
@@ -137,9 +249,3 @@ def write_models(run: Path, models: Sequence[ChosenModel], participants: Sequenc
             for model in models
         }
     )
-
-
-def delivered(models: Sequence[ChosenModel], federation: Memory) -> dict[str, Failure]:
-    """Send every model to its silo; return the failures by participant."""
-    lost = federation.deliver({model.trained: model.delivery for model in models})
-    return {one.name: failure for one, failure in lost.items()}

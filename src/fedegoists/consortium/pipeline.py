@@ -32,7 +32,6 @@ from fedegoists.consortium.exposure import (
     exposures,
     masked_sums,
 )
-from fedegoists.consortium.gains import gains_over_local
 from fedegoists.consortium.model_choice import (
     chosen_model,
     fitting_methods,
@@ -43,8 +42,9 @@ from fedegoists.consortium.model_choice import (
 )
 from fedegoists.consortium.participant_models import (
     ChosenModel,
-    chosen_models,
-    delivered,
+    candidate_words,
+    deliver_models,
+    told_choices,
     write_models,
 )
 from fedegoists.consortium.progress import SILENT, Progress
@@ -56,7 +56,7 @@ from fedegoists.consortium.toml_text import config_toml
 from fedegoists.consortium.tree_yardstick import TreeYardstick, trees_alone
 from fedegoists.consortium.warm_start import StartedMember, WarmStart
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Participant, SimulatedFederation
+from fedegoists.federation import Failure, Participant, SimulatedFederation
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
@@ -73,6 +73,7 @@ from fedegoists.methods.method_run import Observer
 from fedegoists.training.decay_search import searched_decays
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
+from fedegoists.training.gains import gains_over_local
 from fedegoists.training.rate_search import with_searched_rate
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 
@@ -469,9 +470,9 @@ class Consortium:
         with folder.stage("report"):
             wanted = {method: outcomes[method] for method in self.wanted.methods}
             personal = self._personal(repetitions, decisions)
-            models = chosen_models(self.data, wanted, personal, repetitions)
-            undelivered = self._hand_over(folder, models, repetitions)
             alone = alone_in(formation)
+            models, lost = deliver_models(self.data, outcomes, personal, repetitions, alone)
+            self._hand_over(folder, models, lost, repetitions)
             result = ConsortiumRun(
                 folder.path,
                 settings,
@@ -483,12 +484,13 @@ class Consortium:
                 repetitions,
                 folder.seconds,
                 absent=self.engine.absent,
-                undelivered=undelivered,
+                undelivered=tuple(lost),
                 seen=seen,
-                evaluations=self._evaluated(wanted, personal, repetitions, alone),
+                evaluations=self._evaluated(wanted, personal, models, repetitions, alone),
                 begun=started,
                 masked=masked,
                 yardstick=self._yardstick(repetitions),
+                delivered={one.card.participant: one for one in models},
             )
             write_results(folder, result, models, begun)
         folder.finish()
@@ -502,13 +504,14 @@ class Consortium:
             method: method_of(
                 method.removesuffix("+ft"), self.wanted, repetitions, decisions
             ).personal
-            for method in self.wanted.methods
+            for method in self.wanted.with_bases
         }
 
     def _evaluated(
         self,
         wanted: dict[str, Outcome],
         personal: dict[str, tuple[str, ...]],
+        models: Sequence[ChosenModel],
         repetitions: Repetitions,
         alone: tuple[str, ...],
     ) -> Evaluations:
@@ -516,7 +519,7 @@ class Consortium:
         federation, thresholds = repetitions.federation, self.settings.output.thresholds
         if not isinstance(federation, SimulatedFederation):
             return Evaluations()
-        return evaluated(federation, wanted, personal, alone=alone, thresholds=thresholds)
+        return evaluated(federation, wanted, personal, models, alone=alone, thresholds=thresholds)
 
     def _yardstick(self, repetitions: Repetitions) -> TreeYardstick:
         """Return the results of boosted trees that each participant trains alone."""
@@ -529,14 +532,17 @@ class Consortium:
         self,
         folder: RunFolder,
         models: Sequence[ChosenModel],
+        lost: Mapping[str, Failure],
         repetitions: Repetitions,
-    ) -> tuple[str, ...]:
-        """Write the participants' models and deliver them; return who did not get its model."""
+    ) -> None:
+        """Write the participants' models, and what each of them has chosen."""
         write_models(folder.path, models, self.data.participants)
-        undelivered = delivered(models, repetitions.federation)
-        for participant, failure in undelivered.items():
+        told = candidate_words(self.wanted.with_bases, repetitions.federation)
+        folder.log(f"every participant chose at home among: {told}")
+        for participant, words in told_choices(models).items():
+            folder.log(f"{participant}: keeps {words}")
+        for participant, failure in lost.items():
             folder.log(f"{participant}: its model was not delivered ({failure.detail})")
-        return tuple(undelivered)
 
 
 def _warm(repetitions: Repetitions, begun: Mapping[str, StartedMember]) -> Tensor:

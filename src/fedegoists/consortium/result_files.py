@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedegoists.consortium.consortium_run import ConsortiumRun
-from fedegoists.consortium.gains import gains_csv
+from fedegoists.consortium.delivered_gains import delivered_csv, run_delivered
 from fedegoists.consortium.model_cards import run_cards
 from fedegoists.consortium.participant_models import ChosenModel
 from fedegoists.consortium.run_folder import RunFolder
 from fedegoists.consortium.warm_start import ORIGINS_FILE, StartedMember, origins_json, origins_of
 from fedegoists.methods import Outcome
+from fedegoists.training.gains import gains_csv
 from fedegoists.training.summary import metrics_csv
 
 
@@ -37,6 +38,7 @@ def write_results(
         "metrics.csv": metrics_csv(result.wanted, result.outcomes),
         "summary.csv": result.summary.csv(),
         "gains.csv": gains_csv(result.gains),
+        "delivered.csv": delivered_csv(run_delivered(result)),
         ORIGINS_FILE: origins_json(origins),
         **run_cards(result, {one.card.participant: one.card for one in models}, origins),
     }

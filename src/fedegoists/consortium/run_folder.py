@@ -25,6 +25,7 @@ RESULTS = (
     "metrics.csv",
     "summary.csv",
     "gains.csv",
+    "delivered.csv",
     "intervals.csv",
     "models/*.safetensors",
     "cards/*.md",

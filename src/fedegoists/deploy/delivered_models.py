@@ -110,5 +110,5 @@ def _judged(source: Path, data: SiloedData) -> JudgedModel:
 
     test, validation = scores("test"), scores("validation")
     return judged_model(
-        card.participant, card.method, card.task, test, validation, thresholds=(0.5,)
+        card.participant, card.delivered, card.task, test, validation, thresholds=(0.5,)
     )

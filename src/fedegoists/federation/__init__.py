@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedegoists.federation.participant import Participant, Repetition
     from fedegoists.federation.replies import (
+        Delivered,
         Described,
         Evaluated,
         Gradients,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         Trained,
     )
     from fedegoists.federation.requests import (
+        Candidate,
         Deliver,
         Describe,
         Evaluate,
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from fedegoists.federation.simulated_federation import SimulatedFederation
 
 __all__ = [
+    "Candidate",
     "Deliver",
+    "Delivered",
     "Describe",
     "Described",
     "Evaluate",

@@ -141,6 +141,29 @@ class Kept(Reply):
         return None
 
 
+class Delivered(Reply):
+    """What became of a delivery: whether the silo keeps a model of it, and by what name.
+
+    Attributes
+    ----------
+    kept : bool
+        Whether the silo keeps a model of this repetition; of several, it keeps one.
+    method : str
+        The method of the candidate that it chose; empty where the silo does not tell.
+    share : float
+        The part of that model in a mixture with the silo's own one; 1 for the model itself.
+    """
+
+    operation: Literal["deliver"] = "deliver"
+    kept: bool
+    method: Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{0,60}$")] = ""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+    def problem(self, shape: tuple[int, ...]) -> Problem | None:  # noqa: ARG002 - no vectors
+        """Return nothing: there is nothing to check."""
+        return None
+
+
 class Failed(Reply):
     """No usable reply, as a message says it."""
 

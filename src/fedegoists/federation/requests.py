@@ -13,6 +13,7 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.gradient_privacy import check_privacy
 from fedegoists.federation.replies import (
+    Delivered,
     Described,
     Evaluated,
     Gradients,
@@ -445,20 +446,53 @@ class Keep(Request[Kept]):
         return (self.slot,) if self.source is None else (self.slot, self.source)
 
 
-class Deliver(OfModels[Kept]):
-    """Keep a trained model for the organisation, completed with its personal parameters.
+class Candidate(Validated):
+    """A model among which a silo chooses the one to keep.
 
     Attributes
     ----------
     method, round : str and int
         Which method made it, after which round.
+    personal : Personal, optional
+        The parameters that only the silo has.
     """
 
-    replies: ClassVar[type[Reply]] = Kept
+    method: Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}$")]
+    round: Count
+    personal: Personal | None = None
+
+
+DELIVERED = "delivered/best"
+"""The slot in which a silo keeps the model that it chose, as a whole."""
+
+
+class Deliver(OfModels[Delivered]):
+    """Choose the best of some models on own validation data, and keep it for the organisation.
+
+    The silo completes them with its personal parameters, and chooses by
+    `fedegoists.learning.safe_choice`. Only the name of its choice leaves it.
+
+    Attributes
+    ----------
+    parameters : Tensor
+        A row for each candidate.
+    candidates : tuple of Candidate
+        The models; the one of the method ``local`` is the silo's own.
+    shares : tuple of float
+        Mixtures that the silo makes of each method's model, with this part, and its own.
+    """
+
+    replies: ClassVar[type[Reply]] = Delivered
     operation: Literal["deliver"] = "deliver"
     parameters: Matrix
-    method: Slot
-    round: Count
+    candidates: Annotated[tuple[Candidate, ...], Field(min_length=1, max_length=100)]
+    shares: Annotated[tuple[Share, ...], Field(max_length=100)] = ()
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slots of the silo's memory that are used, the one that changes first."""
+        used = (one.personal.slot for one in self.candidates if one.personal is not None)
+        return (DELIVERED, *dict.fromkeys(used))
 
 
 def check_size(request: Request[ReplyT], size: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.reasons import Reason
-from fedegoists.federation.replies import Problem, ReplyT, Trained
+from fedegoists.federation.replies import Delivered, Problem, ReplyT, Trained
 from fedegoists.federation.requests import Deliver, Personal, Request, Train
 from fedegoists.federation.validated import explained
 from fedegoists.learning.parameters import ParameterSchema
@@ -162,8 +162,13 @@ class Memory(Protocol):
     ) -> Tensor | None:
         """Return a whole model with a silo's personal parameters; None if only the silo can."""
 
-    def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:
-        """Deliver participants their models; return those that have not got theirs."""
+    def deliver(
+        self, models: Mapping[Participant, Deliver]
+    ) -> dict[Participant, Delivered | Failure]:
+        """Have participants choose their models and keep them; return what they chose.
+
+        The requests of a participant's repetitions belong together: it keeps one model of them.
+        """
 
 
 class StatefulFederation(Federation, Memory, Protocol):

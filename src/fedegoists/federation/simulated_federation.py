@@ -14,6 +14,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.array_trainer import ArrayTrainer
 from fedegoists.federation.batches import SecretSeed, share_of, stream_seed
 from fedegoists.federation.behaviours import Behaviour, misbehaved
+from fedegoists.federation.delivery import choose_at_home
 from fedegoists.federation.execution import (
     Execution,
     chosen_engine,
@@ -25,7 +26,15 @@ from fedegoists.federation.mixing import Mixed, Sum, mix_plain
 from fedegoists.federation.module_trainer import STATISTICS_BATCH, ModuleTrainer
 from fedegoists.federation.participant import Participant, Repetition
 from fedegoists.federation.pool import checked_device, pooled_silos
-from fedegoists.federation.replies import Gradients, Kept, Reply, ReplyT, Split, Trained
+from fedegoists.federation.replies import (
+    Delivered,
+    Gradients,
+    Kept,
+    Reply,
+    ReplyT,
+    Split,
+    Trained,
+)
 from fedegoists.federation.requests import (
     Deliver,
     Evaluate,
@@ -274,9 +283,19 @@ class SimulatedFederation:
         """Return the memory of a silo in this process."""
         return self._memories[participant]
 
-    def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:  # noqa: ARG002
-        """Do nothing: the models of silos in this process are in the run's folder."""
-        return {}
+    def deliver(
+        self, models: Mapping[Participant, Deliver]
+    ) -> dict[Participant, Delivered | Failure]:
+        """Have silos choose their models, and keep them in their memory; see `Memory.deliver`."""
+        check_known(models, self._silos)
+        replies: dict[Participant, Delivered | Failure] = {}
+        for name in dict.fromkeys(one.name for one in models):
+            own = {one: request for one, request in models.items() if one.name == name}
+            try:
+                replies |= choose_at_home(self, own).replies
+            except SettingsError as error:
+                replies |= {one: Failure(one, "refused", str(error)) for one in own}
+        return replies
 
     def _seed(self, participant: Participant, request: Request[Reply]) -> int:
         seed = request.seed if isinstance(request, Train | Gradient | Evaluate) else 0

@@ -48,6 +48,13 @@ class ModelCard(BaseModel):
         serialization_alias="kept by the silo",
     )
     """Prefixes of parameters that are not in the file."""
+    share: float = 1.0
+    """The part of the method's model in a mixture with the participant's own one."""
+
+    @property
+    def delivered(self) -> str:
+        """The origin of the model in words."""
+        return delivered_words(self.method, self.share)
 
     @classmethod
     def of(
@@ -61,6 +68,7 @@ class ModelCard(BaseModel):
         model: str,
         options: Mapping[str, Value],
         kept: tuple[str, ...] = (),
+        share: float = 1.0,
     ) -> "ModelCard":
         """Return the card of a participant's model that was trained on some data."""
         silo = data.participants.index(participant)
@@ -79,13 +87,35 @@ class ModelCard(BaseModel):
             target=data.target_scales[silo] if data.target_scales else None,
             table=data.schema,
             kept=kept,
+            share=share,
         )
 
     def json_text(self, indent: int | None = None) -> str:
         """Return the card as JSON with sorted keys."""
         left_out = {key for key in ("kept", "shapes", "target", "table") if not getattr(self, key)}
+        if self.share == 1:
+            left_out.add("share")
         content = self.model_dump(mode="json", by_alias=True, exclude=left_out)
         return json.dumps(content, sort_keys=True, indent=indent)
+
+
+def delivered_words(method: str, share: float = 1.0) -> str:
+    """Return the origin of a model that was delivered, in words; a silo may not tell the method.
+
+    Examples
+    --------
+    >>> delivered_words("local"), delivered_words("fedavg+ft")
+    ('own model', "coalition's model, tuned (fedavg+ft)")
+    >>> delivered_words("egomix", 0.25)
+    "25 % coalition's model (egomix), 75 % own"
+    """
+    if not method:
+        return "chosen at home, not told"
+    if method == "local":
+        return "own model"
+    if share < 1:
+        return f"{share:.0%} coalition's model ({method}), {1 - share:.0%} own".replace("%", " %")
+    return f"coalition's model{', tuned' if method.endswith('+ft') else ''} ({method})"
 
 
 def model_bytes(tensors: Mapping[str, Tensor], card: ModelCard) -> bytes:

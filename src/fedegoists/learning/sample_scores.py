@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from fedegoists.learning.concordance import concordances
 from fedegoists.learning.data import TaskName
+from fedegoists.learning.estimates import CONFIDENCE, Estimate, Interval, mean_variance
 
 Numbers = npt.NDArray[np.float64]
 
-CONFIDENCE = 0.95
 FEWEST_OF_A_CLASS = 10
 """With fewer positive or negative test samples, a binary task has no result to speak of."""
 FEWEST_SAMPLES = 20
@@ -25,15 +25,6 @@ FEWEST_SAMPLES = 20
 MOST_BINS, FEWEST_IN_BIN = 10, 10
 """The most groups of a calibration curve, and the fewest samples in each."""
 BISECTIONS = 60
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value with the ends of its confidence interval; NaN where they are not known."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 def few_samples(samples: int, positives: int | None = None) -> str:
@@ -162,7 +153,7 @@ def metric_interval(task: TaskName, groups: Sequence[tuple[Numbers, ...]]) -> In
         return auc_interval(value, len(means[0]), len(means[1]))
     if task == "classification":
         return wilson(value, len(means[0]))
-    found = _student(value, [_variance(means[0])])
+    found = Estimate.summed(value, [mean_variance(means[0])]).interval()
     highest = 1.0 if task == "survival" else found.high
     return Interval(value, max(0.0, found.low), min(found.high, highest))
 
@@ -187,34 +178,14 @@ def gain_interval(
     means = _over_repetitions(differences)
     if not all(map(len, means)):
         return Interval(math.nan)
-    parts = [_variance(group) for group in means]
+    parts = [mean_variance(group) for group in means]
     if len(differences) > 1:
-        parts.append(_variance(np.array([float(one[0].mean()) for one in differences])))
-    return _student(float(means[0].mean()), parts)
+        parts.append(mean_variance(np.array([float(one[0].mean()) for one in differences])))
+    return Estimate.summed(float(means[0].mean()), parts).interval()
 
 
 def _over_repetitions(groups: Sequence[tuple[Numbers, ...]]) -> tuple[Numbers, ...]:
     return tuple(np.mean(group, axis=0) for group in zip(*groups, strict=True))
-
-
-def _variance(values: Numbers) -> tuple[float, int]:
-    """Return the variance of a mean, and its degrees of freedom; NaN for a single value."""
-    if len(values) < 2:
-        return math.nan, 1
-    return float(values.var(ddof=1)) / len(values), len(values) - 1
-
-
-def _student(value: float, parts: Sequence[tuple[float, int]]) -> Interval:
-    from scipy.stats import t
-
-    total = sum(variance for variance, _ in parts)
-    if not math.isfinite(total):
-        return Interval(value)
-    if total == 0:
-        return Interval(value, value, value)
-    degrees = total**2 / sum(variance**2 / count for variance, count in parts)
-    reach = float(t.ppf(0.5 + CONFIDENCE / 2, degrees)) * math.sqrt(total)
-    return Interval(value, value - reach, value + reach)
 
 
 def _normal() -> float:

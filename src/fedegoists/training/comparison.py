@@ -10,10 +10,12 @@ from typing import Any
 
 from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import read_text, write_all, write_bytes
+from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.methods import Outcome
 from fedegoists.methods.method_run import Observer
 from fedegoists.training.decisions import decide
+from fedegoists.training.gains import Gain, gains_csv, gains_over_local
 from fedegoists.training.repetitions import (
     Repetitions,
     Wanted,
@@ -94,10 +96,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The outcome of each method, and their summary."""
+    """The outcome of each method, their summary, and the gains over training alone."""
 
     outcomes: dict[str, Outcome]
     summary: Summary
+    gains: list[Gain] = field(default_factory=list)
 
     def to_frame(self) -> Any:
         """Return the summary as a pandas data frame."""
@@ -149,6 +152,7 @@ def compare(
     )
     wanted = {name: outcomes[name] for name in comparison.methods}
     summary = Summary.of(wanted, outcomes, repetitions.federation)
+    gains = gains_over_local(wanted, repetitions.federation, ratio=_ratios(data))
     write_all(
         [
             (out / "coalitions.csv", decisions.coalitions_csv()),
@@ -156,10 +160,20 @@ def compare(
             (out / "failures.csv", failures_csv(wanted)),
             (out / "metrics.csv", metrics_csv(wanted, outcomes)),
             (out / "summary.csv", summary.csv()),
+            (out / "gains.csv", gains_csv(gains)),
         ],
         private=True,  # coalitions let one guess who competes
     )
-    return ComparisonResult(wanted, summary)
+    return ComparisonResult(wanted, summary, gains)
+
+
+def _ratios(data: Mapping[int, SiloedData]) -> dict[str, float]:
+    """Return each participant's test samples divided by its training samples, over all seeds."""
+    sizes = [one.sizes() for one in data.values()]
+    return {
+        name: sum(own[name].test for own in sizes) / sum(own[name].train for own in sizes)
+        for name in sizes[0]
+    }
 
 
 def _claim(out: Path, comparison: Comparison, digest: str, resume: bool) -> None:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,13 +45,28 @@ class Summary:
 
     @classmethod
     def of(
-        cls, wanted: Mapping[str, Outcome], outcomes: Mapping[str, Outcome], federation: Federation
+        cls,
+        wanted: Mapping[str, Outcome],
+        outcomes: Mapping[str, Outcome],
+        federation: Federation,
+        *,
+        alone: Container[str] = (),
     ) -> "Summary":
-        """Summarise the outcomes that are `wanted`; `outcomes` has those before fine-tuning too."""
+        """Summarise the outcomes that are `wanted`; `outcomes` has those before fine-tuning too.
+
+        Parameters
+        ----------
+        alone : container of str
+            Participants without a coalition. Their result with any method is that of Local, if it
+            was trained: that one method trains longer than another is no difference to them.
+        """
         names = federation.participants
+        local = wanted.get("local")
+        alone_values = {} if local is None else chosen_test_values(local, federation)
         rows: list[SummaryRow] = []
         for method, outcome in wanted.items():
             tested = chosen_test_values(outcome, federation)
+            tested |= {one: value for one, value in alone_values.items() if one.name in alone}
             rows += _averages(method, federation.task.metric, tested, names)
             for kind in COSTS:
                 spent = dict.fromkeys(names, 0) | _spent(kind, method, outcomes)

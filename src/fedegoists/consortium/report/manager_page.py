@@ -103,12 +103,7 @@ def manager_view(
             for name, file in files.items()
             if name in results.chosen
         },
-        "at_home": {
-            one.name
-            for method, outcome in run.outcomes.items()
-            for one in outcome.at_home
-            if results.chosen.get(one.name) == method
-        },
+        "at_home": {name for name, one in run.delivered.items() if "" in one.card.kept},
         "failures": [
             *(("data", absent, "did not answer and was left out") for absent in run.absent),
             *failures_of(run),

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from fedegoists.consortium.delivered_gains import DeliveredGain, run_delivered
 from fedegoists.consortium.evaluations import Evaluations
-from fedegoists.consortium.gains import Gain
-from fedegoists.consortium.participant_models import preferred
 from fedegoists.consortium.report.wording import UNKNOWN, counted, decimals_for, fixed, signed
 from fedegoists.consortium.tree_yardstick import TreeYardstick
 from fedegoists.federation import SimulatedFederation
+from fedegoists.federation.delivery import OWN
+from fedegoists.learning.estimates import Interval
 from fedegoists.learning.sample_scores import few_samples
+from fedegoists.training.gains import Gain
 from fedegoists.training.summary import COSTS, Summary
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class GainRow:
     def of(cls, gain: Gain, decimals: int, *, few: bool = False) -> "GainRow":
         """Return a gain with some decimals; with few test samples there is no verdict."""
         low, high = signed(gain.low, decimals), signed(gain.high, decimals)
-        said = FEW if few else verdict(gain)
+        said = FEW if few else gain.interval.verdict
         return cls(
             gain,
             fixed(gain.value, decimals),
@@ -66,23 +68,46 @@ class GainRow:
         return f"{gain.participant} with {gain.method}: {self.change}{between}; {self.verdict}"
 
 
-def verdict(gain: Gain) -> str:
-    """Return whether a participant is better off than alone, as far as that is certain.
+@dataclass(frozen=True)
+class DeliveredRow:
+    """What a member ends with, as text."""
 
-    Examples
-    --------
-    >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=0.05, high=0.15))
-    'better'
-    >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=-0.05, high=0.25))
-    'no clear difference'
-    >>> verdict(Gain("fedavg", "North", 0.8, 0.7, gain=0.1, low=math.nan, high=math.nan))
-    'uncertain'
-    """
-    if not math.isfinite(gain.low):
-        return "uncertain"
-    if gain.low > 0:
-        return "better"
-    return "worse" if gain.high < 0 else "no clear difference"
+    participant: str
+    delivered: str
+    predicted: str
+    value: str
+    alone: str
+    change: str
+    interval: str
+    verdict: str
+    sign: str
+
+    @classmethod
+    def of(cls, one: DeliveredGain, decimals: int, *, few: bool = False) -> "DeliveredRow":
+        """Return what a member ends with, with some decimals."""
+        said = FEW if few else one.gain.verdict
+        own = one.method == OWN
+        return cls(
+            one.participant,
+            one.delivered,
+            _between(one.predicted, decimals, signed(one.predicted.value, decimals))
+            if one.predicted
+            else "",
+            fixed(one.value, decimals),
+            fixed(one.alone, decimals),
+            signed(one.gain.value, decimals),
+            "" if own else _between(one.gain, decimals),
+            "as alone" if own else said,
+            "" if own else SIGNS[said],
+        )
+
+
+def _between(one: Interval, decimals: int, before: str = "") -> str:
+    """Return the ends of an interval, in brackets behind a value if there is one."""
+    if not math.isfinite(one.low):
+        return before
+    ends = f"{signed(one.low, decimals)} to {signed(one.high, decimals)}"
+    return f"{before} ({ends})" if before else ends
 
 
 def _metric(run: "ConsortiumRun") -> str:
@@ -110,7 +135,7 @@ class Results:
     gains : tuple of GainRow
         Of all participants with every method but Local.
     chosen : mapping of str to str
-        The method of each participant's model, if it has one.
+        The model that each participant keeps, in words.
     alone : tuple of str
         Participants without a coalition, which have no gains.
     few : mapping of str to str
@@ -119,6 +144,8 @@ class Results:
         Intervals over test samples; empty where they are not known.
     yardstick : TreeYardstick
         Boosted trees that each participant trains alone, for comparison.
+    delivered : tuple of DeliveredGain
+        What each participant ends with.
     """
 
     methods: tuple[str, ...]
@@ -132,6 +159,7 @@ class Results:
     few: Mapping[str, str]
     evaluations: Evaluations
     yardstick: TreeYardstick = field(default_factory=TreeYardstick)
+    delivered: tuple[DeliveredGain, ...] = ()
 
     @classmethod
     def of(cls, run: "ConsortiumRun") -> "Results":
@@ -140,7 +168,6 @@ class Results:
         order = {name: k for k, name in enumerate(run.formation.participants)}
         gains = sorted(run.gains, key=lambda g: (methods.index(g.method), order[g.participant]))
         decimals = _decimals(run.summary)
-        best = preferred(run.wanted, run.repetitions.federation)
         few = few_test_samples(run)
         return cls(
             methods,
@@ -154,11 +181,12 @@ class Results:
                 )
                 for gain in gains
             ),
-            {name: method for name, (method, _) in best.items()},
+            {name: one.words for name, one in run.delivered.items()},
             run.alone,
             few,
             run.evaluations,
             run.yardstick,
+            tuple(run_delivered(run)),
         )
 
     def about(self, participant: str) -> "Results":
@@ -175,6 +203,16 @@ class Results:
             few={name: why for name, why in self.few.items() if name == participant},
             evaluations=self.evaluations.about(participant),
             yardstick=self.yardstick.about(participant),
+            delivered=tuple(one for one in self.delivered if one.participant == participant),
+        )
+
+    @property
+    def endings(self) -> tuple[DeliveredRow, ...]:
+        """What each participant ends with, as text."""
+        decimals = _decimals(self.summary)
+        return tuple(
+            DeliveredRow.of(one, decimals, few=one.participant in self.few)
+            for one in self.delivered
         )
 
     @property
@@ -220,7 +258,9 @@ def _over_samples(gain: Gain, evaluations: Evaluations) -> Gain:
     one = evaluations.methods.get((gain.method, gain.participant))
     if one is None or one.gain is None:
         return gain
-    return replace(gain, low=one.gain.low, high=one.gain.high)
+    # Without a spread over initialisations, as with one of them, samples are all there is.
+    over = "test samples and initialisations" if evaluations.repetitions > 1 else "test samples"
+    return replace(gain, low=one.gain.low, high=one.gain.high, over=over)
 
 
 def few_test_samples(run: "ConsortiumRun") -> dict[str, str]:

@@ -24,7 +24,7 @@ from fedegoists.federation.flare.relay_connection import Lost, RelayConnection
 from fedegoists.federation.flare.wire import OldVersionError, WireError, pack, schema_digest, unpack
 from fedegoists.federation.mixing import Mixed, Sum, check_sums, in_order, mix_plain
 from fedegoists.federation.participant import Participant
-from fedegoists.federation.replies import Failed, ReplyT, Trained
+from fedegoists.federation.replies import Delivered, Failed, ReplyT, Trained
 from fedegoists.federation.requests import (
     Deliver,
     Keep,
@@ -276,6 +276,9 @@ class FlareFederation:
         messages: dict[str, bytes] = {}
         for name, own in asked.items():
             slots = {owner_of(request.slots[0]) for request in own.values() if request.slots}
+            for request in own.values():
+                if isinstance(request, Deliver):
+                    slots |= {owner_of(slot) for slot in request.slots}
             sources = {
                 owner_of(request.source)
                 for request in own.values()
@@ -342,16 +345,11 @@ class FlareFederation:
         self._keepers[owner] = {names[k] for k in known if k < len(names)}
         self._tell_keepers("recall", owner)
 
-    def deliver(self, models: Mapping[Participant, Deliver]) -> dict[Participant, Failure]:
-        """Hand silos their models, which they complete with their own layers and keep.
-
-        Returns
-        -------
-        dict
-            The participants that have not got their models, and why.
-        """
-        replies = self._asked(models, None)
-        return {name: one for name, one in replies.items() if isinstance(one, Failure)}
+    def deliver(
+        self, models: Mapping[Participant, Deliver]
+    ) -> dict[Participant, Delivered | Failure]:
+        """Have silos choose among models, which they complete with their own layers and keep."""
+        return self.call(models)
 
     def _tell_keepers(self, operation: str, owner: str) -> None:
         """Tell the silos that keep something for a method what becomes of it."""

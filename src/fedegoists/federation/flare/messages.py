@@ -11,7 +11,15 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from fedegoists.federation.participant import Participant
-from fedegoists.federation.replies import Described, Evaluated, Failed, Gradients, Kept, Trained
+from fedegoists.federation.replies import (
+    Delivered,
+    Described,
+    Evaluated,
+    Failed,
+    Gradients,
+    Kept,
+    Trained,
+)
 from fedegoists.federation.requests import (
     Count,
     Deliver,
@@ -60,6 +68,7 @@ SiloReply = (
     | Gradients
     | Evaluated
     | Described
+    | Delivered
     | Kept
     | Failed
     | Advertised

@@ -18,13 +18,14 @@ from fedegoists.federation.flare.silo_settings import SiloSettings
 from fedegoists.federation.gradient_privacy import SHORTEST, cipher_normals
 from fedegoists.federation.privacy_loss import NoisyAnswers
 from fedegoists.federation.replies import Reply, Trained
-from fedegoists.federation.requests import Describe, Evaluate, Gradient, OfModels, Train
+from fedegoists.federation.requests import Deliver, Describe, Evaluate, Gradient, OfModels, Train
 from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
 
 ALWAYS = ("about", "remember", "recall", "deliver", *SETTING_UP, "unmask", "take")
-"""Calls that reveal nothing of any sample, and are not among the operations of a silo.toml."""
+"""Calls that are not among the operations of a silo.toml: they reveal nothing of any sample, but
+for deliveries, see `SiloGuard.tells_choice`."""
 
 
 ROUNDS, EVALUATIONS = "rounds", "evaluations"
@@ -93,13 +94,32 @@ class SiloGuard:
         counts = dict.fromkeys(COUNTED, 0)
         for request in asked:
             for kind in self._counts_as(request):
-                counts[kind] += len(request.rows) if isinstance(request, OfModels) else 1
+                if isinstance(request, OfModels) and not isinstance(request, Deliver):
+                    counts[kind] += len(request.rows)
+                else:  # of all its candidates, a delivery tells of one
+                    counts[kind] += 1
         entries = [entry for request in asked for entry in self._entries(request)]
         self._count(counts, (limits.rounds_per_day, limits.evaluations_per_day))
         try:
             self.ledger.charge(entries)
         except BudgetError as error:
             raise RefusedError(str(error)) from None
+
+    def tells_choice(self, requests: Iterable[Deliver]) -> bool:
+        """Return whether the silo tells which of some models its validation data prefers.
+
+        It counts as an evaluation of validation data without noise. A silo that adds noise to
+        evaluations, or has answered as many as it may, keeps its choice to itself.
+        """
+        if self._settings.privacy.evaluation_noise:
+            return False
+        if "evaluate" not in self._settings.limits.operations:
+            return False
+        try:
+            self.charge(requests)
+        except RefusedError:
+            return False
+        return True
 
     def _entries(self, request: SiloRequest) -> list[PrivacyEntry]:
         """Return what an answer tells of single samples, for the ledger.
@@ -126,6 +146,8 @@ class SiloGuard:
             return [PrivacyEntry(carried_out.split, "evaluate", answers)]
         if isinstance(carried_out, Describe):
             return [PrivacyEntry("train", "describe", NoisyAnswers(carried_out.noise))]
+        if isinstance(carried_out, Deliver):
+            return [PrivacyEntry("validation", "evaluate", NoisyAnswers(0.0))]
         return []
 
     def _check_single(self, call: Call) -> None:
@@ -181,6 +203,8 @@ class SiloGuard:
         """
         if isinstance(request, Train):
             return {ROUNDS}
+        if isinstance(request, Deliver):
+            return {EVALUATIONS}
         kinds = set()
         if isinstance(request, Gradient | Evaluate):
             asked, size = self._samples(request)

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.federation.delivery import choose_at_home
 from fedegoists.federation.flare.approved_code import check_weights, model_here
 from fedegoists.federation.flare.messages import (
     SETTING_UP,
@@ -47,9 +48,9 @@ from fedegoists.federation.flare.wire import (
     unpack,
 )
 from fedegoists.federation.participant import Participant, Repetition
-from fedegoists.federation.replies import Failed, Kept, Reply, Trained
-from fedegoists.federation.requests import Deliver, Request, Train, owner_of
-from fedegoists.federation.seam import Failure, MemoryKey
+from fedegoists.federation.replies import Failed, Reply, Trained
+from fedegoists.federation.requests import DELIVERED, Deliver, Request, Train, owner_of
+from fedegoists.federation.seam import Failure
 from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
 from fedegoists.federation.simulated_federation import SimulatedFederation
 from fedegoists.files import private_folder
@@ -250,39 +251,37 @@ class SiloService:
             )
 
     def _delivered(self, call: Call) -> dict[Participant, Reply | Failure]:
-        """Complete a model with the silo's own layers, and keep it for its organisation."""
+        """Choose one of the models that were sent, and keep it for the organisation.
+
+        Which one is told as far as the limits allow an evaluation: it is one of validation data.
+        """
         federation, requests = self._ready(call)
         self._follow(federation, call)
         model = model_here(self._kit, call.model, call.code)
-        for name, request in requests.items():
-            assert isinstance(request, Deliver)  # a call has requests of its operation only
-            whole, personal = request.parameters, request.personal
-            if whole.shape != (federation.schema.size,):
-                raise SettingsError("this is not one model")
-            if not whole.isfinite().all():
-                raise SettingsError("this model has parameters that are no numbers")
-            if personal is not None:
-                kept = federation.memory(owner_of(personal.slot))
-                if MemoryKey(name, personal.slot) not in kept:
-                    raise SettingsError("the layers that this silo keeps to itself are not here")
-                whole = federation.personal_model(name, whole, personal)
-            card = ModelCard.of(
-                self._data,
-                self._settings.participant,
-                method=request.method,
-                seed=int(name.repetition or 0),
-                chosen_round=request.round,
-                model=model,
-                options=model_options(self._data, model),
-            )
-            keep_model(
-                self._models,
-                self._sealed_models,
-                call.run,
-                federation.whole_state(name, whole),
-                card,
-            )
-        return dict.fromkeys(requests, Kept())
+        own = {name: one for name, one in requests.items() if isinstance(one, Deliver)}
+        choice = choose_at_home(federation, own)
+        for text in choice.dropped:
+            self._log.warning("a model that was sent for run %s is not used: %s", call.run, text)
+        sent = own[choice.trained]
+        card = ModelCard.of(
+            self._data,
+            self._settings.participant,
+            method=choice.name.method,
+            seed=int(choice.trained.repetition or 0),
+            chosen_round=next(
+                one.round for one in sent.candidates if one.method == choice.name.method
+            ),
+            model=model,
+            options=model_options(self._data, model),
+            share=choice.name.share,
+        )
+        state = federation.whole_state(choice.trained, choice.parameters)
+        keep_model(self._models, self._sealed_models, call.run, state, card)
+        self._kept.save(federation, owner_of(DELIVERED))
+        self._log.info("keeps the model of run %s: %s", call.run, card.delivered)
+        if not self._guard.tells_choice(own.values()):
+            return {name: one.changed(method="", share=1.0) for name, one in choice.replies.items()}
+        return dict(choice.replies)
 
     def _about(self) -> About:
         data = self._data

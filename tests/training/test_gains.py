@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedegoists.consortium.gains import gains_over_local
 from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
 from fedegoists.methods.outcome import Row
+from fedegoists.training.gains import gains_over_local
 
 STUDENT = 4.302652729911275
 """The 97.5 % quantile of Student's t with two degrees of freedom, from a table."""
@@ -72,3 +72,12 @@ def test_who_has_no_coalition_has_no_gain():
     both = {"local": outcome([0.5, 0.6]), "fedavg+ft": outcome([0.9, 0.9])}
     assert gains_over_local(both, silos(2), alone=["North"]) == []
     assert len(gains_over_local(both, silos(2), alone=["South"])) == 1
+
+
+def test_over_divisions_of_the_same_data_the_interval_is_wider_and_says_so():
+    both = {"local": outcome([0.5, 0.6, 0.7]), "fedavg": outcome([0.6, 0.8, 1.0])}
+    (once,) = gains_over_local(both, silos(3))
+    (gain,) = gains_over_local(both, silos(3), ratio={"North": 0.25})
+    reach = STUDENT * 0.1 * math.sqrt(1 / 3 + 0.25)
+    assert (gain.gain, gain.low, gain.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
+    assert (once.over, gain.over) == ("initialisations", "divisions")

@@ -7,11 +7,15 @@ from dataclasses import astuple, dataclass
 
 from fedegoists.federation import Federation
 from fedegoists.files import csv_bytes
+from fedegoists.learning.estimates import (
+    CONFIDENCE,
+    Interval,
+    Over,
+    over_divisions,
+    over_initialisations,
+)
 from fedegoists.methods import Outcome
 from fedegoists.training.summary import by_participant, chosen_test_values
-
-ROUNDING = 1e-9
-"""Gains that differ by less are the same."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,10 @@ class Gain:
         Means of the metric over repetitions: with the method, and with Local.
     gain, low, high : float
         The gain, positive if it is an improvement, and its confidence interval: Student's t over
-        the repetitions, paired. The interval is NaN with a single repetition, and where all
-        repetitions have the same gain other than zero, as a few test samples may give: that says
-        nothing about the spread.
+        the repetitions, paired; see `fedegoists.learning.estimates`. NaN where it is not known.
+    over : str
+        What the interval is over: repetitions of a run are initialisations on the same division of
+        the data, those of a comparison are divisions. Empty without an interval.
     """
 
     method: str
@@ -38,14 +43,21 @@ class Gain:
     gain: float
     low: float
     high: float
+    over: Over | str = ""
+
+    @property
+    def interval(self) -> Interval:
+        """The gain with its interval."""
+        return Interval(self.gain, self.low, self.high)
 
 
 def gains_over_local(
     outcomes: Mapping[str, Outcome],
     federation: Federation,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     *,
     alone: Collection[str] = (),
+    ratio: Mapping[str, float] | None = None,
 ) -> list[Gain]:
     """Return the gains of participants with every method but Local itself.
 
@@ -54,6 +66,10 @@ def gains_over_local(
     alone : collection of str
         Participants without a coalition. They train alone with every method; that one method trains
         longer than another is no gain of theirs.
+    ratio : mapping of str to float, optional
+        Where repetitions divide the same data in different ways: each participant's test samples
+        divided by its training samples, for the error of Nadeau and Bengio. If left out,
+        repetitions are initialisations on one division.
     """
     if "local" not in outcomes:
         return []
@@ -73,25 +89,20 @@ def gains_over_local(
                 if math.isfinite(value) and math.isfinite(own.get(seed, math.nan))
             ]
             if pairs:
-                mean, low, high = _interval([sign * (v - a) for v, a in pairs], confidence)
+                differences = [sign * (v - a) for v, a in pairs]
+                found = over_initialisations(differences)
+                if ratio is not None:
+                    found = over_divisions(differences, ratio[participant])
+                one = found.interval(confidence)
+                over = "initialisations" if ratio is None else "divisions"
+                over = over if math.isfinite(one.low) else ""
                 value, base = (statistics.fmean(column) for column in zip(*pairs, strict=True))
-                gains.append(Gain(method, participant, value, base, mean, low, high))
+                about = (method, participant, value, base)
+                gains.append(Gain(*about, one.value, one.low, one.high, over))
     return gains
 
 
 def gains_csv(gains: Sequence[Gain]) -> bytes:
     """Return a ``gains.csv``."""
-    columns = ("method", "participant", "value", "alone", "gain", "low", "high")
+    columns = ("method", "participant", "value", "alone", "gain", "low", "high", "over")
     return csv_bytes(columns, map(astuple, gains))
-
-
-def _interval(values: Sequence[float], confidence: float) -> tuple[float, float, float]:
-    from scipy.stats import t
-
-    mean = statistics.fmean(values)
-    same = max(values) - min(values) < ROUNDING < abs(mean)
-    if len(values) < 2 or same:
-        return mean, math.nan, math.nan
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    reach = float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
-    return mean, mean - reach, mean + reach
