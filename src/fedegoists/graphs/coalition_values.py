@@ -70,7 +70,8 @@ class CoalitionValues(Protocol):
     def linear_bounds(self, touching: Floats) -> tuple[Floats, Floats]:
         """Return additive upper bounds: constants c ≥ 0 and weights A.
 
-        For every coalition S and member i, ``gain_i(S) ≤ c[i] + Σ_{j ∈ S} A[j, i]``. The bound of
+        For every coalition S and member i that gains, ``gain_i(S) ≤ c[i] + Σ_{j ∈ S} A[j, i]``; no
+        admissible coalition has a member that does not. The bound of
         participant i is as low as possible in the coalition that is row i of `touching`: 1 for its
         members, 0 for others, or means of these over several coalitions.
         """
