@@ -60,13 +60,13 @@ OWN_SPREAD = 0.25
 USUAL_COST, COST_SPREAD = 1.0, 1.0
 """The λ that is expected before a trial: that of a quadratic loss."""
 
-MISFIT = 0.5
+MISFIT = 0.4
 """Relative standard error of any gain because of the model itself, beside that of the data."""
 
 TRIAL_MISFIT = 0.1
 """The same for a trial: training ends a little differently each time."""
 
-DOUBT = 2.0
+DOUBT = 1.5
 """A deviation counts as far as its square is above this multiple of its variance."""
 
 PRIOR_FREEDOM = 3.0

@@ -22,9 +22,9 @@ Bools = npt.NDArray[np.bool_]
 RESOLUTION = 1e-9
 """Gains below this fraction of the largest possible gain from a pair count as zero."""
 
-DEFAULT_CONFIDENCE = 0.5
-"""The least probability of gaining: 0.5 demands that the expected gain is positive. The data of
-real consortia seldom allow more, see the page on coalition values in the documentation."""
+DEFAULT_CONFIDENCE = 0.6
+"""The least probability of gaining; 0.5 would demand only that the expected gain is positive. The
+data of real consortia seldom allow more, see the page on coalition values in the documentation."""
 
 
 @runtime_checkable

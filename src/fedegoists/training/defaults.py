@@ -147,7 +147,7 @@ def changed_round(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainS
     return settings.changed(**given)
 
 
-LINEAR_REPEATS = 6
+LINEAR_REPEATS = 8
 """Repeats of ``curves`` for linear models, which are at the end of training after few steps."""
 
 
