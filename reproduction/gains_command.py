@@ -17,6 +17,7 @@ from fedegoists.folder_swap import check_replaceable
 from reproduction.gains_study import (
     GAIN_STUDIES,
     REPORTED_ON,
+    decisions_csv,
     gain_page,
     gain_picture,
     gains_csv,
@@ -47,7 +48,7 @@ def gains_command(
     check_replaceable(out, [f"{data}.{kind}" for kind in ("csv", "md", "png")], replace=replace)
     chosen = _repetitions(repetitions)
     began = time.monotonic()
-    gains = gains_of(
+    result = gains_of(
         GAIN_STUDIES[data], repetitions=chosen, data_dir=data_dir, device=device, told=typer.echo
     )
     commit = subprocess.run(
@@ -61,11 +62,12 @@ def gains_command(
         f"{commit[:12] or 'unknown'}, torch {torch.__version__}, "
         f"{time.monotonic() - began:.0f} s."
     )
-    page = gain_page(data, gains, origin)
+    page = gain_page(data, result, origin)
     contents = {
-        f"{data}.csv": gains_csv(gains),
+        f"{data}.csv": gains_csv(result.gains),
+        f"{data}-decisions.csv": decisions_csv(result.decisions),
         f"{data}.md": page.encode(),
-        f"{data}.png": gain_picture(data, gains),
+        f"{data}.png": gain_picture(data, result.gains),
     }
     write_all([(Path(out) / name, content) for name, content in contents.items()])
     typer.echo(page)

@@ -6,8 +6,15 @@ difference of its test metrics, at the steps that validation data chooses, turne
 better. The prediction uses training and validation data of single silos only, and no coalition was
 trained for it. Its settings were chosen on repetitions 10 to 14; the results are of 0 to 9.
 
-Test sets are small, too. The standard error that a realised gain has for this reason comes from
-resampling its test samples, and is part of the intervals whose coverage is reported.
+Test sets are small, and training ends differently each time. The standard error that a realised gain
+has for these reasons comes from resampling its test samples, and from training alone twice, from two
+initial models; it is part of the intervals whose coverage is reported.
+
+*Decisions.* Besides random coalitions, three that are chosen: by the default (``auto``), by the
+benefit graph of the estimator ``transfer`` at its confidence of 95 % (``graph``), and as large as
+competition allows (``everybody``). Their mean gains over training alone tell the regret of the
+default. All repetitions divide the same samples anew, so that the standard error of a mean is that of
+Nadeau and Bengio.
 
     python -m reproduction gains heart --out reproduction/results/gains
 """
@@ -15,6 +22,7 @@ resampling its test samples, and is part of the intervals whose coverage is repo
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,11 +33,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedegoists.benefit import learn_repetitions
+from fedegoists.benefit import BenefitEstimate, learn_repetitions
+from fedegoists.benefit.estimator_registry import CURVES
+from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
-from fedegoists.graphs import CurveValues
+from fedegoists.graphs import CompetitionGraph, CurveValues
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_options
@@ -47,8 +57,11 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "GAIN_STUDIES",
+    "Decided",
     "Gain",
     "GainStudy",
+    "StudyResult",
+    "decisions_csv",
     "gain_page",
     "gain_picture",
     "gains_csv",
@@ -62,6 +75,10 @@ QUANTILE = 1.6449
 """Of the normal distribution, for two-sided intervals with `COVERAGE`."""
 
 DIGIT_SILOS = 8
+
+AGAIN = 1000
+"""Added to the seed of an initial model, for another one."""
+
 Loader = Callable[..., SiloedData]
 Partition = list[list[int]]
 
@@ -76,15 +93,12 @@ class GainStudy:
         Training steps alone and in coalitions; the usual number if left out.
     partitions : int
         Random partitions of each repetition.
-    repeats : int
-        Of the estimate, see `fedegoists.benefit.LearnSettings`.
     """
 
     load: Loader
     model: str = AUTO
     steps: int | None = None
     partitions: int = 3
-    repeats: int = 2
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,45 @@ class Gain:
 
 
 COLUMNS = tuple(Gain.__dataclass_fields__)
+
+CHOICES = ("auto", "graph", "everybody")
+"""The partitions that are chosen rather than drawn, by their names."""
+
+TEST_SHARE = 1 / 3
+"""Test samples for each training sample, about, for the correction of Nadeau and Bengio."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The coalitions of one choice in one repetition, and what they brought.
+
+    Attributes
+    ----------
+    coalitions : tuple of tuple of str
+        Those of two or more.
+    gain : float
+        The mean gain over training alone, over all participants.
+    """
+
+    choice: str
+    repetition: int
+    coalitions: tuple[tuple[str, ...], ...]
+    gain: float
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """The results of a study.
+
+    Attributes
+    ----------
+    cost : float
+        What the evidence cost a silo, as a multiple of training alone, in sample passes.
+    """
+
+    gains: list[Gain]
+    decisions: list[Decided]
+    cost: float
 
 
 def planted_digits(*, seed: int, data_dir: str | os.PathLike[str] | None = None) -> SiloedData:
@@ -162,12 +215,12 @@ def icu_summaries(*, seed: int, data_dir: str | os.PathLike[str] | None = None) 
 
 
 GAIN_STUDIES = {
-    "synthetic-weak": GainStudy(partial(load, "synthetic-weak"), partitions=2, repeats=1),
-    "synthetic-strong": GainStudy(partial(load, "synthetic-strong"), partitions=2, repeats=1),
-    "heart": GainStudy(partial(load, "heart"), "logistic", 400),
-    "eicu-demo": GainStudy(icu_summaries, "logistic", 400),
-    "tcga-brca": GainStudy(partial(load, "tcga-brca", test="hash"), "cox", 400),
-    "digits": GainStudy(planted_digits, "logistic", 400),
+    "synthetic-weak": GainStudy(partial(load, "synthetic-weak"), partitions=2),
+    "synthetic-strong": GainStudy(partial(load, "synthetic-strong"), partitions=2),
+    "heart": GainStudy(partial(load, "heart"), "logistic"),
+    "eicu-demo": GainStudy(icu_summaries, "logistic"),
+    "tcga-brca": GainStudy(partial(load, "tcga-brca", test="hash"), "cox"),
+    "digits": GainStudy(planted_digits, "logistic"),
     **{
         f"{data}-{division}": GainStudy(partial(load, data, partition=division))
         for data in ("cifar10", "cifar100")
@@ -201,69 +254,129 @@ def gains_of(
     data_dir: str | os.PathLike[str] | None = None,
     device: str = "cpu",
     told: Callable[[str], None] = lambda _: None,
-) -> list[Gain]:
-    """Estimate, train, and return the gains of all members in company."""
+) -> StudyResult:
+    """Estimate, decide, train, and return what all members gained."""
     began = time.monotonic()
     data = {seed: study.load(data_dir=data_dir, seed=seed) for seed in repetitions}
     first = next(iter(data.values()))
-    defaults = defaults_for(first, study.steps, study.model)
-    values = _estimated(study, data, defaults, device)
+    names, defaults = first.participants, defaults_for(first, study.steps, study.model)
+    found = _estimated(study, data, defaults, device, CURVES)
+    graphs = _estimated(study, data, defaults, device, "transfer")
     told(f"estimated after {time.monotonic() - began:.0f} s")
-    names = first.participants
-    partitions: dict[tuple[int, int], Partition] = {}
+    partitions: dict[tuple[int, str], Partition] = {}
     for seed, one in data.items():
+        competition = CompetitionGraph(one.competition_pairs, names)
         place = {name: k for k, name in enumerate(names)}
         rivals = {frozenset((place[a], place[b])) for a, b in one.competition_pairs}
         rng = np.random.default_rng([seed, 7])
         for number in range(study.partitions):
-            partitions[seed, number] = random_partition(len(names), rivals, rng)
+            partitions[seed, str(number)] = random_partition(len(names), rivals, rng)
+        benefits = (_values(found[seed]), graphs[seed].graph())
+        for choice, benefit in zip(CHOICES[:2], benefits, strict=True):
+            groups = form(benefit, competition).coalitions
+            partitions[seed, choice] = [[place[name] for name in group] for group in groups]
+        partitions[seed, CHOICES[2]] = widest_partition(len(names), rivals)
     realised = _trained(data, partitions, defaults, device)
     told(f"trained after {time.monotonic() - began:.0f} s")
+    alone = [
+        defaults.rounds * defaults.train.steps * min(defaults.train.batch_size, len(silo.train))
+        for one in data.values()
+        for silo in one.silos
+    ]
+    spent = float(np.mean([one.cost.sample_passes for one in found.values()]))
+    return StudyResult(
+        _gains(found, partitions, names, realised),
+        [
+            Decided(
+                choice,
+                seed,
+                tuple(tuple(names[k] for k in group) for group in groups if len(group) > 1),
+                float(np.nanmean([realised[seed, choice, name][0] for name in names])),
+            )
+            for (seed, choice), groups in partitions.items()
+            if choice in CHOICES
+        ],
+        spent / float(np.mean(alone)),
+    )
+
+
+def widest_partition(count: int, rivals: set[frozenset[int]]) -> Partition:
+    """Return coalitions as large as competition allows: each joins the largest that is open."""
+    groups: Partition = []
+    for one in range(count):
+        open_to = [
+            group for group in groups if not any(frozenset((one, k)) in rivals for k in group)
+        ]
+        if open_to:
+            max(open_to, key=len).append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _gains(
+    estimates: Mapping[int, BenefitEstimate],
+    partitions: Mapping[tuple[int, str], Partition],
+    names: tuple[str, ...],
+    realised: Mapping[tuple[int, str, str], tuple[float, float]],
+) -> list[Gain]:
+    """Return the gains of all members of random coalitions.
+
+    Resampling a test set with a single patient of a class shows no spread. So the error of a
+    realised gain is at least half of the usual one.
+    """
+    drawn = [error for (_, number, _), (_, error) in realised.items() if number not in CHOICES]
+    least = float(np.nanmedian(drawn)) / 2
     gains = []
     for (seed, number), groups in partitions.items():
+        if number in CHOICES:
+            continue
+        values = _values(estimates[seed])
         for group in groups:
             if len(group) < 2:
                 continue
             members = np.zeros((1, len(names)), dtype=np.bool_)
             members[0, group] = True
-            expected, errors = (
-                of(members)[0] for of in (values[seed].gains, values[seed].standard_errors)
-            )
+            expected, errors = values.gains(members)[0], values.standard_errors(members)[0]
             for k in group:
                 gain, noise = realised[seed, number, names[k]]
-                own = (float(expected[k]), float(errors[k]), gain, noise)
-                gains.append(Gain(seed, number, names[k], len(group), *own))
+                own = (float(expected[k]), float(errors[k]), gain, max(noise, least))
+                gains.append(Gain(seed, int(number), names[k], len(group), *own))
     return gains
 
 
+def _values(estimate: BenefitEstimate) -> CurveValues:
+    assert estimate.values is not None  # this estimator learns them
+    return estimate.values
+
+
 def _estimated(
-    study: GainStudy, data: Mapping[int, SiloedData], defaults: Defaults, device: str
-) -> dict[int, CurveValues]:
-    """Learn the coalition values of all repetitions at once."""
+    study: GainStudy,
+    data: Mapping[int, SiloedData],
+    defaults: Defaults,
+    device: str,
+    estimator: str,
+) -> dict[int, BenefitEstimate]:
+    """Learn the benefits of all repetitions at once."""
     first = next(iter(data.values()))
     options = model_options(first, study.model)
     federation = SimulatedFederation(data, build_model(defaults.model, 0, **options), device=device)
-    settings = learn_settings(first, "curves", model=study.model, repeats=study.repeats)
+    settings = learn_settings(first, estimator, model=study.model)
     apart: Apart = {seed: one.competition_pairs for seed, one in data.items()}
     estimates = learn_repetitions(federation, settings, apart=apart, secret="")
-    values = {}
-    for seed in data:
-        found = estimates[seed].values
-        assert found is not None  # this estimator learns them
-        values[seed] = found
-    return values
+    return {seed: estimates[seed] for seed in data}
 
 
 def _trained(
     data: Mapping[int, SiloedData],
-    partitions: Mapping[tuple[int, int], Partition],
+    partitions: Mapping[tuple[int, str], Partition],
     defaults: Defaults,
     device: str,
-) -> dict[tuple[int, int, str], tuple[float, float]]:
-    """Train alone and in all partitions at once; return gains and their errors."""
+) -> dict[tuple[int, str, str], tuple[float, float]]:
+    """Train alone, alone again and in all partitions at once; return gains and their errors."""
     first = next(iter(data.values()))
     names, options = first.participants, model_options(first, defaults.model)
-    alone = {f"{seed} alone": seed for seed in data}
+    alone = {f"{seed} {again}": seed for seed in data for again in ("alone", "again")}
     drawn_as = alone | {f"{seed} in {number}": seed for seed, number in partitions}
     federation = SimulatedFederation(
         {label: data[seed] for label, seed in drawn_as.items()},
@@ -281,22 +394,37 @@ def _trained(
         seed: federation.schema.flatten(
             dict(build_model(defaults.model, seed, **options).named_parameters())
         )
-        for seed in data
+        for seed in [*data, *(AGAIN + seed for seed in data)]
     }
     initial = torch.stack(
-        [models[drawn_as[str(one.repetition)]] for one in federation.participants]
+        [
+            models[drawn_as[label] + AGAIN * label.endswith("again")]
+            for one in federation.participants
+            for label in [str(one.repetition)]
+        ]
     )
     method = EgoMix(defaults.train)
     settings = RunSettings(rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every)
     outcome = run(method, federation, coalitions, initial.to(federation.device), settings)
     tested = chosen_test_values(outcome, federation)
     sign = 1.0 if federation.task.higher_is_better else -1.0
+
+    def test(name: str, label: str) -> float:
+        return sign * tested.get(Participant(name, label), math.nan)
+
+    by_training = {
+        name: float(
+            np.nanmean([(test(name, f"{one} alone") - test(name, f"{one} again")) ** 2 for one in data])
+        )
+        for name in names
+    }
     found = {}
     for seed, number in partitions:
         for name in names:
             both = Participant(name, f"{seed} in {number}"), Participant(name, f"{seed} alone")
-            gain = sign * (tested.get(both[0], math.nan) - tested.get(both[1], math.nan))
-            found[seed, number, name] = gain, _test_noise(federation, outcome, both)
+            gain = test(name, f"{seed} in {number}") - test(name, f"{seed} alone")
+            noise = 0.0 if number in CHOICES else _test_noise(federation, outcome, both)
+            found[seed, number, name] = gain, math.hypot(noise, math.sqrt(by_training[name]))
     return found
 
 
@@ -322,9 +450,9 @@ def _difference(task: Task, one: Tensor, other: Tensor, targets: Tensor) -> floa
     return task.score(one, targets) - task.score(other, targets)
 
 
-def gain_page(name: str, gains: list[Gain], origin: str) -> str:
+def gain_page(name: str, result: StudyResult, origin: str) -> str:
     """Return the results as a page."""
-    known, usable = _usable(gains), "members in company"
+    known, usable = _usable(result.gains), "members in company"
     predicted, error, realised, noise = known
     inside = np.abs(predicted - realised) <= QUANTILE * np.hypot(error, noise)
     helpful = predicted > 0
@@ -347,14 +475,49 @@ def gain_page(name: str, gains: list[Gain], origin: str) -> str:
         f"| their mean gain, realised | {_mean(realised[helpful])} |",
         f"| mean gain of the others, realised | {_mean(realised[~helpful])} |",
         f"| mean standard error of a prediction | {error.mean():.4f} |",
-        f"| mean standard error of a realised gain, by its test data | {noise.mean():.4f} |",
+        f"| mean standard error of a realised gain, by test data and training | {noise.mean():.4f} |",
+        f"| cost of the evidence, in trainings alone | {result.cost:.1f} |",
         "",
         f"![predicted against realised gains]({name}.png)",
+        "",
+        "## Decisions",
+        "",
+        "Mean gain over training alone of all participants; the standard error has the correction of "
+        "Nadeau and Bengio.",
+        "",
+        "| coalitions | mean gain | standard error | repetitions without company |",
+        "|---|---|---|---|",
+        *(_choice_row(choice, result.decisions) for choice in CHOICES),
+        "",
+        "Coalitions of the default, and in how many repetitions:",
+        "",
+        *_coalition_rows(result.decisions),
         "",
         origin,
         "",
     ]
     return "\n".join(lines)
+
+
+def choice_gains(choice: str, decisions: Iterable[Decided]) -> tuple[float, float]:
+    """Return the mean gain of a choice, and its corrected standard error."""
+    gains = np.array([one.gain for one in decisions if one.choice == choice])
+    spread = float(gains.std(ddof=1)) if len(gains) > 1 else math.nan
+    return float(gains.mean()), spread * math.sqrt(1 / len(gains) + TEST_SHARE)
+
+
+def _choice_row(choice: str, decisions: list[Decided]) -> str:
+    mean, error = choice_gains(choice, decisions)
+    nobody = sum(not one.coalitions for one in decisions if one.choice == choice)
+    return f"| {choice} | {mean:+.4f} | {error:.4f} | {nobody} |"
+
+
+def _coalition_rows(decisions: list[Decided]) -> list[str]:
+    counted = Counter(one.coalitions for one in decisions if one.choice == CHOICES[0])
+    return [
+        f"- {'; '.join(' + '.join(group) for group in groups) or 'nobody with anybody'}: {count}"
+        for groups, count in counted.most_common()
+    ]
 
 
 def _usable(gains: list[Gain]) -> npt.NDArray[np.float64]:
@@ -407,3 +570,17 @@ def gains_csv(gains: list[Gain]) -> bytes:
         for one in gains
     ]
     return csv_bytes(COLUMNS, rows)
+
+
+def decisions_csv(decisions: list[Decided]) -> bytes:
+    """Return the decisions as CSV."""
+    rows = [
+        (
+            one.choice,
+            one.repetition,
+            "; ".join(" + ".join(group) for group in one.coalitions),
+            repr(one.gain),
+        )
+        for one in decisions
+    ]
+    return csv_bytes(("choice", "repetition", "coalitions", "gain"), rows)

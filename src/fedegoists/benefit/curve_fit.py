@@ -1,31 +1,34 @@
-"""Coalition values from scores at home: learning curves, and exchange rates between participants.
+"""Coalition values from scores at home: learning curves, deviations and a trial coalition.
 
-Scores are metrics, turned so that higher is better. With m samples of its own, participant i
-reaches
+All scores are higher for better models. Losses tell *whether* a participant would gain, since they
+are far less noisy than metrics; the learning curve of the metric tells *how much* that is in its
+units. Losses count in parts of a participant's own loss.
 
-    S_i(m) = S_i(∞) − E_i · (m / n_i)^p,        p < 0,
+*Learning curves.* With m samples of its own, participant i reaches S_i(m) = S_i(∞) − E_i · (m / n_i)^p
+with p < 0, where n_i are all of its samples. The *excess* E_i is what endless data would still
+bring; the doubling from a quarter to a half of one's samples shows E_i · (4^−p − 2^−p).
 
-where n_i are all of its samples, and the *excess* E_i is what endless data would still bring. So
-x times as much data on top of its own brings E_i · (1 − (1 + x)^p), which is a curve of
-`fedegoists.graphs.CurveValues` with the slope −p · ln 2 · E_i. Two doublings are measured at home:
+*Deviations.* The model of j's half, judged on i's samples, beside i's model of a half, tells how far
+j's task deviates from i's:
 
-    from a quarter to a half:  E_i · (4^−p − 2^−p),     from a half to all:  E_i · (2^−p − 1).
+    δ_ji = S_i(n_j / 2) − S_ji.
 
-The score of j's model on i's samples, beside i's own curve, tells how much j's task deviates:
+By a quadratic approximation of the loss, a common model of coalition S, in which j has the part w_j
+of all samples, deviates from i's task by its mean distance less half the distances within S:
 
-    δ_ji = S_i(n_j) − S_ji:   what i's own model would reach with n_j samples, minus what j's does.
+    B_i(S) = Σ_j w_j δ_ji − ½ Σ_jk w_j w_k δ_jk.
 
-Where a model is trained on the samples of both, by a quadratic approximation of the loss, the
-variance falls as if all samples were i's, and the deviation enters with the square of j's part:
+*Trial.* Coalitions as large as competition allows train on halves of their samples. What a member
+gains there, T_i, tells how much of the curve is true, and how much deviations cost:
 
-    gain_i({i, j}) = E_i · (1 − (1 + r)^p) − (r / (1 + r))² · δ_ji,        r = n_j / n_i.
+    T_i = ρ_i · E_i · 2^−p · (1 − (1 + x_i)^p) − λ · B_i,
 
-The exchange rate κ_ji is such that i's curve has this gain at x = κ_ji · r: one where nothing
-deviates, below that where something does, negative where the coalition would do harm.
+where x_i is the data of the others in units of i's own. ρ_i scatters around a common ρ. With both,
 
-Single silos are small, so all of this is pooled: excesses and deviations are shrunk towards the
-consortium's mean by empirical Bayes, the power is common to all, and an excess is known to be
-positive. Without any sign of a deviation, there is none.
+    gain_i(S) = ρ_i · E_i · (1 − (1 + x_i(S))^p) − λ · B_i(S).
+
+`CurveValues` has exchange rates instead of deviations: those with which its gains are nearest to
+these, over all coalitions, or a sample of them if there are many.
 """
 
 import math
@@ -38,19 +41,42 @@ import numpy.typing as npt
 from fedegoists.graphs import CurveValues
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
-POWERS = np.linspace(-1.5, -0.05, 30)
-"""The powers that are weighed by their likelihood."""
+# Chosen on other repetitions than those of the results in `reproduction`.
 
-USUAL_POWER, POWER_SPREAD = -0.3, 0.3
-"""The power that is expected before anything is measured: between the power law of statistics (−1)
-and a logarithm (0). Chosen, like `MISFIT`, on other repetitions than those of the results."""
+POWER = -1.0
+"""Of learning curves where a trial shows how much of them is true: the law of statistics."""
 
-MISFIT = 0.3
+UNTRIED_POWER = -0.3
+"""Of learning curves without a trial: between that law and a logarithm."""
+
+USUAL_TRUTH, TRUTH_SPREAD = 0.7, 0.5
+"""The common ρ that is expected before a trial; strangers' samples are worth less than one's own."""
+
+OWN_SPREAD = 0.25
+"""How far ρ of single participants is from the common one."""
+
+USUAL_COST, COST_SPREAD = 1.0, 1.0
+"""The λ that is expected before a trial: that of a quadratic loss."""
+
+MISFIT = 0.4
 """Relative standard error of any gain because of the model itself, beside that of the data."""
+
+TRIAL_MISFIT = 0.1
+"""The same for a trial: training ends a little differently each time."""
+
+DOUBT = 1.5
+"""A deviation counts as far as its square is above this multiple of its variance."""
 
 PRIOR_FREEDOM = 3.0
 """Weight of the consortium's mean variance beside a participant's own, in degrees of freedom."""
+
+MOST_ENUMERATED = 9
+"""Participants up to which all coalitions are valued, instead of a sample."""
+
+SAMPLED = 600
+"""Coalitions in a sample."""
 
 UNKNOWN = 1e6
 """The variance of a number that was not measured, in multiples of the largest known one."""
@@ -58,36 +84,62 @@ UNKNOWN = 1e6
 MEASURED = 1e5
 """Variances above this multiple of the median are of numbers that were not measured."""
 
+TINY = 1e-12
+"""Against division by zero."""
+
+LARGEST_ERROR = 1e9
+"""The largest standard error of an exchange rate: nothing at all is known about it."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Scores of the models of all participants in one measure, higher is better.
+
+    NaN where one is not known. All are of models of a part of the samples on the other half.
+
+    Attributes
+    ----------
+    quarter, half : array of shape (repeats, 2, n)
+        Of a quarter and of a half of one's own samples.
+    trial : array of shape (repeats, 2, n), optional
+        Of a half of the samples of each member of a trial coalition.
+    others : array of shape (repeats, 2, n, n), optional
+        ``[..., i, j]``: of a half of j's samples, on i's.
+    """
+
+    quarter: Floats
+    half: Floats
+    trial: Floats | None = None
+    others: Floats | None = None
+
 
 @dataclass(frozen=True)
 class HomeScores:
-    """The scores from which values are fitted, higher is better; NaN where one is not known.
+    """The evidence from which values are fitted.
 
     Attributes
     ----------
     participants : tuple of str
         The names.
-    samples, validation : array of shape (n,)
-        Training and validation samples.
-    quarter, half : array of shape (repeats, 2, n)
-        Of models of a quarter and of a half of one's samples, on the half that they did not see.
-    checked_half, checked_all : array of shape (repeats, n)
-        Of models of a half (the mean over both) and of all samples, on validation data.
-    others : array of shape (repeats, 2, n, n), optional
-        ``[..., i, j]``: of j's model of all its samples on i's halves; nothing without transfers.
+    samples : array of shape (n,)
+        Training samples.
+    metric, loss : Measures
+        Scores by the task's own metric, and by minus the loss.
+    company : array of bool of shape (repeats, n, n), optional
+        Who was in one trial coalition with whom.
     labels : array of shape (n, classes), optional
         Training samples of each class.
+    apart : array of bool of shape (n, n), optional
+        Pairs of competitors.
     """
 
     participants: tuple[str, ...]
     samples: Floats
-    validation: Floats
-    quarter: Floats
-    half: Floats
-    checked_half: Floats
-    checked_all: Floats
-    others: Floats | None = None
+    metric: Measures
+    loss: Measures
+    company: Bools | None = None
     labels: Floats | None = None
+    apart: Bools | None = None
 
     @property
     def ratios(self) -> Floats:
@@ -96,10 +148,28 @@ class HomeScores:
         With labels, others' samples are weighted by i's class mix s_i: M_j · s_i / M_i · s_i.
         """
         if self.labels is None:
-            return _ratio(self.samples)
+            return np.asarray(self.samples[None, :] / self.samples[:, None])
         mixes = self.labels / self.labels.sum(1, keepdims=True)
         alike = mixes @ self.labels.T
         return np.asarray(alike / alike.diagonal()[:, None])
+
+    @property
+    def relative_loss(self) -> Measures:
+        """Minus the losses in parts of a participant's own, where the metric is defined."""
+        known = np.isfinite(self.metric.half)
+        level = _mean(np.where(known, -self.loss.half, np.nan), (0, 1))
+        usual = np.nanmedian(level) if np.isfinite(level).any() else 1.0
+        level = np.where(np.isfinite(level) & (level > TINY), level, max(usual, TINY))
+
+        def part(scores: Floats) -> Floats:
+            return np.asarray(np.where(known, scores, np.nan) / level)
+
+        one = self.loss
+        others = one.others
+        if others is not None:
+            others = np.where(known[..., None], others, np.nan) / level[:, None]
+        trial = None if one.trial is None else part(one.trial)
+        return Measures(part(one.quarter), part(one.half), trial, others)
 
 
 @dataclass(frozen=True)
@@ -111,34 +181,287 @@ class FittedCurves:
     variance: Floats
 
 
+@dataclass(frozen=True)
+class FittedGains:
+    """The model of gains, with everything that it was fitted to.
+
+    Attributes
+    ----------
+    scores : HomeScores
+        The evidence.
+    metric, loss : FittedCurves
+        The learning curves.
+    deviations : array of shape (n, n)
+        δ, ``[i, j]``, in parts of i's loss.
+    truth, truth_variance : array of shape (n,)
+        ρ, and its variance.
+    cost, cost_variance : float
+        λ, and its variance.
+    harm : float
+        The metric for a unit of the loss, where that is lost rather than gained.
+    """
+
+    scores: HomeScores
+    metric: FittedCurves
+    loss: FittedCurves
+    deviations: Floats
+    truth: Floats
+    truth_variance: Floats
+    cost: float
+    cost_variance: float
+    harm: float
+
+    def gains(self, coalitions: Bools) -> tuple[Floats, Floats]:
+        """Return the gains of all members of coalitions, and their variances."""
+        growth, deviation = coalition_parts(self.scores, self.deviations, self.loss, coalitions)
+        excess = self.loss.excess
+        gained = self.truth * excess * growth - self.cost * deviation
+        unit = np.where(gained > 0, self.metric.excess / np.maximum(excess, TINY), self.harm)
+        gains = unit * gained
+        variances = (
+            (unit * excess * growth) ** 2 * self.truth_variance
+            + (unit * deviation) ** 2 * self.cost_variance
+            + (MISFIT * gains) ** 2
+            + growth**2 * self.metric.variance
+        )
+        return np.where(coalitions, gains, 0.0), np.where(coalitions, variances, 0.0)
+
+
 def curve_values(scores: HomeScores, unit: str) -> CurveValues:
     """Return the coalition values that scores at home tell."""
-    curves = fit_curves(scores)
-    power, ratios, n = curves.power, scores.ratios, len(scores.participants)
-    steepness = -power * math.log(2) * curves.excess  # the slope of `CurveValues`
-    deviations, variances = np.zeros((n, n)), np.zeros((n, n))
-    if scores.others is not None:
-        deviations, variances = fit_deviations(scores, curves)
-    part = scores.samples[None, :] / (scores.samples[None, :] + scores.samples[:, None])
-    gains = curves.excess[:, None] * -np.expm1(power * np.log1p(ratios)) - part**2 * deviations
-    doublings = gains / np.maximum(steepness, TINY)[:, None]
-    worth = np.minimum(inverse_doublings(doublings, power), ratios)
-    # By the delta method: a deviation changes the gain, and that the place on the curve.
-    rise = np.maximum(steepness, TINY)[:, None] * derivative(worth, power)
-    errors = part**2 * np.sqrt(variances) / rise
-    size = scores.samples[:, None] / scores.samples[None, :]
-    # Errors of worth that has no effect are none: without a curve, nothing is gained or lost.
-    flat = (curves.excess <= TINY)[:, None] | np.eye(n, dtype=bool)
+    return projected(fit_gains(scores), unit)
+
+
+def fit_gains(scores: HomeScores) -> FittedGains:
+    """Fit curves, deviations and the trial."""
+    n = len(scores.participants)
+    power = UNTRIED_POWER if scores.loss.trial is None else POWER
+    loss = scores.relative_loss
+    metric_curves = fit_curves(scores.metric, scores.samples, power)
+    curves = fit_curves(loss, scores.samples, power)
+    deviations = np.zeros((n, n))
+    if loss.others is not None:
+        deviations = fit_deviations(loss, scores, curves)
+    usual = float(np.median(metric_curves.excess / np.maximum(curves.excess, TINY)))
+    if loss.trial is None or scores.metric.trial is None or scores.company is None:
+        truth, spread = np.ones(n), np.full(n, curves.variance / np.maximum(curves.excess, TINY) ** 2)
+        return FittedGains(
+            scores, metric_curves, curves, deviations, truth, spread, USUAL_COST, COST_SPREAD**2, usual
+        )
+    change, variance = measured(loss.trial - loss.half, scores.samples)
+    tried = np.zeros((2, n))
+    for together in scores.company:
+        parts = coalition_parts(scores, deviations, curves, together)
+        tried += np.array([part.diagonal() for part in parts]) / len(scores.company)
+    truth, spread, cost, cost_variance = fit_trial(change, variance, curves, *tried)
+    metric_change, metric_variance = measured(
+        scores.metric.trial - scores.metric.half, scores.samples
+    )
+    harm = _harm(usual, change, metric_change, metric_variance)
+    return FittedGains(
+        scores, metric_curves, curves, deviations, truth, spread, cost, cost_variance, harm
+    )
+
+
+def fit_curves(scores: Measures, samples: Floats, power: float) -> FittedCurves:
+    """Fit the excess of each participant, shrunk towards that of the consortium.
+
+    An excess falls with the samples, so that E_i · n_i^−p is the same for similar participants.
+    """
+    doubling, variance = measured(scores.half - scores.quarter, samples)
+    unit, scale = 4**-power - 2**-power, samples**-power
+    excess, spread = shrunk(
+        doubling / unit * scale, variance / unit**2 * scale**2, positive=True
+    )
+    return FittedCurves(power, excess / scale, spread / scale**2)
+
+
+def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> Floats:
+    """Fit the deviations δ, ``[i, j]``: none where noise explains them.
+
+    What i's own model would reach with more samples than it has is not known, and not counted.
+    """
+    assert loss.others is not None
+    n, samples, power = len(scores.participants), scores.samples, curves.power
+    behind = loss.half[..., None] - loss.others
+    mean = _mean(behind, (0, 1))
+    squares = _half_squares(behind) * samples[:, None]
+    known = np.isfinite(mean) & np.isfinite(squares) & ~np.eye(n, dtype=np.bool_)
+    if scores.apart is not None:
+        known &= ~scores.apart
+    deviations = np.zeros((n, n))
+    if not known.any():
+        return deviations
+    fewer = np.minimum(samples[None, :] / samples[:, None], 1.0) / 2
+    own = 2**-power - fewer**power
+    constant, share = _noise(squares[known], mean[known] ** 2)
+    error = (constant + share * np.where(known, mean, 0.0) ** 2) / samples[:, None]
+    error = error + own**2 * curves.variance[:, None] + TINY
+    found = (mean + own * curves.excess[:, None])[known]
+    counted = found - DOUBT * error[known] / np.maximum(found, TINY)
+    deviations[known] = np.where(found > 0, np.maximum(counted, 0.0), 0.0)
+    return deviations
+
+
+def fit_trial(
+    change: Floats, variance: Floats, curves: FittedCurves, growth: Floats, deviation: Floats
+) -> tuple[Floats, Floats, float, float]:
+    """Fit ρ and λ to the changes in a trial; return ρ_i and variances, λ and its variance.
+
+    Least squares with normal priors; then each ρ_i is shrunk towards the common one.
+    """
+    expected = 2**-curves.power * growth * curves.excess + TINY
+    relative = curves.variance / np.maximum(curves.excess, TINY) ** 2 + OWN_SPREAD**2
+    total = variance + expected**2 * relative + (TRIAL_MISFIT * change) ** 2
+    design = np.stack([expected, -deviation], 1)
+    prior = np.diag([TRUTH_SPREAD**-2, COST_SPREAD**-2])
+    usual = np.array([USUAL_TRUTH, USUAL_COST])
+    covariance = np.linalg.inv(design.T @ (design / total[:, None]) + prior)
+    common, cost = covariance @ (design.T @ (change / total) + prior @ usual)
+    if cost < 0:  # deviations do not help
+        cost = 0.0
+        precision = float((expected**2 / total).sum()) + TRUTH_SPREAD**-2
+        common = (float((expected * change / total).sum()) + USUAL_TRUTH / TRUTH_SPREAD**2) / precision
+        covariance[0, 0] = 1 / precision
+    own = relative * expected / (variance + expected**2 * relative)
+    truth = common + own * (change - common * expected + cost * deviation)
+    known = own * expected
+    spread = relative * (1 - known) + (1 - known) ** 2 * covariance[0, 0]
+    return truth, spread, float(cost), float(covariance[1, 1])
+
+
+def _harm(usual: float, change: Floats, metric_change: Floats, variance: Floats) -> float:
+    """Return the metric lost for a unit of the loss, by those that lost in the trial."""
+    weights = (change < 0) / np.maximum(variance, TINY)
+    found = (float((weights * metric_change * change).sum()) + usual) / (
+        float((weights * change**2).sum()) + 1.0
+    )
+    return max(found, usual / 4)
+
+
+def coalition_parts(
+    scores: HomeScores, deviations: Floats, curves: FittedCurves, coalitions: Bools
+) -> tuple[Floats, Floats]:
+    """Return how far members of coalitions get on their curves, 1 − (1 + x)^p, and B."""
+    rows = coalitions.astype(np.float64)
+    ratios = scores.ratios.copy()
+    np.fill_diagonal(ratios, 0.0)
+    weights = rows * scores.samples
+    weights = weights / np.maximum(weights.sum(1, keepdims=True), TINY)
+    among = np.einsum("mj,jk,mk->m", weights, (deviations + deviations.T) / 2, weights)
+    most = np.where(coalitions[:, None, :], deviations[None], 0.0).max(2)
+    deviation = np.clip(weights @ deviations.T - among[:, None] / 2, 0.0, most)
+    return np.asarray(-np.expm1(curves.power * np.log1p(rows @ ratios.T))), deviation
+
+
+def projected(fitted: FittedGains, unit: str) -> CurveValues:
+    """Return the learning curves and exchange rates whose gains are nearest to those fitted."""
+    scores, power = fitted.scores, fitted.metric.power
+    n, samples = len(scores.participants), scores.samples
+    coalitions = sampled_coalitions(n, scores.apart)
+    gains, variances = fitted.gains(coalitions)
+    slopes, worst = np.zeros(n), np.zeros(n)
+    rates, errors = np.zeros((n, n)), np.zeros((n, n))
+    for i in range(n):
+        rows, others = coalitions[:, i], np.arange(n) != i
+        worth = scores.ratios[i, others] * coalitions[np.ix_(rows, others)]
+        if not len(worth):
+            continue
+        slopes[i], found, error = _target(
+            worth, gains[rows, i], variances[rows, i], power, fitted.metric.excess[i]
+        )
+        size = samples[i] / samples[others]
+        effects = found * scores.ratios[i, others]
+        spread = np.sqrt(error * scores.ratios[i, others])
+        spread = np.maximum(spread, MISFIT * np.maximum(-effects, 0.0))
+        rates[others, i] = effects * size
+        errors[others, i] = np.minimum(spread * size, LARGEST_ERROR)
+        worst[i] = _worst(coalitions[rows], gains[rows, i], samples, rates[:, i])
     return CurveValues(
-        scores.samples,
-        steepness,
-        np.where(flat, 0.0, worth * size).T,
+        samples,
+        slopes,
+        rates,
         scores.participants,
-        slope_errors=np.hypot(-power * math.log(2) * np.sqrt(curves.variance), MISFIT * steepness),
-        rate_errors=np.where(flat, 0.0, np.minimum(errors * size, LARGEST_ERROR)).T,
+        slope_errors=MISFIT * slopes,
+        rate_errors=errors,
         powers=power,
+        worst=worst,
         unit=unit,
     )
+
+
+def _target(
+    worth: Floats, gains: Floats, variances: Floats, power: float, excess: float
+) -> tuple[float, Floats, float]:
+    """Return a target's slope, the worth of a similar sample of each other, and its variance.
+
+    Parameters
+    ----------
+    worth : array of shape (coalitions, others)
+        The similar samples of the others in coalitions with the target, in units of its own.
+    """
+    growth = -np.expm1(power * np.log1p(worth.sum(1)))
+    most = float((gains / np.maximum(growth, TINY)).max(initial=0.0))
+    slope = max(-power * math.log(2) * max(excess, most), TINY)
+    if excess <= TINY and most <= TINY:
+        return 0.0, np.zeros(worth.shape[1]), 0.0
+    places = inverse_doublings(gains / slope, power)
+    # Least squares of gains, in the place x; large harm counts no more than its sign does.
+    weights = np.minimum(derivative(places, power), derivative(np.zeros(1), power))
+    design = worth * weights[:, None]
+    square = design.T @ design
+    ridge = 1e-4 * max(float(np.trace(square)) / len(square), TINY) * np.eye(len(square))
+    found = np.minimum(np.linalg.solve(square + ridge, design.T @ (places * weights)), 1.0)
+    steep = slope * derivative(worth @ found, power)
+    per_sample = variances / steep**2 / np.maximum(worth.sum(1), TINY)
+    return slope, np.asarray(found), float(np.median(per_sample))
+
+
+def _worst(coalitions: Bools, gains: Floats, samples: Floats, rates: Floats) -> float:
+    """Return the harm from a model of harmful members alone, by the harm of those in part."""
+    rows = coalitions * samples
+    part = (rows * (rates < 0)).sum(1) / np.maximum(rows.sum(1), TINY)
+    lost = np.maximum(-gains, 0.0)
+    found = float((lost * part**2).sum()) / max(float((part**4).sum()), TINY)
+    return min(found, 1e9)
+
+
+def sampled_coalitions(n: int, apart: Bools | None = None) -> Bools:
+    """Return all coalitions of two or more without competitors, or a sample of them.
+
+    Examples
+    --------
+    >>> sampled_coalitions(3, np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]], bool)).astype(int).tolist()
+    [[1, 0, 1], [0, 1, 1]]
+    """
+    if n <= MOST_ENUMERATED:
+        rows = (np.arange(1, 2**n)[:, None] >> np.arange(n) & 1).astype(np.bool_)
+    else:
+        random = np.random.default_rng(0)
+        first, second = np.triu_indices(n, 1)
+        pairs = np.zeros((len(first), n), dtype=np.bool_)
+        pairs[np.arange(len(first)), first] = pairs[np.arange(len(first)), second] = True
+        order = random.random((SAMPLED, n)).argsort(1)
+        size = random.integers(2, n + 1, SAMPLED)
+        rows = np.concatenate([pairs, _without_rivals(order, size, apart)])
+    counts = rows.astype(np.float64)
+    fine = rows.sum(1) > 1
+    if apart is not None:
+        fine &= np.einsum("mi,ij,mj->m", counts, apart.astype(np.float64), counts) == 0
+    return rows[fine]
+
+
+def _without_rivals(order: npt.NDArray[np.int64], size: npt.NDArray[np.int64], apart: Bools | None) -> Bools:
+    """Return coalitions that members join in a given order unless a competitor is there."""
+    rows = np.zeros(order.shape, dtype=np.bool_)
+    rivals = np.zeros((order.shape[1],) * 2) if apart is None else apart.astype(np.float64)
+    places = np.arange(len(rows))
+    for one in order.T:
+        welcome = (np.einsum("mj,mj->m", rows.astype(np.float64), rivals[one]) == 0) & (
+            rows.sum(1) < size
+        )
+        rows[places[welcome], one[welcome]] = True
+    return rows
 
 
 def pair_gains(values: CurveValues) -> tuple[Floats, Floats]:
@@ -163,8 +486,9 @@ def with_absent(
         Pairs of competitors, between which there are no rates either.
     """
     places = [names.index(name) for name in values.participants]
-    curves = np.zeros((4, len(names)))
-    curves[:, places] = values.samples, values.slopes, values.slope_errors, values.powers
+    curves = np.zeros((5, len(names)))
+    worst = np.zeros(len(places)) if values.worst is None else values.worst
+    curves[:, places] = values.samples, values.slopes, values.slope_errors, values.powers, worst
     rates = np.zeros((2, len(names), len(names)))
     rates[np.ix_([0, 1], places, places)] = values.rates, values.rate_errors
     if apart is not None:
@@ -177,81 +501,12 @@ def with_absent(
         slope_errors=curves[2],
         rate_errors=rates[1],
         powers=curves[3],
+        worst=None if values.worst is None else curves[4],
         unit=values.unit,
     )
 
 
-def fit_curves(scores: HomeScores) -> FittedCurves:
-    """Fit the power that all share, and the excess of each participant.
-
-    Powers are weighed by the likelihood of both doublings, with a normal prior.
-    """
-    first, variance = _measured(scores.half - scores.quarter, scores.samples)
-    second = _mean(scores.checked_all - scores.checked_half, 0)
-    fewer = scores.samples / np.maximum(scores.validation, 1.0)
-    later = np.where(np.isfinite(second), variance * fewer, UNKNOWN * variance.max())
-    doublings = np.stack([first, np.nan_to_num(second)])
-    variances = np.stack([variance, later])
-    likelihood = [
-        _likelihood(power, doublings, _scaled(power, doublings, variances), scores.samples)
-        - 0.5 * ((power - USUAL_POWER) / POWER_SPREAD) ** 2
-        for power in POWERS
-    ]
-    weights = np.exp(np.array(likelihood) - max(likelihood))
-    power = float(weights @ POWERS / weights.sum())
-    excess, spread = _excesses(power, doublings, _scaled(power, doublings, variances))
-    scale = scores.samples**-power  # an excess falls with the samples; this does not
-    found, uncertain = shrunk(excess * scale, spread * scale**2, positive=True)
-    return FittedCurves(power, found / scale, uncertain / scale**2)
-
-
-def fit_deviations(scores: HomeScores, curves: FittedCurves) -> tuple[Floats, Floats]:
-    """Fit the deviations δ, ``[i, j]``, and their variances.
-
-    All deviations of a target are measured against the same model of its own: their errors are
-    taken to be the same one, so that the mean over pairs is not more certain than it is.
-    """
-    assert scores.others is not None
-    n, samples = len(scores.participants), scores.samples
-    behind = scores.half[..., None] - scores.others
-    mean = _mean(behind, (0, 1))
-    known = np.isfinite(mean) & ~np.eye(n, dtype=bool)
-    deviations, variances = np.zeros((n, n)), np.zeros((n, n))
-    if not known.any():
-        return deviations, variances
-    # What i's own curve gains from half of its samples to as many as j has.
-    own = curves.excess[:, None] * (2**-curves.power - _ratio(samples) ** curves.power)
-    error = _pair_variances(scores, behind, np.where(known, mean, 0.0))
-    error = error + (curves.variance * (2**-curves.power - 1) ** 2)[:, None]
-    targets = known.any(1)
-    of_target = np.where(known, error, 0.0).sum(1) / np.maximum(known.sum(1), 1)
-    mean_error = float(of_target.sum() / targets.sum() ** 2)
-    found, uncertain = shrunk((mean + own)[known], error[known], mean_error=mean_error)
-    deviations[known], variances[known] = np.maximum(found, 0.0), uncertain
-    return deviations, variances
-
-
-def _pair_variances(scores: HomeScores, behind: Floats, mean: Floats) -> Floats:
-    """Return the variances of how far others' models are behind, ``[i, j]``.
-
-    Scores of models that are alike differ by as much as two of one's own do. The difference to a
-    model of another task has a noise of its own, in proportion to its size.
-    """
-    _, alike = _measured(scores.half - scores.quarter, scores.samples)
-    squares = _half_squares(behind)
-    beyond = np.where(np.isfinite(squares), squares - alike[:, None], 0.0) * scores.samples[:, None]
-    np.fill_diagonal(beyond, 0.0)
-    share = max(0.0, float(beyond.sum())) / max(float((mean**2).sum()), TINY)
-    return np.asarray(alike[:, None] + share * mean**2 / scores.samples[:, None])
-
-
-def shrunk(
-    values: Floats,
-    variances: Floats,
-    *,
-    positive: bool = False,
-    mean_error: float | None = None,
-) -> tuple[Floats, Floats]:
+def shrunk(values: Floats, variances: Floats, *, positive: bool = False) -> tuple[Floats, Floats]:
     """Shrink values towards their mean by empirical Bayes; return them and their variances.
 
     The variance between values is that of Hedges: theirs, less the mean of their errors'. It counts
@@ -262,9 +517,6 @@ def shrunk(
     positive : bool
         Whether all values are known to be positive: the mean, and then each value, is the mean of
         its normal distribution above zero.
-    mean_error : float, optional
-        The variance of the mean, where errors are not independent. The mean is then taken to be
-        zero as far as it may be.
 
     Examples
     --------
@@ -279,9 +531,6 @@ def shrunk(
     array([1., 3.])
     """
     mean, error, between = _between(values, variances)
-    if mean_error is not None:
-        error = mean_error
-        mean *= max(0.0, 1 - error / mean**2) if mean > 0 else 0.0
     if positive:
         mean, error = (float(one) for one in above_zero(np.array(mean), np.array(error)))
     own = between / (between + variances)
@@ -292,10 +541,10 @@ def shrunk(
 
 def _between(values: Floats, variances: Floats) -> tuple[float, float, float]:
     """Return the mean, its variance, and the variance between values beyond their errors."""
-    measured = variances < MEASURED * np.median(variances)
+    known = variances < MEASURED * np.median(variances)
     between = 0.0
-    if measured.sum() > 1:
-        between = max(0.0, float(values[measured].var(ddof=1) - variances[measured].mean()))
+    if known.sum() > 1:
+        between = max(0.0, float(values[known].var(ddof=1) - variances[known].mean()))
     weights = 1 / (variances + between)
     total = float(weights.sum())
     return float((weights * values).sum()) / total, 1 / total, between
@@ -348,10 +597,21 @@ def _steep(x: Floats | float, power: float) -> Floats:
     return np.asarray(np.exp((power - 1) * np.log1p(x)) / math.log(2))
 
 
-def _measured(halves: Floats, samples: Floats) -> tuple[Floats, Floats]:
-    """Return means over (repeats, halves), and their variances; large ones where unknown."""
+def measured(halves: Floats, samples: Floats) -> tuple[Floats, Floats]:
+    """Return means over (repeats, halves), and their variances; large ones where unknown.
+
+    Both halves have no sample in common, so their difference tells the variance of their mean.
+    Repeats divide the same samples again, and make only this estimate more certain. The
+    consortium's variance per sample, as a geometric mean, counts beside a participant's own.
+    """
     mean = _mean(halves, (0, 1))
-    variances = _moderated(_half_squares(halves), samples, len(halves))
+    squares = ((halves[:, 0] - halves[:, 1]) / 2) ** 2 * samples
+    count = np.isfinite(squares).sum(0)
+    own = np.nan_to_num(_mean(squares, 0))
+    used = count * (own > 0)
+    logs = np.log(np.where(own > 0, own, 1.0))
+    usual = math.exp(float((logs * used).sum()) / float(used.sum())) if used.any() else 0.0
+    variances = (PRIOR_FREEDOM * usual + count * own) / (PRIOR_FREEDOM + count) / samples + TINY
     unknown = ~np.isfinite(mean)
     return np.nan_to_num(mean), np.where(unknown, UNKNOWN * variances.max(), variances)
 
@@ -361,63 +621,22 @@ def _half_squares(halves: Floats) -> Floats:
     return _mean(((halves[:, 0] - halves[:, 1]) / 2) ** 2, 0)
 
 
-def _moderated(squares: Floats, samples: Floats, repeats: int) -> Floats:
-    """Return variances of means over samples: a participant's own and the consortium's together.
+def _noise(squares: Floats, sizes: Floats) -> tuple[float, float]:
+    """Return a and b, not negative, with which squares are nearest to a + b · sizes.
 
-    Two halves tell little about a variance. Per sample it is taken to be similar everywhere.
+    Large differences vary more than small ones. Weights are those of squares of normal errors.
     """
-    known = np.isfinite(squares)
-    per_sample = float((squares * samples)[known].mean()) if known.any() else 1.0
-    pooled = per_sample / samples
-    both = (PRIOR_FREEDOM * pooled + repeats * np.nan_to_num(squares)) / (PRIOR_FREEDOM + repeats)
-    found: Floats = np.where(known, both, pooled) + TINY
-    return found
+    from scipy.optimize import nnls
 
-
-def _excesses(power: float, doublings: Floats, variances: Floats) -> tuple[Floats, Floats]:
-    """Return the excesses that both doublings tell by least squares, and their variances."""
-    unit = _units(power)[:, None]
-    weight = (unit**2 / variances).sum(0)
-    return (unit * doublings / variances).sum(0) / weight, 1 / weight
-
-
-def _likelihood(power: float, doublings: Floats, variances: Floats, samples: Floats) -> float:
-    """Return the logarithm of the likelihood of both doublings, with excesses around one mean."""
-    scale = samples**-power
-    excess, spread = _excesses(power, doublings, variances)
-    values, errors = excess * scale, spread * scale**2
-    mean, _, between = _between(values, errors)
-    unit = _units(power)[:, None]
-    distance = doublings - unit * max(mean, 0.0) / scale
-    # A participant has one excess: its two doublings deviate from the mean together. The inverse
-    # of their covariance V + t u uᵀ is by Sherman and Morrison.
-    together = between / scale**2
-    precision = 1 + together * (unit**2 / variances).sum(0)
-    common = (unit * distance / variances).sum(0)
-    squares = (distance**2 / variances).sum(0) - together * common**2 / precision
-    return float(-0.5 * (squares + np.log(variances).sum(0) + np.log(precision)).sum())
-
-
-def _scaled(power: float, doublings: Floats, variances: Floats) -> Floats:
-    """Return the variances, that of the second doubling as far from a curve as it is.
-
-    It is known from that of the first one only as an expectation, which counts as `PRIOR_FREEDOM`
-    measurements; the others are the distances from curves through both.
-    """
-    excess, _ = _excesses(power, doublings, variances)
-    squares = (doublings[1] - _units(power)[1] * excess) ** 2 / variances[1]
-    noise = (PRIOR_FREEDOM + squares.sum()) / (PRIOR_FREEDOM + len(squares))
-    return np.stack([variances[0], noise * variances[1]])
-
-
-def _units(power: float) -> Floats:
-    """Return both doublings, from a quarter and from a half, of a curve with an excess of one."""
-    return np.array([4**-power - 2**-power, 2**-power - 1])
-
-
-def _ratio(samples: Floats) -> Floats:
-    found: Floats = samples[None, :] / samples[:, None]
-    return found
+    constant, share = float(np.median(squares)), 0.0
+    design = np.stack([np.ones_like(sizes), sizes], 1)
+    for _ in range(5):
+        weights = 1 / np.maximum(constant + share * sizes, TINY)
+        weights = weights / weights.max()
+        constant, share = (
+            float(one) for one in nnls(design * weights[:, None], squares * weights)[0]
+        )
+    return constant, share
 
 
 def _mean(values: Floats, axes: int | tuple[int, ...]) -> Floats:
@@ -426,10 +645,3 @@ def _mean(values: Floats, axes: int | tuple[int, ...]) -> Floats:
     count = known.sum(axes)
     total = np.where(known, values, 0.0).sum(axes)
     return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
-
-
-TINY = 1e-12
-"""Against division by zero."""
-
-LARGEST_ERROR = 1e9
-"""The largest standard error of an exchange rate: nothing at all is known about it."""

@@ -1,10 +1,14 @@
-"""The estimator ``curves``: learning curves at home, and transfers of models between silos.
+"""The estimator ``curves``: learning curves at home, transfers of models, and a trial coalition.
 
-Every silo trains on quarters, halves and all of its samples. A model of one half is judged on the
-other, which is mostly larger than the validation data; the model of all samples on the validation
-data. These models stay at home, and only their scores leave. Where `LearnSettings.transfers` is
-set, the models of all samples are also sent to the other silos, which judge them on the same
-halves as their own. `fedegoists.benefit.curve_fit` makes coalition values of the scores.
+Every silo trains on quarters and halves of its samples, and a model of one half is judged on the
+other. Where `LearnSettings.transfers` is set, two more things happen, never between competitors:
+
+- models of halves are sent to the other silos, which judge them on the same halves as their own;
+- coalitions as large as competition allows train on halves, by averages of their models.
+
+Otherwise all models stay at home, and only scores leave. `fedegoists.benefit.curve_fit` makes
+coalition values of the scores. Training on a part of the samples takes this part of the steps, so
+that a repeat costs each silo as much as training alone two and a half times.
 """
 
 from collections.abc import Sequence
@@ -16,7 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedegoists.benefit.curve_fit import Floats, HomeScores, curve_values, pair_gains, with_absent
+from fedegoists.benefit.curve_fit import (
+    Bools,
+    Floats,
+    HomeScores,
+    Measures,
+    curve_values,
+    pair_gains,
+    with_absent,
+)
 from fedegoists.benefit.decoys import Disguise
 from fedegoists.benefit.estimator import Inquiry, Learned
 from fedegoists.benefit.local_models import near
@@ -25,7 +37,8 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Personal, Train
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.replies import Described
-from fedegoists.federation.requests import EVERYTHING
+from fedegoists.federation.requests import EVERYTHING, TrainSettings
+from fedegoists.learning.model_registry import OUTPUT_LAYER
 
 if TYPE_CHECKING:
     from fedegoists.graphs import CurveValues
@@ -34,21 +47,33 @@ HALVES = 2
 QUARTERS = (0, 3)
 """For each half the quarter that has no sample outside of it, whatever the number of samples."""
 
+TRIAL_ROUNDS = 10
+"""Averages in a trial."""
+
 MOST_TOGETHER = 8
 """Models of others in one call of a silo."""
 
 AT_HOME = Personal(prefixes=EVERYTHING, slot="curves/model")
 
+KINDS = ("metric", "loss")
+"""Both measures of a score, in the order of the first axis."""
+
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores of all repetitions, as `HomeScores` has them, with repetitions in front."""
+    """Scores of all repetitions, as `Measures` has them, with measures and repetitions in front.
+
+    Attributes
+    ----------
+    company : Tensor, optional
+        Of shape (repeats, repetitions, n, n): who was in one trial coalition with whom.
+    """
 
     quarter: Tensor
     half: Tensor
-    checked_half: Tensor
-    checked_all: Tensor
-    others: Tensor | None
+    trial: Tensor | None = None
+    others: Tensor | None = None
+    company: Tensor | None = None
 
 
 def curves(inquiry: Inquiry) -> Learned:
@@ -69,8 +94,8 @@ def curves(inquiry: Inquiry) -> Learned:
             )
         own = [described[k, i] for i in usable]
         names = [one.name for one in queries.names[k]]
-        known = _of_repetition([names[i] for i in usable], own, scores, k, usable, task.name)
         rivals = inquiry.rivals[k].numpy()
+        known = _of_repetition([names[i] for i in usable], own, scores, k, usable, task.name, rivals)
         values.append(with_absent(curve_values(known, task.metric), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
@@ -85,61 +110,113 @@ def _gathered(inquiry: Inquiry) -> tuple[_Scores, Tensor]:
     """Have all silos train and judge; return the scores, and which silos always answered."""
     queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
-    repeats, nan = settings.repeats, torch.nan
-    quarter, half, checked = (torch.full((repetitions, repeats, HALVES, n), nan) for _ in range(3))
-    checked_all = torch.full((repetitions, repeats, n), nan)
-    others = None
-    if settings.transfers:
-        others = torch.full((repetitions, repeats, HALVES, n, n), nan)
+    repeats = settings.repeats
+    quarter, half, trial = (
+        torch.full((len(KINDS), repetitions, repeats, HALVES, n), torch.nan) for _ in range(3)
+    )
+    others = torch.full((len(KINDS), repetitions, repeats, HALVES, n, n), torch.nan)
+    company = torch.zeros(repeats, repetitions, n, n, dtype=torch.bool)
     present = torch.ones(repetitions, n, dtype=torch.bool)
-    stages = repeats * (2 * HALVES + 1)
+    counts = queries.samples() if settings.transfers else torch.zeros(repetitions, n)
     for repeat in range(repeats):
         seed = stream_seed(settings.seed, repeat, "curves")
         start = queries.federation.schema.drawn(seed).to(queries.federation.device)
-        at_home = partial(_trained_at_home, queries, start, partial(Train, settings=settings.local))
-        done = repeat * (2 * HALVES + 1)
+        company[repeat] = torch.stack([_company(one, f"{seed}/trial") for one in inquiry.rivals])
         for h in range(HALVES):
             unseen = partial(Evaluate, split="train", share=0.5, step=1 - h, seed=seed)
-            present &= at_home(seed=seed, share=0.25, part=QUARTERS[h])
-            quarter[:, repeat, h] = _own(queries, start, unseen)
-            present &= at_home(seed=seed, share=0.5, part=h)
-            half[:, repeat, h] = _own(queries, start, unseen)
-            checked[:, repeat, h] = _own(queries, start, partial(Evaluate, split="validation"))
-            mean = half[:, repeat, h].nanmean().item()
-            inquiry.progress("learning curves", done + 2 * h + 2, stages, mean)
-        if others is None:
-            present &= at_home(seed=seed)
-            checked_all[:, repeat] = _own(queries, start, partial(Evaluate, split="validation"))
-        else:
-            rows = start.expand(repetitions, n, -1)
-            models, answered = queries.trained(
-                rows, partial(Train, settings=settings.local, seed=seed)
-            )
-            present &= answered
-            models = near(models, start)
-            check = partial(Evaluate, split="validation")
-            checked_all[:, repeat] = queries.scores(models[:, :, None], check)[:, :, 0]
-            for h in range(HALVES):
-                unseen = partial(Evaluate, split="train", share=0.5, step=1 - h, seed=seed)
-                others[:, repeat, h] = _transferred(inquiry, models, start, repeat, h, unseen)
-        inquiry.progress("learning curves", done + 2 * HALVES + 1, stages, mean)
+            part = partial(_part, settings.local, seed=seed)
+            present &= _trained_at_home(queries, start, part(share=0.25, part=QUARTERS[h]))
+            quarter[:, :, repeat, h] = _own(queries, start, unseen)
+            on_half = part(share=0.5, part=h)
+            if settings.transfers:
+                models, answered = queries.trained(start.expand(repetitions, n, -1), on_half)
+                models = near(models, start)
+                half[:, :, repeat, h] = queries.measures(models[:, :, None], unseen)[..., 0]
+                others[:, :, repeat, h] = _transferred(inquiry, models, start, repeat, h, unseen)
+                together, also = _trial(queries, start, on_half, company[repeat], counts)
+                trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
+                present &= answered & also
+            else:
+                present &= _trained_at_home(queries, start, on_half)
+                half[:, :, repeat, h] = _own(queries, start, unseen)
+            done = repeat * HALVES + h + 1
+            loss = -half[1, :, repeat, h].nanmean().item()
+            inquiry.progress("learning curves", done, repeats * HALVES, loss)
     queries.forget(AT_HOME.slot)
-    return _Scores(quarter, half, checked.mean(2), checked_all, others), present
+    if not settings.transfers:
+        return _Scores(quarter, half), present
+    return _Scores(quarter, half, trial, others, company), present
 
 
-def _trained_at_home(
-    queries: SiloQueries, start: Tensor, request: "partial[Train]", **how: float
-) -> Tensor:
+def _part(
+    local: TrainSettings, *, share: float, part: int, seed: int, fraction: float = 1.0
+) -> "partial[Train]":
+    """Return the request to train on a part of the samples, for this part of the steps."""
+    steps = max(1, round(local.steps * share))
+    settings = local.changed(steps=max(1, round(steps * fraction)), total_steps=steps)
+    return partial(Train, settings=settings, seed=seed, share=share, part=part)
+
+
+def _company(rivals: Tensor, seed: str) -> Tensor:
+    """Return coalitions as large as competition allows, as a matrix of who is with whom.
+
+    Participants in random order join the largest coalition without a competitor, or a new one.
+    """
+    n = len(rivals)
+    groups: list[list[int]] = []
+    for one in np.random.default_rng(list(seed.encode())).permutation(n).tolist():
+        open_to = [group for group in groups if not rivals[one, group].any()]
+        if open_to:
+            max(open_to, key=len).append(one)
+        else:
+            groups.append([one])
+    together = torch.zeros(n, n, dtype=torch.bool)
+    for group in groups:
+        together[np.ix_(group, group)] = True
+    return together
+
+
+def _trial(
+    queries: SiloQueries, start: Tensor, on_half: "partial[Train]", company: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Train in coalitions; return every member's model, and which silos always answered.
+
+    Members have the average of the models of those that answered, by their samples, but for the
+    bias of the output layer, which is their own.
+    """
+    repetitions, n = queries.shape
+    schema, total = queries.federation.schema, on_half.keywords["settings"].total_steps
+    rounds = min(TRIAL_ROUNDS, total)
+    settings = on_half.keywords["settings"].changed(steps=total // rounds)
+    own = [name for name in schema.names if name == f"{OUTPUT_LAYER}bias"]
+    kept = schema.mask(own).to(start.device) if own else torch.zeros(len(start), dtype=torch.bool)
+    rows = start.expand(repetitions, n, -1)
+    present = torch.ones(repetitions, n, dtype=torch.bool)
+    for number in range(rounds):
+        first = number * settings.steps
+        request = partial(on_half, settings=settings, first_step=first)
+        trained, answered = queries.trained(rows, request)
+        trained = near(trained, start)
+        present &= answered
+        weights = company * (counts * answered)[:, None, :]
+        weights = weights / weights.sum(-1, keepdim=True).clamp_min(1.0)
+        mixed = weights.to(trained) @ trained
+        rows = torch.where((weights.sum(-1) > 0)[..., None].to(trained.device), mixed, rows)
+        rows = torch.where(kept.to(trained.device), trained, rows)
+    return rows, present
+
+
+def _trained_at_home(queries: SiloQueries, start: Tensor, request: "partial[Train]") -> Tensor:
     """Train models that stay at home; return which silos answered."""
     queries.forget(AT_HOME.slot)  # else a silo would go on with the model before
     rows = start.expand(*queries.shape, -1)
-    return queries.trained(rows, partial(request, personal=AT_HOME, **how))[1]
+    return queries.trained(rows, partial(request, personal=AT_HOME))[1]
 
 
 def _own(queries: SiloQueries, start: Tensor, request: "partial[Evaluate]") -> Tensor:
-    """Return the scores of the models that are at home."""
+    """Return the scores of the models that are at home, in both measures."""
     rows = start.expand(*queries.shape, 1, -1)
-    return queries.scores(rows, partial(request, personal=AT_HOME))[:, :, 0]
+    return queries.measures(rows, partial(request, personal=AT_HOME))[..., 0]
 
 
 def _transferred(
@@ -158,12 +235,12 @@ def _transferred(
     repetitions, n = queries.shape
     schema = queries.federation.schema
     disguise = Disguise(inquiry.secret, settings.seed, queries.names, inquiry.rivals, schema)
-    scores = torch.full((repetitions, n, n), torch.nan)
+    scores = torch.full((len(KINDS), repetitions, n, n), torch.nan)
     repetition, target = torch.arange(repetitions)[:, None, None], torch.arange(n)[:, None]
     for sources in torch.split(disguise.orders(n, repeat, half), MOST_TOGETHER, 2):
         shown = models[repetition, sources]
         disguise.hide(shown, sources, models, start, repeat)
-        scores[repetition, target, sources] = queries.scores(shown, request)
+        scores[:, repetition, target, sources] = queries.measures(shown, request)
     return scores.masked_fill(inquiry.rivals, torch.nan)
 
 
@@ -174,27 +251,35 @@ def _of_repetition(
     repetition: int,
     usable: list[int],
     task: str,
+    rivals: Bools,
 ) -> HomeScores:
     """Return the scores of the silos of a repetition that answered."""
 
-    def numbers(tensor: Tensor) -> Floats:
-        found: Floats = tensor[repetition][..., usable].double().numpy()
-        return found
+    def numbers(tensor: Tensor | None, kind: int, *, pairs: bool = False) -> Floats | None:
+        if tensor is None:
+            return None
+        found = tensor[kind, repetition][..., usable]
+        return np.asarray((found[..., usable, :] if pairs else found).double().numpy())
+
+    def measures(kind: int) -> Measures:
+        quarter, half = numbers(scores.quarter, kind), numbers(scores.half, kind)
+        assert quarter is not None
+        assert half is not None
+        others = numbers(scores.others, kind, pairs=True)
+        return Measures(quarter, half, numbers(scores.trial, kind), others)
 
     labels = None
     if task == "classification" and all(one.labels for one in described):
         labels = np.array([one.labels for one in described], dtype=np.float64)
-    others = None
-    if scores.others is not None:
-        others = numbers(scores.others)[..., usable, :]
+    company = None
+    if scores.company is not None:
+        company = scores.company[:, repetition][:, usable][..., usable].numpy()
     return HomeScores(
         tuple(names),
         np.array([one.samples["train"] for one in described], dtype=np.float64),
-        np.array([one.samples["validation"] for one in described], dtype=np.float64),
-        numbers(scores.quarter),
-        numbers(scores.half),
-        numbers(scores.checked_half),
-        numbers(scores.checked_all),
-        others,
+        measures(KINDS.index("metric")),
+        measures(KINDS.index("loss")),
+        company,
         labels,
+        rivals[np.ix_(usable, usable)],
     )

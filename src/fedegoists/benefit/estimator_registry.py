@@ -72,7 +72,8 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
     "hypernetwork": EstimatorEntry(
         "fedegoists.benefit.preference_estimator:hypernetwork",
         "the preference vectors of a Pareto hypernetwork, as in the paper",
-        "all silos see models generated from the gradients of all",
+        "all silos see models generated from the gradients of all, competitors included; refused "
+        "where there is competition, unless allowed explicitly",
         (*FRONT, "preference_steps", "preference_rate", "prior", "start", "clip", "noise"),
         mingles=True,
         hides=False,
@@ -81,7 +82,8 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
     "pairs": EstimatorEntry(
         "fedegoists.benefit.pairs:pairs",
         "how much better the hypernetwork's model for i and j together is for i than for i alone",
-        "all silos see models generated from the gradients of all",
+        "all silos see models generated from the gradients of all, competitors included; refused "
+        "where there is competition, unless allowed explicitly",
         FRONT,
         mingles=True,
         hides=False,
@@ -109,9 +111,11 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
     ),
     CURVES: EstimatorEntry(
         "fedegoists.benefit.curves:curves",
-        "what i would gain with j, by i's learning curve and the score of j's model on i's data",
-        "silos see the models of others, and decoys in place of competitors'; without transfers, "
-        "nothing but scores leaves a silo",
+        "what i would gain with j, by i's learning curve, the score of j's model on i's data, and a "
+        "trial coalition",
+        "silos see models of halves of others' samples, decoys in place of competitors', and "
+        "averages of a trial coalition without competitors; the server sees models of halves; "
+        "without transfers, nothing but scores leaves a silo",
         ("local", "transfers"),
         mingles=False,
         hides=True,

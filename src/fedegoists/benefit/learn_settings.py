@@ -21,8 +21,12 @@ class LearnSettings(Validated):
     local : TrainSettings
         How silos train for ``alignment``, ``transfer`` and ``curves``.
     transfers : bool
-        Whether silos judge the models of others for ``curves``. Without it, samples of others are
-        taken to be worth as much as one's own, as far as their classes are the same.
+        Whether silos judge the models of others, and train with them for a trial, for ``curves``.
+        Without it, samples of others are taken to be worth as much as one's own, as far as their
+        classes are the same.
+    mingling : bool
+        Whether competitors may see models made from each other's gradients, which is what
+        ``hypernetwork`` and ``pairs`` do; without it they are refused where there is competition.
     clip : float, optional
         The norm to which a silo shortens every sample's gradient before anything leaves it.
     noise : float
@@ -81,6 +85,7 @@ class LearnSettings(Validated):
     start: tuple[float, ...] | None = None
     local: TrainSettings = TrainSettings(steps=300, learning_rate=0.02, total_steps=300)
     transfers: bool = True
+    mingling: bool = False
     seed: int = Field(default=0, ge=0, description="the same seed gives the same estimate")
 
     @field_validator("estimator")

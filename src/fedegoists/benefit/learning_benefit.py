@@ -9,6 +9,7 @@ from fedegoists.benefit.estimator import Inquiry, Learned, Progress
 from fedegoists.benefit.estimator_registry import ESTIMATOR_ENTRIES
 from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.silo_queries import Apart, Pairs, SiloQueries, by_repetition
+from fedegoists.errors import SettingsError
 from fedegoists.federation import Federation, Repetition
 
 
@@ -67,6 +68,7 @@ def learn_repetitions(
     groups = by_repetition(federation)
     queries = SiloQueries(federation, tuple(groups.values()))
     rivals = queries.among(apart or {})  # so that a wrong name is reported before anything trains
+    check_mingling(settings, competition=bool(rivals.any()))
     hidden = secrets.token_hex() if secret is None else secret
     estimator = ESTIMATOR_ENTRIES[settings.estimator].load()
     report = progress or (lambda *_: None)
@@ -77,6 +79,24 @@ def learn_repetitions(
         repetition: _estimate(queries, k, settings.estimator, learned, present[k])
         for k, repetition in enumerate(groups)
     }
+
+
+def check_mingling(settings: LearnSettings, *, competition: bool) -> None:
+    """Refuse to show competitors models of one another's data, unless that is allowed.
+
+    Raises
+    ------
+    SettingsError
+        With the reason, and the estimators that keep competitors apart.
+    """
+    if not competition or settings.mingling or not ESTIMATOR_ENTRIES[settings.estimator].mingles:
+        return
+    others = ", ".join(name for name, one in ESTIMATOR_ENTRIES.items() if not one.mingles)
+    raise SettingsError(
+        f"benefit.estimator: {settings.estimator} shows every participant models made from the "
+        "gradients of all, competitors included; use one that keeps competitors apart "
+        f"({others}), or allow it with benefit.mingling = true"
+    )
 
 
 def _estimate(

@@ -118,10 +118,11 @@ class SiloQueries:
         """Return losses at (repetitions, participants, rows, parameters); NaN for failures."""
         return self._evaluated(rows, request)[0]
 
-    def scores(self, rows: Tensor, request: Callable[..., Evaluate]) -> Tensor:
-        """Return metrics, turned so that higher is better; NaN also where one is not defined."""
-        scores = self._evaluated(rows, request)[1]
-        return scores if self.federation.task.higher_is_better else -scores
+    def measures(self, rows: Tensor, request: Callable[..., Evaluate]) -> Tensor:
+        """Return metrics and minus losses, both higher for better models, along a first axis."""
+        losses, scores = self._evaluated(rows, request)
+        sign = 1.0 if self.federation.task.higher_is_better else -1.0
+        return torch.stack([sign * scores, -losses])
 
     def _evaluated(self, rows: Tensor, request: Callable[..., Evaluate]) -> tuple[Tensor, Tensor]:
         """Return losses and metrics at (repetitions, participants, rows, parameters)."""

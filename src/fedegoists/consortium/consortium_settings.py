@@ -77,9 +77,11 @@ class BenefitSection(TypedSettings):
     """The benefit graph: learned from models, losses and gradients; no data leaves a silo."""
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
-    """The estimator; auto suits the data. Curves predicts gains in the units of the metric, and the
-    coalitions with the highest expected gains are formed. With everybody, nothing is learned, and
-    only competition keeps participants apart."""
+    """The estimator. Curves predicts gains in the units of the metric, and the coalitions with the
+    highest expected gains are formed; auto is curves in simulations of networks and linear models
+    with formation.method = "best", and otherwise transfer. With everybody, nothing is learned, and
+    only competition keeps participants apart. Hypernetwork and pairs show all participants models
+    made from the gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
     """For the estimator file: a CSV with source,target,weight."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])
@@ -95,6 +97,9 @@ class BenefitSection(TypedSettings):
     """For hypernetwork: largest norm of a sample's gradient that leaves a silo."""
     noise: float = Field(default=0.0, ge=0)
     """With clip: noise multiplier, for differential privacy."""
+    mingling: bool = False
+    """For hypernetwork and pairs: whether competitors may see models made from each other's
+    gradients. Without it, both are refused where there is competition."""
     seed: int = Field(default=0, ge=0)
     """The estimator's seed."""
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
 from fedegoists.benefit.estimator_registry import CURVES, check_estimator_suits
+from fedegoists.benefit.learning_benefit import check_mingling
 from fedegoists.coalitions import Formation, form
 from fedegoists.consortium.consortium_run import ConsortiumRun, LearnedBenefit, alone_in
 from fedegoists.consortium.consortium_settings import (
@@ -148,8 +149,9 @@ class Consortium:
             return None
         if section.estimator != "auto":
             return section.estimator
-        if self.engine.local and self.model_kind == "network":
-            return learn_settings(self.data, model=self.model.name).estimator
+        values = self.settings.formation.method == "best" and section.threshold is None
+        if values and self.engine.local and self.model_kind == "network":
+            return CURVES
         # It needs no gradients, and shows no models to competitors.
         return "transfer"
 
@@ -198,14 +200,16 @@ class Consortium:
         if section.file is not None:
             whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
             return LearnedBenefit(whole.restricted_to(names))
-        if section.estimator == CURVES and self.settings.formation.method != "best":
+        if self.estimator == CURVES and self.settings.formation.method != "best":
             raise SettingsError(
                 f"formation.method is {self.settings.formation.method!r}; with benefit.estimator = "
                 "'curves', only 'best' decides by expected gains"
             )
         settings = self._learn_settings(progress)
-        # Competition matters only to the estimator that shows models to other silos.
-        apart = self.competition.pairs if ESTIMATOR_ENTRIES[settings.estimator].hides else ()
+        # Competition matters only to estimators that show models to other silos.
+        entry = ESTIMATOR_ENTRIES[settings.estimator]
+        apart = self.competition.pairs if entry.hides or entry.mingles else ()
+        check_mingling(settings, competition=bool(apart))
         key = self.store.key(
             "benefit", [*self._data_key(), self.model.name, settings.model_dump(), apart]
         )
@@ -232,7 +236,9 @@ class Consortium:
     def _learn_settings(self, progress: Progress) -> LearnSettings:
         """Return the estimator's settings; its steps are those of local training, if it has any."""
         section = self.settings.benefit
-        given = section.model_dump(include={"repeats", "steps", "clip", "noise", "seed"})
+        given = section.model_dump(
+            include={"repeats", "steps", "clip", "noise", "seed", "mingling"}
+        )
         settings = learn_settings(
             self.data,
             self.estimator,

@@ -22,9 +22,9 @@ Bools = npt.NDArray[np.bool_]
 RESOLUTION = 1e-9
 """Gains below this fraction of the largest possible gain from a pair count as zero."""
 
-DEFAULT_CONFIDENCE = 0.5
-"""The least probability of gaining: 0.5 demands that the expected gain is positive. The data of
-real consortia seldom allow more, see the page on coalition values in the documentation."""
+DEFAULT_CONFIDENCE = 0.6
+"""The least probability of gaining; 0.5 would demand only that the expected gain is positive. The
+data of real consortia seldom allow more, see the page on coalition values in the documentation."""
 
 
 @runtime_checkable
@@ -70,7 +70,8 @@ class CoalitionValues(Protocol):
     def linear_bounds(self, touching: Floats) -> tuple[Floats, Floats]:
         """Return additive upper bounds: constants c ≥ 0 and weights A.
 
-        For every coalition S and member i, ``gain_i(S) ≤ c[i] + Σ_{j ∈ S} A[j, i]``. The bound of
+        For every coalition S and member i that gains, ``gain_i(S) ≤ c[i] + Σ_{j ∈ S} A[j, i]``; no
+        admissible coalition has a member that does not. The bound of
         participant i is as low as possible in the coalition that is row i of `touching`: 1 for its
         members, 0 for others, or means of these over several coalitions.
         """

@@ -16,9 +16,19 @@ doubling begins). A negative power is the power law of statistics, whose gains c
 1 adds up like a benefit graph. Below x = −1/2 the curve goes on along its tangent. So f_i is
 increasing and concave everywhere, and f_i(0) = 0.
 
+Harm has an end: a common model follows the harmful members only as far as their samples are a part
+of all. With the part h_i(S) of members whose rate for i is negative, and the *worst* harm that i
+would suffer from their model alone,
+
+    gain_i(S) = max(f_i(x_i(S)), −worst_i · h_i(S)²).
+
+Without a worst harm there is no such end.
+
 Standard errors are those of the delta method, with independent errors of slopes and rates:
 
-    Var(gain_i) = (gain_i / slope_i)² Var(slope_i) + f_i'(x)² Σ_j (n_j / n_i)² Var(κ_ji).
+    Var(gain_i) = (gain_i / slope_i)² Var(slope_i) + f_i'(x)² Σ_j (n_j / n_i)² Var(κ_ji);
+
+where harm has come to its end, a quarter of it.
 """
 
 import hashlib
@@ -47,6 +57,9 @@ LARGEST = 1e12
 
 SMALLEST_POWER = -10.0
 
+HARM_ERROR = 0.25
+"""Standard error of harm that has come to its end, in parts of it."""
+
 
 class CurveValues:
     """Coalition values from learning curves and exchange rates; see the module for the formulas.
@@ -67,6 +80,8 @@ class CurveValues:
         Standard errors of slopes and rates; 0 by default.
     powers : array-like of shape (n,), optional
         The shape of each curve, from −10 to 1; 0, a logarithm, by default.
+    worst : array-like of shape (n,), optional
+        The harm from a model of harmful members alone; endless by default.
     unit : str
         The metric, such as ``AUC``.
 
@@ -104,6 +119,7 @@ class CurveValues:
         slope_errors: npt.ArrayLike = 0.0,
         rate_errors: npt.ArrayLike = 0.0,
         powers: npt.ArrayLike = 0.0,
+        worst: npt.ArrayLike | None = None,
         unit: str = "",
     ) -> None:
         where = "coalition values"
@@ -114,6 +130,7 @@ class CurveValues:
         self.slopes = _vector(slopes, n, "slopes")
         self.slope_errors = _vector(slope_errors, n, "slope errors")
         self.powers = _vector(powers, n, "powers")
+        self.worst = None if worst is None else _vector(worst, n, "worst harm")
         self.rates = matrix + 0.0  # −0.0 becomes 0.0, so that equal values have equal digests
         self.rate_errors = _matrix(rate_errors, n)
         if not isinstance(unit, str):
@@ -144,6 +161,7 @@ class CurveValues:
             ("power", self.powers, SMALLEST_POWER, 1.0),
             ("exchange rate", self.rates, -LARGEST, LARGEST),
             ("exchange rate's error", self.rate_errors, 0.0, LARGEST),
+            ("worst harm", self._arrays().get("worst", np.zeros(0)), 0.0, LARGEST),
         ):
             bad = np.argwhere(~((array >= low) & (array <= high)))  # also if not a number
             if len(bad):
@@ -182,7 +200,8 @@ class CurveValues:
     def gains(self, coalitions: npt.ArrayLike) -> Floats:
         """Return the expected gain of every member of each coalition; 0 for the others."""
         members, rows = _rows(coalitions)
-        return np.where(members, self._curve(rows @ self.effects), 0.0)
+        gains = np.maximum(self._curve(rows @ self.effects), -self._ends(rows))
+        return np.where(members, gains, 0.0)
 
     def standard_errors(self, coalitions: npt.ArrayLike) -> Floats:
         """Return the standard error of each expected gain, by the delta method."""
@@ -190,7 +209,18 @@ class CurveValues:
         x = rows @ self.effects
         by_slope = self._doublings(x) * self.slope_errors
         by_rates = self._steepness(x) ** 2 * (rows @ self.effect_variances)
-        return np.where(members, np.sqrt(by_slope**2 + by_rates), 0.0)
+        ends = self._ends(rows)
+        errors = np.sqrt(by_slope**2 + by_rates)
+        errors = np.where(self._curve(x) < -ends, HARM_ERROR * ends, errors)
+        return np.where(members, errors, 0.0)
+
+    def _ends(self, rows: Floats) -> Floats:
+        """Return the largest possible harm to each member of each coalition."""
+        if self.worst is None:
+            return np.full(rows.shape, np.inf)
+        harmful = rows @ (self.samples[:, None] * (self.rates < 0))
+        part = harmful / np.maximum(rows @ self.samples, 1.0)[:, None]
+        return np.asarray(self.worst * part**2)
 
     def upper_gains(self, coalitions: npt.ArrayLike) -> Floats:
         """Return the gain of each member from the others that help it, without those that harm."""
@@ -198,7 +228,10 @@ class CurveValues:
         return np.where(members, self._curve(rows @ np.maximum(self.effects, 0.0)), 0.0)
 
     def linear_bounds(self, touching: npt.ArrayLike) -> tuple[Floats, Floats]:
-        """Return the tangents of all curves as constants and weights; see `CoalitionValues`."""
+        """Return the tangents of all curves as constants and weights; see `CoalitionValues`.
+
+        Harm that has come to its end is above the tangents.
+        """
         x = np.einsum("ij,ji->i", np.asarray(touching, dtype=np.float64), self.effects)
         steepness = self._steepness(x)
         constants = np.maximum(self._curve(x) - steepness * x, 0.0)  # f(0) = 0, up to rounding
@@ -234,6 +267,7 @@ class CurveValues:
             slope_errors=self.slope_errors[keep],
             rate_errors=self.rate_errors[inside],
             powers=self.powers[keep],
+            worst=None if self.worst is None else self.worst[keep],
             unit=self._unit,
         )
 
@@ -241,7 +275,8 @@ class CurveValues:
 
     def _arrays(self) -> dict[str, Floats]:
         names = ("samples", "slopes", "slope_errors", "powers", "rates", "rate_errors")
-        return {name: getattr(self, name) for name in names}
+        arrays = {name: getattr(self, name) for name in names}
+        return arrays if self.worst is None else arrays | {"worst": self.worst}
 
     def to_dict(self) -> dict[str, object]:
         """Return the values for JSON."""
@@ -261,12 +296,12 @@ class CurveValues:
     def from_dict(cls, data: object, where: str = "coalition values") -> "CurveValues":
         """Make values from the mapping that `to_dict` returns; errors start with `where`."""
         required = {"kind", "participants", "samples", "slopes", "rates"}
-        known = {*required, "unit", "slope_errors", "rate_errors", "powers"}
+        known = {*required, "unit", "slope_errors", "rate_errors", "powers", "worst"}
         if not isinstance(data, Mapping) or not required <= set(data) <= known:
             listed = ", ".join(sorted(required))
             raise GraphError(
                 f"{where}: expected an object with {listed} and maybe unit, slope_errors, "
-                "rate_errors, powers"
+                "rate_errors, powers, worst"
             )
         if data["kind"] != cls.KIND:
             raise GraphError(
@@ -305,7 +340,10 @@ class CurveValues:
         ]
 
     def csv_files(self) -> tuple[bytes, bytes]:
-        """Return two CSV files: a curve per participant, and an exchange rate per pair."""
+        """Return two CSV files: a curve per participant, and an exchange rate per pair.
+
+        The worst harm is in neither: no decision depends on it.
+        """
         curves = csv_bytes(self.CURVE_COLUMNS, self._curve_rows())
         return curves, csv_bytes(self.RATE_COLUMNS, self._rate_rows())
 

@@ -139,7 +139,8 @@ def learn_benefits(
     }
     first = next(iter(repetitions.values()))
     settings = {
-        name: learn_settings(first, name, **dict[str, Any](plan.settings))
+        # All silos are simulated, so that nobody sees anything.
+        name: learn_settings(first, name, mingling=True, **dict[str, Any](plan.settings))
         for name in plan.estimators or (learn_settings(first).estimator,)
     }
     _check(plan, next(iter(settings.values())))

@@ -112,7 +112,8 @@ def _benefits(
     text, first = comparison.benefit, next(iter(repeated.values()))
     if text == LEARN or text.startswith(f"{LEARN}:"):
         estimator = text.removeprefix(LEARN).removeprefix(":") or None
-        settings = learn_settings(first, estimator, model=comparison.model)
+        # All silos are simulated, so that nobody sees anything.
+        settings = learn_settings(first, estimator, model=comparison.model, mingling=True)
         check_estimator_suits(settings.estimator, model_parts(first, comparison.model).kind)
         apart: Apart = {seed: graph.pairs for seed, graph in rivals.items()}
         estimates = learn_repetitions(federation, settings, apart=apart, secret="")

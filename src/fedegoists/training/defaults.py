@@ -147,8 +147,8 @@ def changed_round(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainS
     return settings.changed(**given)
 
 
-CURVE_REPEATS = 2
-"""Times that every silo trains on two quarters, two halves and all of its samples."""
+LINEAR_REPEATS = 8
+"""Repeats of ``curves`` for linear models, which are at the end of training after few steps."""
 
 
 def learn_settings(
@@ -189,7 +189,9 @@ def learn_settings(
         # At the end of training gains are about a lack of data, on the way about speed. Linear
         # models are there early. Where classes differ, others' models mislead.
         entry = model_for(data, model)
-        steps = schedule.benefit_steps if entry.recipe == "linear" else schedule.steps
+        linear = entry.recipe == "linear"
+        steps = 2 * schedule.benefit_steps if linear else schedule.steps
         local = schedule.round.changed(steps=steps, total_steps=steps)
-        given |= {"repeats": CURVE_REPEATS, "transfers": kind_of(data) != "images"}
+        repeats = LINEAR_REPEATS if linear else 1
+        given |= {"repeats": repeats, "transfers": kind_of(data) != "images"}
     return LearnSettings(local=changed_round(local, given_training), **given | changes)

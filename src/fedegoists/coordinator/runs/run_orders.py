@@ -90,7 +90,7 @@ class RunPlan(TrainingSection):
         if competition.pairs and entry is not None and entry.mingles:
             raise ConflictError(
                 f"the estimator {self.estimator!r} shows all participants models made from all "
-                "data, also to competitors: choose 'transfer', 'alignment' or 'auto'"
+                "data, also to competitors: choose 'curves', 'transfer', 'alignment' or 'auto'"
             )
 
     @property
