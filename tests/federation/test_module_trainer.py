@@ -326,9 +326,12 @@ def test_large_class_weights_alone_are_no_divergence(engine):
     data = SiloedData("two", "binary", Samples((x,), targets), silos, 2, "", ())
     calm = SimulatedFederation(data, nn.Linear(2, 1), execution=engine)
     own = TrainSettings(steps=5, learning_rate=1e-5, class_weights=(200.0, 200.0))
-    reply = calm.call({S0: Train(parameters=torch.zeros(3), settings=own)})[S0]
+    request = Train(parameters=torch.zeros(3), settings=own)
+    reply = calm.call({S0: request})[S0]
     assert reply.loss == pytest.approx(200 * np.log(2), rel=0.05)
-    assert not calm.halved
+    assert not calm._diverged(S0, request, reply)
+    plain = request.changed(settings=own.changed(class_weights=None))
+    assert calm._diverged(S0, plain, reply)  # the same loss without weights is one
 
 
 def test_a_deployed_silo_logs_that_its_rate_was_halved(caplog):
