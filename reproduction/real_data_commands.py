@@ -116,7 +116,7 @@ def participation_command(
 
     The rows of other tasks stay as they are.
     """
-    began = time.monotonic()
+    began, code = time.monotonic(), commit()  # others may commit while this trains
     for name in _checked(names, dict.fromkeys(TASKS)):
         for file, found in (
             ("choice.csv", endings_of(name, CHOSEN_ON, BOUNDS, line)),
@@ -129,7 +129,7 @@ def participation_command(
     text = participation_page(
         read_endings(out / "participation.csv"),
         read_endings(out / "choice.csv"),
-        origin(" ".join(["participation", *(names or ())]), MOST_DIVISIONS, began),
+        origin(" ".join(["participation", *(names or ())]), MOST_DIVISIONS, began, code),
     )
     write_bytes(out / "participation.md", text.encode())
     line(text)
@@ -177,13 +177,19 @@ def kept_origins(page: str, latest: str, models: Iterable[str]) -> list[str]:
     ]
 
 
-def origin(command: str, divisions: int, began: float) -> str:
-    """Return a line that says how results were made."""
+def origin(command: str, divisions: int, began: float, code: str | None = None) -> str:
+    """Return a line that says how results were made.
+
+    Parameters
+    ----------
+    code : str, optional
+        The commit, if it was looked up before; else the present one.
+    """
     import torch
 
     if divisions != MOST_DIVISIONS:
         command = f"{command} --divisions {divisions}"
     return (
-        f"{WRITTEN} `{COMMAND} {command}` at commit {commit() or 'unknown'}, torch "
+        f"{WRITTEN} `{COMMAND} {command}` at commit {code or commit() or 'unknown'}, torch "
         f"{torch.__version__}, {time.monotonic() - began:.0f} s."
     )

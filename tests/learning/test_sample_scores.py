@@ -144,3 +144,11 @@ def test_thresholds_and_calibration_count_what_is_there():
     assert best.threshold == pytest.approx(0.8)
     assert youden(probabilities, np.zeros(30)) is None
     assert calibration_groups(probabilities[:19], labels[:19] > 0) == ()
+
+
+def test_one_event_has_a_concordance_without_an_interval():
+    one = contributions("survival", np.array([0.9, 0.1]), np.array([1.0, -2.0]))
+    found = metric_interval("survival", [one])
+    assert found.value == 1.0
+    assert np.isnan(found.low)
+    assert np.isnan(found.high)

@@ -154,6 +154,8 @@ def metric_interval(task: TaskName, groups: Sequence[tuple[Numbers, ...]]) -> In
     if task == "classification":
         return wilson(value, len(means[0]))
     found = Estimate.summed(value, [mean_variance(means[0])]).interval()
+    if not math.isfinite(found.low):
+        return found
     highest = 1.0 if task == "survival" else found.high
     return Interval(value, max(0.0, found.low), min(found.high, highest))
 
