@@ -22,10 +22,10 @@ from fedegoists.coalitions.proof.price_proof import (
     ProofError,
 )
 
-OPEN_STEPS = MOST_STEPS // 6
+OPEN_STEPS = MOST_STEPS // 2
 """Steps to confirm prices that leave a gap anyway."""
 
-MIXTURES = (0.0, 0.25, 0.5)
+MIXTURES = (0.08, 0.16, 0.3, 0.5)
 """Prices of the search can take too long to confirm. Mixed with this fraction of the prices of the
 plain bound, they prove less, and faster."""
 

@@ -7,7 +7,8 @@ a merge with gain would raise its welfare, and often much better. How the parts 
      ├ reduction                participants that are alone in any case; independent components
      ├ incumbent                the best partition so far and the lowest upper bound
      ├ enumeration              up to 14 participants: dynamic programming over all subsets
-     └ column_generation        more: the linear program over all valid coalitions
+     ├ sparse_search            over 1,000: annealing on lists of neighbours, without tables
+     └ column_generation        others: the linear program over all valid coalitions
         ├ annealing, moves        a good partition first, by local search
         ├ restricted_master       the linear program over the coalitions known so far; its prices
         ├ pricing                 coalitions worth more than their prices, by branch and bound

@@ -34,8 +34,8 @@ CHUNK = 100_000
 SECONDS_PER_PROPOSAL = 2e-6
 """Work of a proposal."""
 
-LEAST_PROPOSALS = 500
-"""Proposals of the first round, per participant; each round has twice as many as the one before."""
+MOST_PROPOSALS = 20_000
+"""Proposals of one round, per participant."""
 
 
 class SparseState(NamedTuple):
@@ -198,34 +198,35 @@ class SparseSearch:
         )
 
     def run(self) -> None:
-        """Anneal in rounds from the best partition, each twice as long as the one before."""
+        """Anneal from the best partition: once, slowly, and again while there is effort left."""
         effort, n = self._effort, self._problem.n
-        proposals = LEAST_PROPOSALS * n
         while not effort.over and not self._incumbent.optimal:
             self._reset()
             left = int(effort.left / SECONDS_PER_PROPOSAL)
-            # A last round that would be cut short is not begun; the one before takes all.
-            proposals = left if left < 3 * proposals else proposals
-            if not self._round(max(proposals, 1)):
-                return
+            self._round(max(min(left, MOST_PROPOSALS * n), 1))
             self._incumbent.offer(self._valid_partition())
-            proposals *= 2
 
-    def _round(self, proposals: int) -> bool:
-        """Cool down once; False if the clock ended it, and what was reached is kept anyway."""
-        parts = max(proposals // CHUNK, 1)
-        unit = self._mean
-        for part in range(parts):
-            ends = [part / parts, (part + 1) / parts]
-            hot, cold = (unit * HOT * (COLD / HOT) ** end for end in ends)
-            cheap, dear = (unit * CHEAP * (DEAR / CHEAP) ** end for end in ends)
-            _anneal(self._state, proposals // parts, hot, cold, cheap, dear)
-            self._effort.spend(proposals // parts * SECONDS_PER_PROPOSAL)
-            if self._effort.seconds_left <= 0:
-                self._effort.clock_ended = True
-                self._incumbent.offer(self._valid_partition())
-                return False
-        return True
+    def _round(self, proposals: int) -> None:
+        """Cool down once, faster if the clock would not leave enough time."""
+        effort, unit = self._effort, self._mean
+        available = effort.seconds_left
+        made, done = 0, 0.0
+        while done < 1:
+            chunk = min(CHUNK, proposals - made)
+            end = min((made + chunk) / proposals, 1.0)
+            hot, cold = (unit * HOT * (COLD / HOT) ** at for at in (done, max(end, done)))
+            cheap, dear = (unit * CHEAP * (DEAR / CHEAP) ** at for at in (done, max(end, done)))
+            _anneal(self._state, chunk, hot, cold, cheap, dear)
+            effort.spend(chunk * SECONDS_PER_PROPOSAL)
+            made += chunk
+            done = made / proposals
+            # A little time is kept for the partition itself.
+            used = 1 - effort.seconds_left / available if 0 < available < math.inf else 0.0
+            if used > 0.9 or available <= 0:
+                effort.clock_ended = True
+                return
+            if used / 0.9 > done:
+                done = used / 0.9
 
     def _reset(self) -> None:
         """Set the state to the incumbent's partition."""

@@ -96,7 +96,7 @@ def check_proof(claim: Claim, reached: float, proven: ProvenBound) -> CheckedCla
         problem = f"refuted; a valid partition reaches {proven_to:.9g}"
     elif proven.welfare > highest:
         problem = f"not proven: the certificate proves at most {proven_to:.9g}"
-    found = problem or f"at most {proven_to:.9g}, confirmed in exact arithmetic"
+    found = problem or f"at most {proven_to:.9g}"
     return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem)
 
 
