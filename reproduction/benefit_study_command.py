@@ -24,6 +24,7 @@ from fedegoists.cli.benefit_commands import (
     show_benefits,
 )
 from fedegoists.cli.coalition_commands import ReplaceOption
+from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.training_commands import DataDirOption, SetOption
 from fedegoists.folder_swap import check_replaceable
 from reproduction.benefit_study import study
@@ -59,6 +60,7 @@ def benefit_study_command(
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
     replace: ReplaceOption = False,
+    quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     measure: Annotated[bool, typer.Option("--measure", hidden=True)] = True,  # noqa: ARG001
 ) -> None:
     """Learn as `fedegoists benefit` does, and compare with training alone and in pairs."""

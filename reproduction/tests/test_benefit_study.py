@@ -6,7 +6,10 @@ import pytest
 
 from tests.cli.test_benefit_command import write_own
 
-QUICK = ("benefit-study", "--data", "own", "--out", "r", "--repeats", "2", "--measure-repeats", "2")
+QUICK = (
+    "benefit-study", "--data", "own", "--out", "r", "--repeats", "2", "--measure-repeats", "2",
+    "--quiet",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-QUICK = ("benefit", "--data", "own", "--out", "r", "--repeats", "2")
+QUICK = ("benefit", "--data", "own", "--out", "r", "--repeats", "2", "--quiet")
 
 
 @pytest.fixture

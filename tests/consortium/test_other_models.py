@@ -1,11 +1,11 @@
 """Boosted trees and models on arrays, from consortium.toml to the report and the export."""
 
 import csv
-import html
 import sys
 from dataclasses import replace
 
 import pytest
+from markupsafe import escape
 
 from fedegoists.consortium import tree_yardstick
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
@@ -123,7 +123,7 @@ def test_without_lightgbm_the_report_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     run = make(tmp_path, NAMES, circle(NAMES), seeds=1)
     assert not run.yardstick.values
-    assert html.escape(install_command("trees")) in pages_of(run)["report.html"]
+    assert str(escape(install_command("trees"))) in pages_of(run)["report.html"]
     assert not (run.folder / "trees-alone.csv").exists()
 
 

@@ -212,7 +212,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, ["run", file, *options])
     assert result.exit_code == 130
     assert read_run(tmp_path / "runs" / "first one").state == "interrupted"
-    again = result.output.strip().removeprefix("Stopped. Go on with: ")
+    again = result.stdout.strip().removeprefix("Stopped. Go on with: ")
     assert shlex.split(again) == ["fedegoists", "run", file, *options, "--resume"]
 
 

@@ -79,6 +79,8 @@ def test_tables_are_not_changed_under_a_service(store):
         with store.write() as session:
             session.execute(text("ALTER TABLE competition_reports DROP COLUMN sealed"))
             session.execute(text("ALTER TABLE members DROP COLUMN invited_again"))
+            session.execute(text("ALTER TABLE formations DROP COLUMN published"))
+            session.execute(text("ALTER TABLE members DROP COLUMN reported"))
             session.execute(text("UPDATE alembic_version SET version_num = '0002'"))
         with pytest.raises(StoreError, match="another coordinator is running"):
             CoordinatorStore(store.url)

@@ -1,5 +1,6 @@
 """Logs get every evaluation, by method, split, metric and participant."""
 
+import re
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import pytest
 
 from fedegoists.errors import MissingDependencyError, SettingsError
 from fedegoists.federation import Participant
+from fedegoists.install_hints import install_command
 from fedegoists.methods.outcome import Row
 from fedegoists.training.run_logs import run_logs
 
@@ -92,7 +94,7 @@ def test_the_real_mlflow_takes_it(monkeypatch, tmp_path):
 def test_a_missing_package_is_named_with_its_command(kind, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, kind, None)
     with (
-        pytest.raises(MissingDependencyError, match=rf"pip install 'fedegoists\[{kind}\]'"),
+        pytest.raises(MissingDependencyError, match=re.escape(install_command(kind))),
         run_logs([kind], tmp_path, "banks"),
     ):
         pass

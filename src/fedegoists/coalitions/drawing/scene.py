@@ -189,7 +189,7 @@ def around(nodes: Array, a: int, b: int, clear: float, shift: npt.ArrayLike = (0
     Parameters
     ----------
     nodes : array of shape (n, 2)
-        Centers; any two are more than ``2 * clear`` apart.
+        Centers; any two are more than ``2.1 * clear`` apart.
     clear : float
         The distance.
     shift : pair of float
@@ -204,6 +204,7 @@ def around(nodes: Array, a: int, b: int, clear: float, shift: npt.ArrayLike = (0
     >>> bool((np.hypot(*(bent - (5, 0.5)).T) >= 1 - 1e-9).all())
     True
     """
+    clear *= 1.02  # arcs are drawn by their chords, and lines join them a little beside the circle
     start, end = nodes[a] + np.asarray(shift), nodes[b] + np.asarray(shift)
     length = math.hypot(*(end - start))
     forward = (end - start) / length
