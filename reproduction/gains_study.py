@@ -6,15 +6,15 @@ difference of its test metrics, at the steps that validation data chooses, turne
 better. The prediction uses training and validation data of single silos only, and no coalition was
 trained for it. Its settings were chosen on repetitions 10 to 14; the results are of 0 to 9.
 
-Test sets are small, and training ends differently each time. The standard error that a realised gain
-has for these reasons comes from resampling its test samples, and from training alone twice, from two
-initial models; it is part of the intervals whose coverage is reported.
+Test sets are small, and training ends differently each time. The standard error that a realised
+gain has for these reasons comes from resampling its test samples, and from training alone twice,
+from two initial models; it is part of the intervals whose coverage is reported.
 
 *Decisions.* Besides random coalitions, three that are chosen: by the default (``auto``), by the
 benefit graph of the estimator ``transfer`` at its confidence of 95 % (``graph``), and as large as
 competition allows (``everybody``). Their mean gains over training alone tell the regret of the
-default. All repetitions divide the same samples anew, so that the standard error of a mean is that of
-Nadeau and Bengio.
+default. All repetitions divide the same samples anew, so that the standard error of a mean is that
+of Nadeau and Bengio.
 
     python -m reproduction gains heart --out reproduction/results/gains
 """
@@ -414,7 +414,9 @@ def _trained(
 
     by_training = {
         name: float(
-            np.nanmean([(test(name, f"{one} alone") - test(name, f"{one} again")) ** 2 for one in data])
+            np.nanmean(
+                [(test(name, f"{one} alone") - test(name, f"{one} again")) ** 2 for one in data]
+            )
         )
         for name in names
     }
@@ -475,15 +477,15 @@ def gain_page(name: str, result: StudyResult, origin: str) -> str:
         f"| their mean gain, realised | {_mean(realised[helpful])} |",
         f"| mean gain of the others, realised | {_mean(realised[~helpful])} |",
         f"| mean standard error of a prediction | {error.mean():.4f} |",
-        f"| mean standard error of a realised gain, by test data and training | {noise.mean():.4f} |",
+        f"| the same of a realised gain, by test data and training | {noise.mean():.4f} |",
         f"| cost of the evidence, in trainings alone | {result.cost:.1f} |",
         "",
         f"![predicted against realised gains]({name}.png)",
         "",
         "## Decisions",
         "",
-        "Mean gain over training alone of all participants; the standard error has the correction of "
-        "Nadeau and Bengio.",
+        "Mean gain over training alone of all participants; the standard error has the correction "
+        "of Nadeau and Bengio.",
         "",
         "| coalitions | mean gain | standard error | repetitions without company |",
         "|---|---|---|---|",
