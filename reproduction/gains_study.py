@@ -10,10 +10,10 @@ Test sets are small, and training ends differently each time. The standard error
 gain has for these reasons comes from resampling its test samples, and from training alone twice,
 from two initial models; it is part of the intervals whose coverage is reported.
 
-*Decisions.* Besides random coalitions, three that are chosen: by the default (``auto``), by the
+*Decisions.* Besides random coalitions, three that are chosen: by ``curves``, by the
 benefit graph of the estimator ``transfer`` at its confidence of 95 % (``graph``), and as large as
 competition allows (``everybody``). Their mean gains over training alone tell the regret of the
-default. All repetitions divide the same samples anew, so that the standard error of a mean is that
+first. All repetitions divide the same samples anew, so that the standard error of a mean is that
 of Nadeau and Bengio.
 
     python -m reproduction gains heart --out reproduction/results/gains
@@ -117,7 +117,7 @@ class Gain:
 
 COLUMNS = tuple(Gain.__dataclass_fields__)
 
-CHOICES = ("auto", "graph", "everybody")
+CHOICES = (CURVES, "graph", "everybody")
 """The partitions that are chosen rather than drawn, by their names."""
 
 TEST_SHARE = 1 / 3
@@ -491,7 +491,7 @@ def gain_page(name: str, result: StudyResult, origin: str) -> str:
         "|---|---|---|---|",
         *(_choice_row(choice, result.decisions) for choice in CHOICES),
         "",
-        "Coalitions of the default, and in how many repetitions:",
+        "Coalitions by curves, and in how many repetitions:",
         "",
         *_coalition_rows(result.decisions),
         "",
