@@ -40,6 +40,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.graphs import CompetitionGraph, CurveValues
+from fedegoists.graphs.coalition_values import Benefits
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_options
@@ -271,7 +272,7 @@ def gains_of(
         rng = np.random.default_rng([seed, 7])
         for number in range(study.partitions):
             partitions[seed, str(number)] = random_partition(len(names), rivals, rng)
-        benefits = (_values(found[seed]), graphs[seed].graph())
+        benefits: tuple[Benefits, ...] = (_values(found[seed]), graphs[seed].graph())
         for choice, benefit in zip(CHOICES[:2], benefits, strict=True):
             groups = form(benefit, competition).coalitions
             partitions[seed, choice] = [[place[name] for name in group] for group in groups]

@@ -465,7 +465,8 @@ def sampled_coalitions(n: int, apart: Bools | None = None) -> Bools:
     fine = rows.sum(1) > 1
     if apart is not None:
         fine &= np.einsum("mi,ij,mj->m", counts, apart.astype(np.float64), counts) == 0
-    return rows[fine]
+    found: Bools = rows[fine]
+    return found
 
 
 def _without_rivals(
