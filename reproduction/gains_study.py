@@ -40,7 +40,6 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.graphs import CompetitionGraph, CurveValues
-from fedegoists.graphs.coalition_values import Benefits
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_options
@@ -54,6 +53,7 @@ from fedegoists.training.summary import chosen_test_values
 
 if TYPE_CHECKING:
     from fedegoists.benefit.silo_queries import Apart
+    from fedegoists.graphs.coalition_values import Benefits
 
 __all__ = [
     "COLUMNS",
