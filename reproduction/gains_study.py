@@ -6,15 +6,15 @@ difference of its test metrics, at the steps that validation data chooses, turne
 better. The prediction uses training and validation data of single silos only, and no coalition was
 trained for it. Its settings were chosen on repetitions 10 to 14; the results are of 0 to 9.
 
-Test sets are small, and training ends differently each time. The standard error that a realised gain
-has for these reasons comes from resampling its test samples, and from training alone twice, from two
-initial models; it is part of the intervals whose coverage is reported.
+Test sets are small, and training ends differently each time. The standard error that a realised
+gain has for these reasons comes from resampling its test samples, and from training alone twice,
+from two initial models; it is part of the intervals whose coverage is reported.
 
-*Decisions.* Besides random coalitions, three that are chosen: by the default (``auto``), by the
+*Decisions.* Besides random coalitions, three that are chosen: by ``curves``, by the
 benefit graph of the estimator ``transfer`` at its confidence of 95 % (``graph``), and as large as
 competition allows (``everybody``). Their mean gains over training alone tell the regret of the
-default. All repetitions divide the same samples anew, so that the standard error of a mean is that of
-Nadeau and Bengio.
+first. All repetitions divide the same samples anew, so that the standard error of a mean is that
+of Nadeau and Bengio.
 
     python -m reproduction gains heart --out reproduction/results/gains
 """
@@ -53,6 +53,7 @@ from fedegoists.training.summary import chosen_test_values
 
 if TYPE_CHECKING:
     from fedegoists.benefit.silo_queries import Apart
+    from fedegoists.graphs.coalition_values import Benefits
 
 __all__ = [
     "COLUMNS",
@@ -117,7 +118,7 @@ class Gain:
 
 COLUMNS = tuple(Gain.__dataclass_fields__)
 
-CHOICES = ("auto", "graph", "everybody")
+CHOICES = (CURVES, "graph", "everybody")
 """The partitions that are chosen rather than drawn, by their names."""
 
 TEST_SHARE = 1 / 3
@@ -271,7 +272,7 @@ def gains_of(
         rng = np.random.default_rng([seed, 7])
         for number in range(study.partitions):
             partitions[seed, str(number)] = random_partition(len(names), rivals, rng)
-        benefits = (_values(found[seed]), graphs[seed].graph())
+        benefits: tuple[Benefits, ...] = (_values(found[seed]), graphs[seed].graph())
         for choice, benefit in zip(CHOICES[:2], benefits, strict=True):
             groups = form(benefit, competition).coalitions
             partitions[seed, choice] = [[place[name] for name in group] for group in groups]
@@ -414,7 +415,9 @@ def _trained(
 
     by_training = {
         name: float(
-            np.nanmean([(test(name, f"{one} alone") - test(name, f"{one} again")) ** 2 for one in data])
+            np.nanmean(
+                [(test(name, f"{one} alone") - test(name, f"{one} again")) ** 2 for one in data]
+            )
         )
         for name in names
     }
@@ -475,21 +478,21 @@ def gain_page(name: str, result: StudyResult, origin: str) -> str:
         f"| their mean gain, realised | {_mean(realised[helpful])} |",
         f"| mean gain of the others, realised | {_mean(realised[~helpful])} |",
         f"| mean standard error of a prediction | {error.mean():.4f} |",
-        f"| mean standard error of a realised gain, by test data and training | {noise.mean():.4f} |",
+        f"| the same of a realised gain, by test data and training | {noise.mean():.4f} |",
         f"| cost of the evidence, in trainings alone | {result.cost:.1f} |",
         "",
         f"![predicted against realised gains]({name}.png)",
         "",
         "## Decisions",
         "",
-        "Mean gain over training alone of all participants; the standard error has the correction of "
-        "Nadeau and Bengio.",
+        "Mean gain over training alone of all participants; the standard error has the correction "
+        "of Nadeau and Bengio.",
         "",
         "| coalitions | mean gain | standard error | repetitions without company |",
         "|---|---|---|---|",
         *(_choice_row(choice, result.decisions) for choice in CHOICES),
         "",
-        "Coalitions of the default, and in how many repetitions:",
+        "Coalitions by curves, and in how many repetitions:",
         "",
         *_coalition_rows(result.decisions),
         "",

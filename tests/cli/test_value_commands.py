@@ -51,7 +51,7 @@ def test_form_shows_gains_with_their_errors(run):
     assert "> 99%" in out
     assert "Alone: VA" in out
     assert "Total expected gain 0.04 AUC, proven to be the highest possible." in out
-    assert "Demanded: each member gains with probability 0.5 or more." in out
+    assert "Demanded: each member gains with probability 0.6 or more." in out
 
 
 def test_form_as_json(run):

@@ -4,12 +4,15 @@ All scores are higher for better models. Losses tell *whether* a participant wou
 are far less noisy than metrics; the learning curve of the metric tells *how much* that is in its
 units. Losses count in parts of a participant's own loss.
 
-*Learning curves.* With m samples of its own, participant i reaches S_i(m) = S_i(∞) − E_i · (m / n_i)^p
-with p < 0, where n_i are all of its samples. The *excess* E_i is what endless data would still
-bring; the doubling from a quarter to a half of one's samples shows E_i · (4^−p − 2^−p).
+*Learning curves.* With m samples of its own, participant i reaches
 
-*Deviations.* The model of j's half, judged on i's samples, beside i's model of a half, tells how far
-j's task deviates from i's:
+    S_i(m) = S_i(∞) − E_i · (m / n_i)^p,        p < 0,
+
+where n_i are all of its samples. The *excess* E_i is what endless data would still bring; the
+doubling from a quarter to a half of one's samples shows E_i · (4^−p − 2^−p).
+
+*Deviations.* The model of j's half, judged on i's samples, beside i's model of a half, tells how
+far j's task deviates from i's:
 
     δ_ji = S_i(n_j / 2) − S_ji.
 
@@ -52,7 +55,7 @@ UNTRIED_POWER = -0.3
 """Of learning curves without a trial: between that law and a logarithm."""
 
 USUAL_TRUTH, TRUTH_SPREAD = 0.7, 0.5
-"""The common ρ that is expected before a trial; strangers' samples are worth less than one's own."""
+"""The common ρ that is expected before a trial: strangers' samples are worth less than own ones."""
 
 OWN_SPREAD = 0.25
 """How far ρ of single participants is from the common one."""
@@ -244,9 +247,20 @@ def fit_gains(scores: HomeScores) -> FittedGains:
         deviations = fit_deviations(loss, scores, curves)
     usual = float(np.median(metric_curves.excess / np.maximum(curves.excess, TINY)))
     if loss.trial is None or scores.metric.trial is None or scores.company is None:
-        truth, spread = np.ones(n), np.full(n, curves.variance / np.maximum(curves.excess, TINY) ** 2)
+        truth, spread = (
+            np.ones(n),
+            np.full(n, curves.variance / np.maximum(curves.excess, TINY) ** 2),
+        )
         return FittedGains(
-            scores, metric_curves, curves, deviations, truth, spread, USUAL_COST, COST_SPREAD**2, usual
+            scores,
+            metric_curves,
+            curves,
+            deviations,
+            truth,
+            spread,
+            USUAL_COST,
+            COST_SPREAD**2,
+            usual,
         )
     change, variance = measured(loss.trial - loss.half, scores.samples)
     tried = np.zeros((2, n))
@@ -270,9 +284,7 @@ def fit_curves(scores: Measures, samples: Floats, power: float) -> FittedCurves:
     """
     doubling, variance = measured(scores.half - scores.quarter, samples)
     unit, scale = 4**-power - 2**-power, samples**-power
-    excess, spread = shrunk(
-        doubling / unit * scale, variance / unit**2 * scale**2, positive=True
-    )
+    excess, spread = shrunk(doubling / unit * scale, variance / unit**2 * scale**2, positive=True)
     return FittedCurves(power, excess / scale, spread / scale**2)
 
 
@@ -312,7 +324,9 @@ def fit_trial(
     """
     expected = 2**-curves.power * growth * curves.excess + TINY
     relative = curves.variance / np.maximum(curves.excess, TINY) ** 2 + OWN_SPREAD**2
-    total = variance + expected**2 * relative + (TRIAL_MISFIT * change) ** 2
+    # Beside a large deviation, the little that a curve tells is lost in what a model may miss.
+    noise = variance + (TRIAL_MISFIT * change) ** 2
+    total = noise + expected**2 * relative
     design = np.stack([expected, -deviation], 1)
     prior = np.diag([TRUTH_SPREAD**-2, COST_SPREAD**-2])
     usual = np.array([USUAL_TRUTH, USUAL_COST])
@@ -321,9 +335,11 @@ def fit_trial(
     if cost < 0:  # deviations do not help
         cost = 0.0
         precision = float((expected**2 / total).sum()) + TRUTH_SPREAD**-2
-        common = (float((expected * change / total).sum()) + USUAL_TRUTH / TRUTH_SPREAD**2) / precision
+        common = (
+            float((expected * change / total).sum()) + USUAL_TRUTH / TRUTH_SPREAD**2
+        ) / precision
         covariance[0, 0] = 1 / precision
-    own = relative * expected / (variance + expected**2 * relative)
+    own = relative * expected / total
     truth = common + own * (change - common * expected + cost * deviation)
     known = own * expected
     spread = relative * (1 - known) + (1 - known) ** 2 * covariance[0, 0]
@@ -431,7 +447,8 @@ def sampled_coalitions(n: int, apart: Bools | None = None) -> Bools:
 
     Examples
     --------
-    >>> sampled_coalitions(3, np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]], bool)).astype(int).tolist()
+    >>> apart = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=bool)
+    >>> sampled_coalitions(3, apart).astype(int).tolist()
     [[1, 0, 1], [0, 1, 1]]
     """
     if n <= MOST_ENUMERATED:
@@ -448,10 +465,13 @@ def sampled_coalitions(n: int, apart: Bools | None = None) -> Bools:
     fine = rows.sum(1) > 1
     if apart is not None:
         fine &= np.einsum("mi,ij,mj->m", counts, apart.astype(np.float64), counts) == 0
-    return rows[fine]
+    found: Bools = rows[fine]
+    return found
 
 
-def _without_rivals(order: npt.NDArray[np.int64], size: npt.NDArray[np.int64], apart: Bools | None) -> Bools:
+def _without_rivals(
+    order: npt.NDArray[np.int64], size: npt.NDArray[np.int64], apart: Bools | None
+) -> Bools:
     """Return coalitions that members join in a given order unless a competitor is there."""
     rows = np.zeros(order.shape, dtype=np.bool_)
     rivals = np.zeros((order.shape[1],) * 2) if apart is None else apart.astype(np.float64)

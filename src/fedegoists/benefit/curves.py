@@ -31,6 +31,7 @@ from fedegoists.benefit.curve_fit import (
 )
 from fedegoists.benefit.decoys import Disguise
 from fedegoists.benefit.estimator import Inquiry, Learned
+from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.benefit.local_models import near
 from fedegoists.benefit.silo_queries import SiloQueries
 from fedegoists.errors import SettingsError
@@ -80,7 +81,8 @@ def curves(inquiry: Inquiry) -> Learned:
     """Learn coalition values; a weight is what i gains with j alone, where that is positive."""
     queries, task = inquiry.queries, inquiry.queries.federation.task
     described = queries.descriptions()
-    scores, present = _gathered(inquiry)
+    sizes = [one.samples["train"] for one in described.values()]
+    scores, present = _gathered(inquiry, repeats_for(inquiry.settings, sizes))
     repetitions, n = queries.shape
     gains, errors = torch.zeros(repetitions, n, n), torch.zeros(repetitions, n, n)
     values: list[CurveValues] = []
@@ -95,7 +97,9 @@ def curves(inquiry: Inquiry) -> Learned:
         own = [described[k, i] for i in usable]
         names = [one.name for one in queries.names[k]]
         rivals = inquiry.rivals[k].numpy()
-        known = _of_repetition([names[i] for i in usable], own, scores, k, usable, task.name, rivals)
+        known = _of_repetition(
+            [names[i] for i in usable], own, scores, k, usable, task.name, rivals
+        )
         values.append(with_absent(curve_values(known, task.metric), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
@@ -106,11 +110,21 @@ def curves(inquiry: Inquiry) -> Learned:
     return Learned(weights, runs, present, values=tuple(values))
 
 
-def _gathered(inquiry: Inquiry) -> tuple[_Scores, Tensor]:
+def repeats_for(settings: LearnSettings, sizes: Sequence[int]) -> int:
+    """Return how often samples are divided anew: half as often if they do not fit into a batch.
+
+    There, a part of the samples takes as much work in a step as all of them, and larger data needs
+    fewer divisions.
+    """
+    if sizes and np.mean(sizes) > settings.local.batch_size:
+        return (settings.repeats + 1) // 2
+    return settings.repeats
+
+
+def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     """Have all silos train and judge; return the scores, and which silos always answered."""
     queries, settings = inquiry.queries, inquiry.settings
     repetitions, n = queries.shape
-    repeats = settings.repeats
     quarter, half, trial = (
         torch.full((len(KINDS), repetitions, repeats, HALVES, n), torch.nan) for _ in range(3)
     )
@@ -121,7 +135,9 @@ def _gathered(inquiry: Inquiry) -> tuple[_Scores, Tensor]:
     for repeat in range(repeats):
         seed = stream_seed(settings.seed, repeat, "curves")
         start = queries.federation.schema.drawn(seed).to(queries.federation.device)
-        company[repeat] = torch.stack([_company(one, f"{seed}/trial") for one in inquiry.rivals])
+        company[repeat] = torch.stack(
+            [trial_company(one, f"{seed}/trial") for one in inquiry.rivals]
+        )
         for h in range(HALVES):
             unseen = partial(Evaluate, split="train", share=0.5, step=1 - h, seed=seed)
             part = partial(_part, settings.local, seed=seed)
@@ -157,7 +173,7 @@ def _part(
     return partial(Train, settings=settings, seed=seed, share=share, part=part)
 
 
-def _company(rivals: Tensor, seed: str) -> Tensor:
+def trial_company(rivals: Tensor, seed: str) -> Tensor:
     """Return coalitions as large as competition allows, as a matrix of who is with whom.
 
     Participants in random order join the largest coalition without a competitor, or a new one.

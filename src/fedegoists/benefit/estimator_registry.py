@@ -111,8 +111,8 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
     ),
     CURVES: EstimatorEntry(
         "fedegoists.benefit.curves:curves",
-        "what i would gain with j, by i's learning curve, the score of j's model on i's data, and a "
-        "trial coalition",
+        "what i would gain with j, by i's learning curve, the score of j's model on i's data, and "
+        "a trial coalition",
         "silos see models of halves of others' samples, decoys in place of competitors', and "
         "averages of a trial coalition without competitors; the server sees models of halves; "
         "without transfers, nothing but scores leaves a silo",

@@ -78,8 +78,7 @@ class BenefitSection(TypedSettings):
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
     """The estimator. Curves predicts gains in the units of the metric, and the coalitions with the
-    highest expected gains are formed; auto is curves in simulations of networks and linear models
-    with formation.method = "best", and otherwise transfer. With everybody, nothing is learned, and
+    highest expected gains are formed; auto suits the data. With everybody, nothing is learned, and
     only competition keeps participants apart. Hypernetwork and pairs show all participants models
     made from the gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])

@@ -129,11 +129,11 @@ class Consortium:
         self.settings = settings.model_copy(update={"training": training})
         if self.model_kind == "trees" and self.engine.local:
             require_lightgbm()
+        self.competition = self._competition() if competition is None else competition
         if self.estimator is not None:
             check_estimator_suits(self.estimator, self.model_kind)
         self.wanted = Wanted(training.methods, training.settings, training.personal)
         self.start = self._start()
-        self.competition = self._competition() if competition is None else competition
         self.store = StageStore(Path(settings.output.folder))
 
     @classmethod
@@ -149,9 +149,10 @@ class Consortium:
             return None
         if section.estimator != "auto":
             return section.estimator
-        values = self.settings.formation.method == "best" and section.threshold is None
-        if values and self.engine.local and self.model_kind == "network":
-            return CURVES
+        if self.engine.local and self.model_kind == "network":
+            usual = learn_settings(self.data, model=self.model.name).estimator
+            if not (self.competition.pairs and ESTIMATOR_ENTRIES[usual].mingles):
+                return usual
         # It needs no gradients, and shows no models to competitors.
         return "transfer"
 
