@@ -35,7 +35,7 @@ def test_opposite_tasks_have_negative_rates_and_are_kept_apart(data):
     estimate = learn(federation(data), quick("curves", local=TO_THE_END))
     values = estimate.values
     assert values.participants == tuple(TASKS)
-    assert values.unit == "mse"
+    assert values.unit == "mean squared error"
     alike = np.array([[own == other for other in TASKS.values()] for own in TASKS.values()])
     off = ~np.eye(5, dtype=bool)
     assert (values.rates[alike & off] > 0).all()

@@ -26,5 +26,5 @@ def test_choosing_an_engine_loads_neither_torch_nor_flare():
 
 def test_a_missing_package_is_named_with_its_extra():
     kind = EngineKind("other", "nowhere", "a_package_that_is_not_there.engine", "other", local=True)
-    with pytest.raises(MissingDependencyError, match=r"a_package.*fedegoists\[other\]"):
+    with pytest.raises(MissingDependencyError, match=r"a_package.*pip install .*\[other\]"):
         kind.over_silos(None, SiloAccess("run"), lambda *_: None)

@@ -65,7 +65,7 @@ def run(tmp_path_factory):
 def test_a_consortium_decides_by_expected_gains(run):
     values = run.benefit.estimate.values
     assert run.formation.values == values
-    assert values.unit == run.repetitions.federation.task.metric
+    assert values.unit == run.repetitions.federation.task.metric_words
     again = form(values, run.formation.competition)
     assert again.coalitions == run.formation.coalitions
     assert Certificate.load(run.folder / "certificate.json").check().ok

@@ -50,7 +50,9 @@ def test_a_run_that_failed_for_somebody_says_so_and_does_not_end_with_success(
 
     fail_for(monkeypatch, NAMES[:1])
     (tmp_path / "c.toml").write_text(config_toml(settings), encoding="utf-8")
-    monkeypatch.setattr("sys.argv", ["fedegoists", "run", str(tmp_path / "c.toml")])
+    monkeypatch.setattr(
+        "sys.argv", ["fedegoists", "run", str(tmp_path / "c.toml"), "--name", "failed"]
+    )
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 1

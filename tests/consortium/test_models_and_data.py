@@ -56,7 +56,7 @@ def finished(folder, source, training, steps=20):
     (folder / "data.py").write_text(DATA)
     text = TOML.replace("SOURCE", source).replace("STEPS", str(steps))
     (folder / "consortium.toml").write_text(text + training)
-    run = Consortium(read_settings(folder / "consortium.toml")).run()
+    run = Consortium(read_settings(folder / "consortium.toml")).run(replace=True)
     assert not run.incomplete
     return run
 

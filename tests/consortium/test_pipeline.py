@@ -359,8 +359,8 @@ def test_runs_are_listed_and_compared(finished):
     assert "name" not in rows  # the columns say it
     assert rows["coalitions"][1] == "none"
     assert rows["total benefit"] == [f"{run.formation.welfare:.4g}", "0"]
-    assert rows["local, mean auc"][0] == rows["local, mean auc"][1] != ""
-    assert rows["fedegoists, mean auc"][1] == ""
+    assert rows["local, mean AUC"][0] == rows["local, mean AUC"][1] != ""
+    assert rows["fedegoists, mean AUC"][1] == ""
     plain = json.loads(call(["runs", str(folder / "runs"), "--json", "banks"]).output)
     assert plain[0]["welfare"] == run.formation.welfare
     assert plain[0]["coalitions"] == [list(group) for group in run.formation.coalitions]

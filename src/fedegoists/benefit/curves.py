@@ -100,7 +100,7 @@ def curves(inquiry: Inquiry) -> Learned:
         known = _of_repetition(
             [names[i] for i in usable], own, scores, k, usable, task.name, rivals
         )
-        values.append(with_absent(curve_values(known, task.metric), names, rivals))
+        values.append(with_absent(curve_values(known, task.metric_words), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
     # Two halves that differ by twice a standard error have this one.

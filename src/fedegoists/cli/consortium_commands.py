@@ -195,7 +195,7 @@ def _show_delivered(result: "ConsortiumRun") -> None:
     """Print the model that each participant keeps, with its test result."""
     from fedegoists.consortium.delivered_gains import run_delivered
 
-    metric = result.summary.metric
+    metric = metric_words(result.summary.metric)
     for one in run_delivered(result):
         told = f"{one.participant} keeps: {one.delivered}"
         if math.isfinite(one.value):

@@ -28,7 +28,7 @@ from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
 from fedegoists.errors import GraphError, PartitionError, SettingsError, shown
-from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
 from fedegoists.graphs.participants import index_of
 
@@ -352,7 +352,8 @@ def _check_kinds(benefit: object, competition: object) -> None:
             "the competition graph was given first; give the benefit graph (or the coalition "
             "values) first and the competition graph second"
         )
-    if not isinstance(benefit, BenefitGraph | CoalitionValues):
+    # From Python 3.12 on, a protocol does not see what a class passes on to another one.
+    if not (isinstance(benefit, BenefitGraph) or hasattr(benefit, "upper_gains")):
         raise GraphError(
             f"expected a BenefitGraph or coalition values first, got {shown(benefit)}; make one "
             "with BenefitGraph(weights, participants)"

@@ -78,9 +78,11 @@ class BenefitSection(TypedSettings):
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
     """The estimator. Curves predicts gains in the units of the metric, and the coalitions with the
-    highest expected gains are formed; auto suits the data. With everybody, nothing is learned, and
-    only competition keeps participants apart. Hypernetwork and pairs show all participants models
-    made from the gradients of all, see mingling."""
+    highest expected gains are formed. Auto is curves in simulations of networks and linear models
+    on tables and sequences with formation.method = "best", unless threshold or confidence is set;
+    hypernetwork for images without competition; and otherwise transfer. With everybody, nothing is
+    learned, and only competition keeps participants apart. Hypernetwork and pairs show all
+    participants models made from the gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
     """For the estimator file: a CSV with source,target,weight."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])

@@ -151,6 +151,9 @@ class Consortium:
             return section.estimator
         if self.engine.local and self.model_kind == "network":
             usual = learn_settings(self.data, model=self.model.name).estimator
+            by_pairs = section.model_fields_set & {"threshold", "confidence"}
+            if usual == "transfer" and not by_pairs and self.settings.formation.method == "best":
+                return CURVES
             if not (self.competition.pairs and ESTIMATOR_ENTRIES[usual].mingles):
                 return usual
         # It needs no gradients, and shows no models to competitors.
