@@ -12,7 +12,7 @@ from reproduction.benefit_graphs import Benefits
 from reproduction.cell_packing import GROUPS, table_holding
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cell_from
-from reproduction.gains_study import COLUMNS, REPORTED_ON, Gain, gain_page
+from reproduction.gains_study import COLUMNS, REPORTED_ON, Decided, Gain, StudyResult, gain_page
 from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
@@ -123,11 +123,29 @@ def test_pages_of_gains_are_derived_from_their_rows(name):
             )
             for line in csv.DictReader(file)
         ]
-    assert {one.repetition for one in gains} == set(REPORTED_ON)
+    with (folder / f"{name}-decisions.csv").open(encoding="utf-8") as file:
+        decisions = [
+            Decided(
+                line["choice"],
+                int(line["repetition"]),
+                tuple(
+                    tuple(group.split(" + ")) for group in line["coalitions"].split("; ") if group
+                ),
+                float(line["gain"]),
+            )
+            for line in csv.DictReader(file)
+        ]
     written = (folder / f"{name}.md").read_text(encoding="utf-8")
     origin = written.splitlines()[-1]
-    assert f"python -m reproduction gains {name} " in origin
-    assert gain_page(name, gains, origin) == written
+    first, last = re.search(
+        rf"reproduction gains {name} --repetitions (\d+)-(\d+)`", origin
+    ).groups()
+    repetitions = set(range(int(first), int(last) + 1))
+    assert repetitions <= set(REPORTED_ON)
+    assert {one.repetition for one in gains} == repetitions
+    cost = float(re.search(r"cost of the evidence, in trainings alone \| (.+) \|", written)[1])
+    assert cost <= 3
+    assert gain_page(name, StudyResult(gains, decisions, cost), origin) == written
     assert (folder / f"{name}.png").exists()
 
 
@@ -140,12 +158,13 @@ def test_predicted_gains_of_the_readme_are_those_of_the_pages():
     for name, numbers in rows:
         page = (RESULTS / "gains" / f"{name}.md").read_text(encoding="utf-8")
         shown = dict(re.findall(r"^\| (.+) \| (.+) \|$", page, re.MULTILINE))
-        assert numbers.split(" | ") == [
+        assert numbers.replace("−", "-").replace(" %", "%").split(" | ") == [
             shown["members in company"],
             shown["rank agreement (Spearman)"],
             shown["mean gain, predicted"],
             shown["mean gain, realised"],
             shown["90% intervals with test noise cover"],
+            shown["cost of the evidence, in trainings alone"],
         ]
 
 

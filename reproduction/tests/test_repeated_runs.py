@@ -115,7 +115,7 @@ def test_a_model_can_be_added_without_training_the_others_again(work, tmp_path, 
     monkeypatch.setitem(HOSPITALS, "own", study)
 
     def written(*more):
-        hospitals_command(["own"], tmp_path, work, 2, list(more) or None)
+        hospitals_command(["own"], tmp_path, work, 2, list(more) or None, replace=True)
         return (tmp_path / "own.md").read_text(encoding="utf-8")
 
     monkeypatch.setitem(HOSPITALS, "own", replace(study, models=rows[:1]))

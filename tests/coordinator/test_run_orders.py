@@ -36,7 +36,7 @@ def test_benefits_are_learned_only_in_ways_that_keep_competitors_apart(
             RunOrder(kind="benefit", engine="simulation", plan=plan),
         )
         if competing and estimator in MINGLING:
-            with pytest.raises(ConflictError, match=f"{estimator}.* choose 'transfer', 'align"):
+            with pytest.raises(ConflictError, match=f"{estimator}.* choose 'curves', 'transfer'"):
                 run_records.enqueue(*run)
         else:
             assert run_records.enqueue(*run).state == "queued"

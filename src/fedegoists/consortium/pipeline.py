@@ -408,6 +408,17 @@ class Consortium:
             return None
         return RobustSettings(factor=training.norm_bound, audit=training.audit, rule=training.rule)
 
+    def _check_before(self, folder: RunFolder) -> None:
+        """Refuse what cannot be run, before there is a run to resume."""
+        start = self.settings.training.start
+        if start is not None and Path(start).resolve() == folder.path.resolve():
+            raise SettingsError(
+                f"--from {start}: this run has the same folder and would replace those models; "
+                "use another --name"
+            )
+        if self.engine.local and isinstance(self.model, OwnModelEntry):
+            self.engine.federation(self.model.name)  # refuses a module that does not fit the data
+
     def run(
         self,
         name: str | None = None,
@@ -434,15 +445,7 @@ class Consortium:
         # The resolved settings carry the run's name, so that running them repeats this run.
         settings = self.settings.model_copy(update={"name": name})
         folder = RunFolder(self.store.folder / name, progress)
-        start = self.settings.training.start
-        if start is not None and Path(start).resolve() == folder.path.resolve():
-            raise SettingsError(
-                f"--from {start}: this run has the same folder and would replace those models; "
-                "use another --name"
-            )
-        if self.engine.local and isinstance(self.model, OwnModelEntry):
-            # Refuses a module that does not fit the data, before there is a run to resume.
-            self.engine.federation(self.model.name)
+        self._check_before(folder)
         folder.begin(config_toml(settings), STAGES[0], resume=resume, replace=replace)
         with folder.stage("data"):
             folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
