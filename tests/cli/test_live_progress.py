@@ -68,3 +68,4 @@ def test_forming_is_quiet_or_tells_without_a_terminal(tmp_path, monkeypatch) -> 
     assert "Forming coalitions … " in told.stderr
     assert "Forming coalitions" not in quiet.stderr
     assert told.stdout == quiet.stdout
+    assert not live_progress.is_quiet()  # the next command is heard again

@@ -227,8 +227,8 @@ def test_eleven_hundred_half_open_requests_do_not_stop_a_member_nor_fill_the_log
             one = socket.create_connection(("127.0.0.1", process.port), timeout=60)
             one.sendall(HALF_OPEN)
             held.append(one)
-        seen = [httpx.get(f"{process.url}/health").status_code for _ in range(20)]
-        assert seen == [200] * 20
+        seen = [httpx.get(f"{process.url}/health").status_code for _ in range(10)]
+        assert seen == [200] * 10  # with those at the start, fewer than a stranger may send
         until(lambda: "connection was ended: replaced" in log.read_text())
         for one in held:
             one.close()

@@ -16,10 +16,17 @@ EVERY = 30.0
 _quiet = False
 
 
-def _set_quiet(value: bool) -> bool:
+def _set_quiet(context: typer.Context, value: bool) -> bool:
+    """Be quiet until the command ends."""
     global _quiet
     _quiet = value
+    context.call_on_close(_be_heard)
     return value
+
+
+def _be_heard() -> None:
+    global _quiet
+    _quiet = False
 
 
 def is_quiet() -> bool:
