@@ -78,6 +78,22 @@ def test_a_competitors_model_never_reaches_its_rival(data):
         assert same != differ
 
 
+@pytest.mark.parametrize("rivals", [["b1"], ["a2", "b1", "b2", "a3"]])
+def test_two_worlds_of_reports_look_the_same_to_a_deployed_silo(data, rivals):
+    """Alone in a trial, it would get its own model back, and know that others have named it."""
+    worlds = []
+    for apart in ([], [(name, "a1") for name in rivals]):
+        recorder = Recorder(federation(data), "a1")
+        recorder.deployed = True
+        learn(recorder, quick("curves"), apart=apart, secret=SECRET)
+        worlds.append(recorder.calls)
+    for (name, rows, rest), (other, others, more) in zip(*worlds, strict=True):
+        assert (name, rows.shape, rest) == (other, others.shape, more)
+        shown = rows.ndim == 2 and len(rows) == len(TASKS)
+        differing = (rows != others).any(-1).sum().item()
+        assert differing == (len(rivals) if shown else 0)  # decoys, and nothing else
+
+
 def test_between_competitors_nothing_is_learned(data):
     estimate = learn(federation(data), quick("curves"), apart=[("a1", "a2")])
     assert not estimate.weights[[0, 1], [1, 0]].any()
@@ -93,7 +109,7 @@ class Replies:
         self.inner, self.requests, self.replies = inner, [], []
         self.of = {one.name: [] for one in inner.participants}
         self.participants, self.schema = inner.participants, inner.schema
-        self.task, self.device = inner.task, inner.device
+        self.task, self.device, self.deployed = inner.task, inner.device, inner.deployed
 
     def call(self, requests, timeout=None):
         replies = self.inner.call(requests, timeout)

@@ -4,7 +4,8 @@ Every silo trains on quarters and halves of its samples, and a model of one half
 other. Where `LearnSettings.transfers` is set, two more things happen, never between competitors:
 
 - models of halves are sent to the other silos, which judge them on the same halves as their own;
-- coalitions as large as competition allows train on halves, by averages of their models.
+- coalitions as large as competition allows train on halves, by averages of their models. Only in
+  simulations: a deployed silo would see by its average who is not in it, and find its competitors.
 
 Otherwise all models stay at home, and only scores leave. `fedegoists.benefit.curve_fit` makes
 coalition values of the scores. Training on a part of the samples takes this part of the steps, so
@@ -131,7 +132,8 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     others = torch.full((len(KINDS), repetitions, repeats, HALVES, n, n), torch.nan)
     company = torch.zeros(repeats, repetitions, n, n, dtype=torch.bool)
     present = torch.ones(repetitions, n, dtype=torch.bool)
-    counts = queries.samples() if settings.transfers else torch.zeros(repetitions, n)
+    tried = settings.transfers and not queries.federation.deployed
+    counts = queries.samples() if tried else torch.zeros(repetitions, n)
     for repeat in range(repeats):
         seed = stream_seed(settings.seed, repeat, "curves")
         start = queries.federation.schema.drawn(seed).to(queries.federation.device)
@@ -149,9 +151,11 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
                 models = near(models, start)
                 half[:, :, repeat, h] = queries.measures(models[:, :, None], unseen)[..., 0]
                 others[:, :, repeat, h] = _transferred(inquiry, models, start, repeat, h, unseen)
-                together, also = _trial(queries, start, on_half, company[repeat], counts)
-                trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
-                present &= answered & also
+                present &= answered
+                if tried:
+                    together, also = _trial(queries, start, on_half, company[repeat], counts)
+                    trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
+                    present &= also
             else:
                 present &= _trained_at_home(queries, start, on_half)
                 half[:, :, repeat, h] = _own(queries, start, unseen)
@@ -161,6 +165,8 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     queries.forget(AT_HOME.slot)
     if not settings.transfers:
         return _Scores(quarter, half), present
+    if not tried:
+        return _Scores(quarter, half, others=others), present
     return _Scores(quarter, half, trial, others, company), present
 
 
