@@ -14,7 +14,7 @@ from fedegoists.cli.output import line
 from fedegoists.files import read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable
 from reproduction import COMMAND, RESULTS
-from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.participation_study import (
     BOUNDS,
     CHOSEN_ON,
@@ -25,7 +25,7 @@ from reproduction.participation_study import (
     participation_page,
     read_endings,
 )
-from reproduction.repeated_runs import Measured, read_rows, rows_csv
+from reproduction.repeated_runs import ALONE, Measured, read_rows, rows_csv
 from reproduction.running import commit
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
 

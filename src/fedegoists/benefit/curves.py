@@ -121,6 +121,18 @@ def repeats_for(settings: LearnSettings, sizes: Sequence[int]) -> int:
     return settings.repeats
 
 
+def answers_needed(settings: LearnSettings, participants: int) -> int:
+    """Return how many answers about its training samples a silo gives, at most.
+
+    Each trained model and each score of a model is one.
+    """
+    half = 4  # training and judging, on a quarter and on a half
+    if settings.transfers:
+        rounds = min(TRIAL_ROUNDS, max(1, round(settings.local.steps / HALVES)))
+        half += participants + rounds + 1
+    return settings.repeats * HALVES * half
+
+
 def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     """Have all silos train and judge; return the scores, and which silos always answered."""
     queries, settings = inquiry.queries, inquiry.settings
