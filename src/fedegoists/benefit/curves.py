@@ -38,7 +38,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Personal, Train
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.replies import Described
-from fedegoists.federation.requests import EVERYTHING, TrainSettings
+from fedegoists.federation.requests import EVERYTHING
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
         )
         for h in range(HALVES):
             unseen = partial(Evaluate, split="train", share=0.5, step=1 - h, seed=seed)
-            part = partial(_part, settings.local, seed=seed)
+            part = partial(_part, settings, seed=seed)
             present &= _trained_at_home(queries, start, part(share=0.25, part=QUARTERS[h]))
             quarter[:, :, repeat, h] = _own(queries, start, unseen)
             on_half = part(share=0.5, part=h)
@@ -161,7 +161,11 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
                 models = near(models, start)
                 half[:, :, repeat, h] = queries.measures(models[:, :, None], unseen)[..., 0]
                 others[:, :, repeat, h] = _transferred(inquiry, models, start, repeat, h, unseen)
-                together, also = _trial(queries, start, on_half, company[repeat], counts)
+                tried = on_half
+                if settings.ridge:
+                    fraction = _fraction_of_one(company[repeat], counts)
+                    tried = part(share=0.5, part=h, decayed=fraction)
+                together, also = _trial(queries, start, tried, company[repeat], counts)
                 trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
                 present &= answered & also
             else:
@@ -177,12 +181,27 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
 
 
 def _part(
-    local: TrainSettings, *, share: float, part: int, seed: int, fraction: float = 1.0
+    settings: LearnSettings, *, share: float, part: int, seed: int, decayed: float = 1.0
 ) -> "partial[Train]":
-    """Return the request to train on a part of the samples, for this part of the steps."""
-    steps = max(1, round(local.steps * share))
-    settings = local.changed(steps=max(1, round(steps * fraction)), total_steps=steps)
-    return partial(Train, settings=settings, seed=seed, share=share, part=part)
+    """Return the request to train on a part of the samples, for this part of the steps.
+
+    Parameters
+    ----------
+    decayed : float
+        The participant's part of the samples that the model is trained on, for a weight decay that
+        is in proportion to one over their number.
+    """
+    steps = max(1, round(settings.local.steps * share))
+    own = settings.local.changed(steps=steps, total_steps=steps)
+    if settings.ridge:
+        own = own.changed(weight_decay=own.weight_decay / share * decayed)
+    return partial(Train, settings=own, seed=seed, share=share, part=part)
+
+
+def _fraction_of_one(company: Tensor, counts: Tensor) -> float:
+    """Return a participant's part of its trial coalition's samples, as a mean over all."""
+    together = (company * counts[:, None, :]).sum(-1)
+    return float(counts.mean() / together.mean().clamp_min(1.0))
 
 
 def trial_company(rivals: Tensor, seed: str) -> Tensor:

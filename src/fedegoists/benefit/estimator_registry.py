@@ -116,7 +116,7 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         "silos see models of halves of others' samples, decoys in place of competitors', and "
         "averages of a trial coalition without competitors; the server sees models of halves; "
         "without transfers, nothing but scores leaves a silo",
-        ("local", "transfers"),
+        ("local", "transfers", "ridge"),
         mingles=False,
         hides=True,
         sends="models",
