@@ -53,6 +53,9 @@ Bools = npt.NDArray[np.bool_]
 POWER = -1.0
 """Of learning curves where a trial shows how much of them is true: the law of statistics."""
 
+RIDGE_POWER = -0.6
+"""The same where weight decay suits each number of samples, which makes curves less steep."""
+
 UNTRIED_POWER = -0.3
 """Of learning curves without a trial: between that law and a logarithm."""
 
@@ -139,6 +142,8 @@ class HomeScores:
         Training samples of each class.
     apart : array of bool of shape (n, n), optional
         Pairs of competitors.
+    ridge : bool
+        Whether the weight decay was in proportion to one over the samples of each model.
     """
 
     participants: tuple[str, ...]
@@ -148,6 +153,14 @@ class HomeScores:
     company: Bools | None = None
     labels: Floats | None = None
     apart: Bools | None = None
+    ridge: bool = False
+
+    @property
+    def power(self) -> float:
+        """The power of all learning curves."""
+        if self.loss.trial is None:
+            return UNTRIED_POWER
+        return RIDGE_POWER if self.ridge else POWER
 
     @property
     def ratios(self) -> Floats:
@@ -247,7 +260,7 @@ def curve_values(scores: HomeScores, unit: str) -> CurveValues:
 def fit_gains(scores: HomeScores) -> FittedGains:
     """Fit curves, deviations and the trial."""
     n = len(scores.participants)
-    power = UNTRIED_POWER if scores.loss.trial is None else POWER
+    power = scores.power
     loss = scores.relative_loss
     metric_curves = fit_curves(scores.metric, scores.samples, power)
     curves = fit_curves(loss, scores.samples, power)

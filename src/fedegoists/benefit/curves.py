@@ -12,7 +12,7 @@ that a repeat costs each silo as much as training alone two and a half times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,7 @@ def curves(inquiry: Inquiry) -> Learned:
         known = _of_repetition(
             [names[i] for i in usable], own, scores, k, usable, task.name, rivals
         )
+        known = replace(known, ridge=inquiry.settings.ridge)
         values.append(with_absent(curve_values(known, task.metric_words), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
