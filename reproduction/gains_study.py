@@ -396,7 +396,13 @@ def _estimated(
     options = model_options(first, study.model)
     federation = SimulatedFederation(data, build_model(defaults.model, 0, **options), device=device)
     training = {"weight_decay": defaults.train.weight_decay}
-    settings = learn_settings(first, estimator, model=study.model, training=training)
+    settings = learn_settings(
+        first,
+        estimator,
+        model=study.model,
+        training=training,
+        ridge=defaults.together_decay is not None,
+    )
     apart: Apart = {seed: one.competition_pairs for seed, one in data.items()}
     estimates = learn_repetitions(federation, settings, apart=apart, secret="")
     return {seed: estimates[seed] for seed in data}

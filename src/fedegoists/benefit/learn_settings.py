@@ -25,8 +25,9 @@ class LearnSettings(Validated):
         Without it, samples of others are taken to be worth as much as one's own, as far as their
         classes are the same.
     ridge : bool
-        Whether the weight decay of `local` suits a model of all samples, and is in proportion to
-        one over their number: stronger on parts, weaker in a trial coalition. For ``curves``.
+        Whether the weight decay of `local` is the best for a participant alone, and that of
+        coalitions will be chosen as well. Then it is in proportion to one over the samples here,
+        too: stronger on parts, weaker in a trial coalition. For ``curves``.
     mingling : bool
         Whether competitors may see models made from each other's gradients, which is what
         ``hypernetwork`` and ``pairs`` do; without it they are refused where there is competition.

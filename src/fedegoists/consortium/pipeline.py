@@ -245,6 +245,8 @@ class Consortium:
             self.estimator,
             model=self.model.name,
             training=self._training_changes("benefit", progress),
+            # Coalitions then have a weight decay of their own, too.
+            ridge=searches_decay(self.settings.training, self.model, simulated=self.engine.local),
             **learning_changes(section),
         )
         if section.steps is None or "local" not in ESTIMATOR_ENTRIES[settings.estimator].settings:

@@ -202,5 +202,5 @@ def learn_settings(
         steps = 2 * schedule.benefit_steps if linear else schedule.steps
         local = schedule.round.changed(steps=steps, total_steps=steps)
         repeats = LINEAR_REPEATS if linear else 1
-        given |= {"repeats": repeats, "transfers": kind_of(data) != "images", "ridge": linear}
+        given |= {"repeats": repeats, "transfers": kind_of(data) != "images"}
     return LearnSettings(local=changed_round(local, given_training), **given | changes)
