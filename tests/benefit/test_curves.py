@@ -142,6 +142,16 @@ def test_models_of_parts_stay_at_home_and_are_judged_on_what_they_did_not_see(da
     assert not slots  # and are forgotten in the end
 
 
+def test_weight_decay_is_in_proportion_to_one_over_the_samples(data):
+    """Of one silo alone it is 0.1: on a quarter 0.4, on a half 0.2, on five halves 0.04."""
+    own = TrainSettings(steps=30, batch_size=64, weight_decay=0.1)
+    for ridge, expected in ((True, {0.4, 0.2, 0.04}), (False, {0.1})):
+        silos = Replies(federation(data))
+        learn(silos, quick("curves", repeats=1, local=own, ridge=ridge))
+        trained = [one for one in silos.requests if isinstance(one, Train)]
+        assert {round(one.settings.weight_decay, 6) for one in trained} == expected
+
+
 @pytest.mark.parametrize("transfers", [True, False])
 def test_answers_are_counted_before_they_are_asked_for(data, transfers):
     """Silos limit answers about training samples in a day: each model and each score is one."""
