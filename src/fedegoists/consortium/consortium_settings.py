@@ -78,9 +78,10 @@ class BenefitSection(TypedSettings):
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
     """The estimator. Curves predicts gains in the units of the metric, and the coalitions with the
-    highest expected gains are formed. Auto is curves in simulations of networks and linear models
-    on tables and sequences with formation.method = "best", unless threshold or confidence is set;
-    hypernetwork for images without competition; and otherwise transfer. With everybody, nothing is
+    highest expected gains are formed. Auto is curves for networks and linear models on tables and
+    sequences with formation.method = "best", unless threshold or confidence is set or silos at
+    their organisations would not tell what it needs; hypernetwork for simulated images without
+    competition; and otherwise transfer. The log says which, and why. With everybody, nothing is
     learned, and only competition keeps participants apart. Hypernetwork and pairs show all
     participants models made from the gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
@@ -94,6 +95,10 @@ class BenefitSection(TypedSettings):
     """Independent runs of the estimator, which show how sure a weight is."""
     steps: int | None = Field(default=None, ge=1, examples=[300])
     """Steps of the estimator's training: of the hypernetwork, or of each local model."""
+    transfers: bool | None = Field(default=None, examples=[False])
+    """For curves: whether silos judge one another's models, competitors' excepted, and train in a
+    trial coalition. Without, only scores leave a silo, and others' samples are taken to be like
+    one's own, as far as their classes are the same; that is the default for images."""
     clip: float | None = Field(default=None, gt=0, examples=[1.0])
     """For hypernetwork: largest norm of a sample's gradient that leaves a silo."""
     noise: float = Field(default=0.0, ge=0)
@@ -113,6 +118,8 @@ class BenefitSection(TypedSettings):
     def _file_given(self) -> "BenefitSection":
         if (self.estimator == "file") != (self.file is not None):
             raise ValueError('estimator = "file" and file = "…" go together')
+        if self.transfers is not None and self.estimator not in ("auto", CURVES):
+            raise ValueError(f"transfers is for curves, not for {self.estimator}: leave it out")
         if self.estimator == CURVES and self.threshold is not None:
             raise ValueError(
                 'a threshold is for benefits; estimator = "curves" predicts gains: leave it out'

@@ -24,6 +24,11 @@ from fedegoists.consortium.consortium_settings import (
     read_settings,
 )
 from fedegoists.consortium.engine import Engine
+from fedegoists.consortium.estimator_choice import (
+    check_answers,
+    chosen_estimator,
+    learning_changes,
+)
 from fedegoists.consortium.evaluations import Evaluations, evaluated
 from fedegoists.consortium.exposure import (
     Exposure,
@@ -71,7 +76,7 @@ from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
 from fedegoists.methods.method_run import Observer
-from fedegoists.training.decay_search import searched_decays
+from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
 from fedegoists.training.gains import gains_over_local
@@ -130,6 +135,13 @@ class Consortium:
         if self.model_kind == "trees" and self.engine.local:
             require_lightgbm()
         self.competition = self._competition() if competition is None else competition
+        self.chosen = chosen_estimator(
+            self.settings,
+            self.engine,
+            self.model.name,
+            self.model_kind,
+            competition=bool(self.competition.pairs),
+        )
         if self.estimator is not None:
             check_estimator_suits(self.estimator, self.model_kind)
         self.wanted = Wanted(training.methods, training.settings, training.personal)
@@ -144,20 +156,7 @@ class Consortium:
     @property
     def estimator(self) -> str | None:
         """The estimator of benefits; None where they are given."""
-        section = self.settings.benefit
-        if self.decision is not None or section.estimator in ("everybody", "file"):
-            return None
-        if section.estimator != "auto":
-            return section.estimator
-        if self.engine.local and self.model_kind == "network":
-            usual = learn_settings(self.data, model=self.model.name).estimator
-            by_pairs = section.model_fields_set & {"threshold", "confidence"}
-            if usual == "transfer" and not by_pairs and self.settings.formation.method == "best":
-                return CURVES
-            if not (self.competition.pairs and ESTIMATOR_ENTRIES[usual].mingles):
-                return usual
-        # It needs no gradients, and shows no models to competitors.
-        return "transfer"
+        return None if self.decision is not None else self.chosen.name
 
     def _start(self) -> WarmStart | None:
         """Return the earlier run's models to start from, after a check that they fit."""
@@ -225,7 +224,8 @@ class Consortium:
             if not self.engine.local:
                 secret = self.store.secret()
                 federation = self.engine.federation(self.model.name)
-                check_estimator_consent(settings.estimator, federation)
+                check_answers(settings, self.engine)
+                check_estimator_consent(settings, federation)
             estimate = self._learned(settings, apart, secret, progress)
             _check_known(estimate)  # before it is kept: another run should ask the silos again
             self.store.write("benefit", key, estimate.to_json())
@@ -240,15 +240,14 @@ class Consortium:
     def _learn_settings(self, progress: Progress) -> LearnSettings:
         """Return the estimator's settings; its steps are those of local training, if it has any."""
         section = self.settings.benefit
-        given = section.model_dump(
-            include={"repeats", "steps", "clip", "noise", "seed", "mingling"}
-        )
         settings = learn_settings(
             self.data,
             self.estimator,
             model=self.model.name,
             training=self._training_changes("benefit", progress),
-            **{name: value for name, value in given.items() if value is not None},
+            # Coalitions then have a weight decay of their own, too.
+            ridge=searches_decay(self.settings.training, self.model, simulated=self.engine.local),
+            **learning_changes(section),
         )
         if section.steps is None or "local" not in ESTIMATOR_ENTRIES[settings.estimator].settings:
             return settings
@@ -296,8 +295,9 @@ class Consortium:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
         seeds = range(training.seeds)
-        repetitions = self._repetitions(
-            training.seeds, self._training_changes("training", progress)
+        changes = self._training_changes("training", progress)
+        repetitions = self._with_decay_together(
+            self._repetitions(training.seeds, changes), changes, formation, progress
         )
         begun = self.begun(formation, repetitions)
         warm = _warm(repetitions, begun) if begun else None
@@ -393,6 +393,32 @@ class Consortium:
             self.store.write("decay", key, repr(known))
         return known
 
+    def _with_decay_together(
+        self,
+        repetitions: Repetitions,
+        changes: Mapping[str, object],
+        formation: Formation,
+        progress: Progress,
+    ) -> Repetitions:
+        """Return repetitions with the weight decay that coalitions prefer, if one is searched."""
+        groups = [group for group in formation.coalitions if len(group) > 1]
+        if not groups or not searches_decay(
+            self.settings.training, self.model, simulated=self.engine.local
+        ):
+            return repetitions
+        settings = {**vars(repetitions.defaults), "train": repetitions.defaults.train.model_dump()}
+        key = self.store.key("decay", [*self._data_key(), {**settings, "tune": None}, groups])
+        known = self.store.read("decay", key, float)
+        if known is None:
+            (known,) = searched_decays_together(
+                self._repetitions(1, changes),
+                Participant.groups(formation.coalitions, 0),
+                lambda done, all_: progress("training", "weight decay together", done, all_, ""),
+            ).values()
+            self.store.write("decay", key, repr(known))
+        defaults = dataclasses.replace(repetitions.defaults, together_decay=known)
+        return dataclasses.replace(repetitions, defaults=defaults)
+
     def begun(self, formation: Formation, repetitions: Repetitions) -> dict[str, StartedMember]:
         """Return how participants start from an earlier run; none do without one."""
         if self.start is None:
@@ -455,6 +481,8 @@ class Consortium:
             if not self.engine.local:
                 check_methods(self.wanted, self.engine.federation(self.model.name))
         with folder.stage("benefit"):
+            if self.estimator is not None:
+                folder.log(f"estimator {self.estimator}: {self.chosen.reason}")
             benefit = self.learn_benefit(progress)
         with folder.stage("formation"):
             formation = self.form(benefit)

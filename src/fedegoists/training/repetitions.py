@@ -171,7 +171,9 @@ def method_of(name: str, wanted: Wanted, repetitions: Repetitions, decisions: De
     if entry.coalitions == "alone":
         personal = ()  # nothing could leave a silo
     defaults = repetitions.defaults
-    train = defaults.plain if entry.plain_steps else defaults.train
+    train = defaults.train if entry.coalitions == "alone" else defaults.together
+    if entry.plain_steps:
+        train = defaults.plain(train)
     return entry.load()(train, personal, **own)
 
 

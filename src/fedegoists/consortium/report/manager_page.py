@@ -95,6 +95,7 @@ def manager_view(
         "parameters": run.repetitions.federation.schema,
         "weights": weights_in(run.repetitions.options),
         "decay": run.repetitions.defaults.train.weight_decay,
+        "together_decay": run.repetitions.defaults.together_decay,
         "searched_decay": searches_decay(run.settings.training, model, simulated=simulated),
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},

@@ -299,6 +299,8 @@ class SiloService:
             sizes=list(data.silos[0].sizes),
             digest=_keyed_hash(data, self._state, b"digest").hex()[:32],
             single_updates=self._settings.limits.single_updates,
+            noisy=self._settings.privacy.noisy,
+            rounds_per_day=self._settings.limits.rounds_per_day,
             loader=self._loader,
         )
 
