@@ -20,6 +20,7 @@ from fedegoists.coordinator.domain.accounts import (
     csrf_token,
 )
 from fedegoists.coordinator.service.coordinator_service import Service, service_of
+from fedegoists.graphs.participants import MAX_PARTICIPANTS
 
 COOKIE = "fedegoists_session"
 TLS_EXTENSION = "fedegoists.client_certificate"
@@ -182,9 +183,18 @@ def _for_page(role: AccountRole) -> Any:
 
 @dataclass(frozen=True)
 class SubmittedForm(Caller):
-    """A submitted form, and the caller that it came from."""
+    """A submitted form, and the caller that it came from.
+
+    Attributes
+    ----------
+    fields : mapping of str by name
+        Of fields with the same name, the last.
+    ticked : tuple of str
+        Values of all ticked boxes, which have the name ``ticked``.
+    """
 
     fields: Mapping[str, str]
+    ticked: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> str:
         """Return a field, or an empty text."""
@@ -207,10 +217,12 @@ class SubmittedForm(Caller):
 
 def _for_form(role: AccountRole) -> Any:
     async def check(request: Request) -> SubmittedForm:
-        content = (await request.form()).items()
+        # A box for each other member, and what else a form has.
+        content = (await request.form(max_fields=MAX_PARTICIPANTS + 100)).multi_items()
         fields = {name: text.strip() for name, text in content if isinstance(text, str)}
+        ticked = tuple(text for name, text in content if name == "ticked" and isinstance(text, str))
         caller = await run_in_threadpool(_signed_in, request, role, fields.get("csrf"))
-        form = SubmittedForm(caller.service, caller.principal, caller.csrf, fields)
+        form = SubmittedForm(caller.service, caller.principal, caller.csrf, fields, ticked)
         request.scope[CALLER] = form
         return form
 
