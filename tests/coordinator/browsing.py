@@ -98,7 +98,10 @@ def looked_at(page, name):
     for kind, width in WIDTHS.items():
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_function(
-            "(width) => document.documentElement.scrollWidth <= width", arg=width, timeout=PATIENCE
+            "(width) => document.documentElement.scrollWidth <= width"
+            " && !document.querySelector('#workbench[data-ready=\"\"]')",
+            arg=width,
+            timeout=PATIENCE,
         )
         for theme in ("light", "dark") if folder else ():
             page.emulate_media(color_scheme=theme)

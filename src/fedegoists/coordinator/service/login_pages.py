@@ -11,7 +11,7 @@ from pydantic import StringConstraints
 from fedegoists.coordinator import web
 from fedegoists.coordinator.coordinator_errors import NotAllowedError
 from fedegoists.coordinator.domain import accounts
-from fedegoists.coordinator.service import manager_pages, member_pages
+from fedegoists.coordinator.service import api_pages, manager_pages, member_pages
 from fedegoists.coordinator.service.api_schemas import InvitationView
 from fedegoists.coordinator.service.fresh_secrets import OWN_TOKEN
 from fedegoists.coordinator.service.rendering import base_style, page, see_other
@@ -34,7 +34,7 @@ STATIC = Path(web.__file__).parent / "static"
 
 def add_pages(app: FastAPI) -> None:
     """Add all pages, and the files they need, to the application."""
-    for own in (router, manager_pages.router, member_pages.router):
+    for own in (router, api_pages.router, manager_pages.router, member_pages.router):
         app.include_router(own)
     app.mount("/static", StaticFiles(directory=STATIC))
 

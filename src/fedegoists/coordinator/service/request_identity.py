@@ -1,7 +1,7 @@
 """Authentication of requests: the caller, its role, and its forms."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -157,14 +157,14 @@ AMember = Annotated[Caller, _for_api("member")]
 AMonitor = Annotated[Caller, _for_api("manager", "monitor")]
 
 
-def _signed_in(request: Request, role: AccountRole, csrf: str | None = None) -> Caller:
+def _signed_in(request: Request, roles: Sequence[AccountRole], csrf: str | None = None) -> Caller:
     """Return the caller of a page; without a session it is sent to the login."""
     found = caller_of(request, csrf)
     if found is None:
         raise HTTPException(303, "sign in first", {"Location": "/login"})
     request.scope[CALLER] = found  # for the header of an error page
-    if found.principal.role != role:
-        raise HTTPException(403, f"this page is for a {role}")
+    if found.principal.role not in roles:
+        raise HTTPException(403, f"this page is for a {' or a '.join(roles)}")
     return found
 
 
@@ -174,9 +174,9 @@ def known_caller(request: Request) -> Caller | None:
     return found
 
 
-def _for_page(role: AccountRole) -> Any:
+def _for_page(*roles: AccountRole) -> Any:
     def check(request: Request) -> Caller:
-        return _signed_in(request, role)
+        return _signed_in(request, roles)
 
     return Depends(check)
 
@@ -221,7 +221,7 @@ def _for_form(role: AccountRole) -> Any:
         content = (await request.form(max_fields=MAX_PARTICIPANTS + 100)).multi_items()
         fields = {name: text.strip() for name, text in content if isinstance(text, str)}
         ticked = tuple(text for name, text in content if name == "ticked" and isinstance(text, str))
-        caller = await run_in_threadpool(_signed_in, request, role, fields.get("csrf"))
+        caller = await run_in_threadpool(_signed_in, request, [role], fields.get("csrf"))
         form = SubmittedForm(caller.service, caller.principal, caller.csrf, fields, ticked)
         request.scope[CALLER] = form
         return form
@@ -229,6 +229,7 @@ def _for_form(role: AccountRole) -> Any:
     return Depends(check)
 
 
+AnyPage = Annotated[Caller, _for_page("manager", "member", "monitor")]
 ManagerPage = Annotated[Caller, _for_page("manager")]
 ManagerForm = Annotated[SubmittedForm, _for_form("manager")]
 MemberPage = Annotated[Caller, _for_page("member")]

@@ -5,7 +5,9 @@
   const bench = document.getElementById("workbench");
   if (!bench) return;
   const began = performance.now();
-  const MANY = 30; // with more members, the coalitions are shown first
+  // With more members, or where the whole picture would be this small, the coalitions are shown first.
+  const MANY = 30;
+  const TINY = 0.5;
   const here = `/consortia/${bench.dataset.consortium}`;
   const number = bench.dataset.formation;
   const csrf = document.body.dataset.csrf;
@@ -325,17 +327,18 @@
 
   load().then(() => {
     if (!data) return;
-    const many = data.participants.length > MANY;
+    const many = data.participants.length > MANY || wholeScale(svg, shapes) < TINY;
     svg.classList.toggle("map", many);
-    element("show-members").checked = !many;
     element("members-switch").hidden = !many;
     show();
     render({});
     showMembers(!many);
     new ResizeObserver(async () => {
       if (isNarrow() !== portrait) {
+        bench.dataset.ready = "";
         await load();
         await ask(); // draws the shapes, or those of the what-if
+        bench.dataset.ready = String(Math.round(performance.now() - began));
       }
       fitScene(svg, shapes, isMap());
     }).observe(frame);

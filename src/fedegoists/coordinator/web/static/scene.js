@@ -80,12 +80,18 @@ function keepRoom(svg) {
   });
 }
 
+// The scale at which the whole picture fits into its frame.
+function wholeScale(svg, shapes) {
+  const frame = svg.parentElement;
+  const [wide, high] = [shapes.width + 2 * SCENE_MARGIN, shapes.height + 2 * SCENE_MARGIN];
+  return Math.min(frame.clientWidth / wide, frame.clientHeight / high);
+}
+
 // Sets the size of the picture. Small ones fill the frame; large ones keep letters that can be read,
 // and the frame scrolls. A map of the coalitions always fits.
 function fitScene(svg, shapes, map) {
-  const frame = svg.parentElement;
   const [wide, high] = [shapes.width + 2 * SCENE_MARGIN, shapes.height + 2 * SCENE_MARGIN];
-  const whole = Math.min(frame.clientWidth / wide, frame.clientHeight / high);
+  const whole = wholeScale(svg, shapes);
   const scale = map ? whole : Math.min(1.6, Math.max(0.85, whole));
   svg.setAttribute("width", Math.floor(wide * scale));
   svg.setAttribute("height", Math.floor(high * scale));
