@@ -86,7 +86,7 @@ class Connection:
                 "unencrypted=True in a network that you trust"
             )
         self.url = f"{parts.scheme}://{parts.netloc}"
-        self._token = token
+        self.token = token
         self._opener = build_opener(_NoRedirects(), HTTPSHandler(context=tls))
 
     def ask(
@@ -109,8 +109,8 @@ class Connection:
         request.add_header("User-Agent", f"fedegoists/{__version__}")
         if content is not None:
             request.add_header("Content-Type", "application/json")
-        if self._token:
-            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        if self.token:
+            request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         try:
             with self._opener.open(request, timeout=SECONDS_TO_ANSWER) as answer:
                 return cast("bytes", answer.read())

@@ -92,7 +92,7 @@ function wholeScale(svg, shapes) {
 function fitScene(svg, shapes, map) {
   const [wide, high] = [shapes.width + 2 * SCENE_MARGIN, shapes.height + 2 * SCENE_MARGIN];
   const whole = wholeScale(svg, shapes);
-  const scale = map ? whole : Math.min(1.6, Math.max(0.85, whole));
+  const scale = map ? whole : Math.min(1.6, Math.max(0.78, whole));
   svg.setAttribute("width", Math.floor(wide * scale));
   svg.setAttribute("height", Math.floor(high * scale));
   shapes.regions.forEach((one, k) => {
