@@ -11,7 +11,15 @@ import pytest
 
 from tests.coordinator.served import Process
 
-__all__ = ["PATIENCE", "WIDTHS", "Person", "looked_at", "opened_browser", "serious_findings"]
+__all__ = [
+    "PATIENCE",
+    "WIDTHS",
+    "Person",
+    "beyond_the_keyboard",
+    "looked_at",
+    "opened_browser",
+    "serious_findings",
+]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
@@ -122,3 +130,40 @@ def serious_findings(page, axe):
                 found.append((page.url, theme, one["id"], where))
     page.emulate_media(color_scheme="light")
     return found
+
+
+def beyond_the_keyboard(page):
+    """Return what a page offers to the mouse that Tab does not reach, or reaches unseen."""
+    count = page.evaluate(
+        """() => {
+          const offers = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+          const found = [...document.querySelectorAll(offers)].filter(
+            (one) => one.checkVisibility() && !one.disabled && one.type !== "hidden");
+          found.forEach((one, k) => (one.dataset.offer = k));
+          document.activeElement.blur();
+          window.scrollTo(0, 0);
+          return found.length;
+        }"""
+    )
+    reached = {}
+    for _ in range(2 * count + 5):
+        page.keyboard.press("Tab")
+        offer, seen = page.evaluate(
+            """() => {
+              const one = document.activeElement;
+              const dot = one.querySelector(":scope > circle");
+              const marked = dot && parseFloat(getComputedStyle(dot).strokeWidth) >= 2.5;
+              const style = getComputedStyle(one);
+              const drawn = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+              return [one.dataset.offer, drawn || Boolean(marked)];
+            }"""
+        )
+        if offer is not None:
+            reached[int(offer)] = seen
+        if len(reached) == count:
+            break
+    bad = [k for k in range(count) if not reached.get(k, False)]
+    return [
+        page.evaluate("(k) => document.querySelector(`[data-offer='${k}']`).outerHTML", k)[:150]
+        for k in bad
+    ]

@@ -13,6 +13,7 @@ from tests.coordinator.banks import BANKS, with_banks
 from tests.coordinator.browsing import (
     PATIENCE,
     Person,
+    beyond_the_keyboard,
     looked_at,
     opened_browser,
     serious_findings,
@@ -95,6 +96,32 @@ def test_no_page_has_serious_findings(story):
     assert story.findings == []
 
 
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ("<input>", "label"),
+        ("<p style='color: #999; background: #fff'>pale</p>", "color-contrast"),
+        ("<button></button>", "button-name"),
+    ],
+)
+def test_serious_findings_are_found(browser, wrong, rule):
+    pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    page = browser.new_page()
+    page.set_content(f"<html lang='en'><title>Page</title><main><h1>Page</h1>{wrong}</main>")
+    assert {found[2] for found in serious_findings(page, Axe())} == {rule}
+    page.close()
+
+
+def test_what_the_keyboard_cannot_do_is_found(browser):
+    page = browser.new_page()
+    style = "<style>:focus-visible { outline: 3px solid } .unseen { outline: none }</style>"
+    offers = "<button>A</button><a href='/' tabindex='-1'>B</a><a class='unseen' href='/'>C</a>"
+    page.set_content(style + offers)
+    found = beyond_the_keyboard(page)
+    assert [one[-5] for one in found] == ["B", "C"]
+    page.close()
+
+
 def test_no_link_is_dead(story):
     assert story.dead == []
 
@@ -175,8 +202,12 @@ def tell(browser, service, seen):
         members[name].click("Send in confidence")
         members[name].page.locator("#finished").wait_for()
     seen.look(members["Elm"].page, "member-reports")
+    assert beyond_the_keyboard(members["Elm"].page) == []
+    for role, own in (("manager", page), ("member", members["Elm"].page)):
+        own.get_by_role("link", name="API").click()
+        seen.look(own, f"api-{role}")
 
-    page.reload()
+    page.goto("/consortia/1")
     assert "4 of 5 finished; waiting for Dogwood" in page.inner_text("#reports")
     seen.look(page, "reports")
     page.goto("/consortia/1#draft")
@@ -232,6 +263,7 @@ def tell(browser, service, seen):
     assert page.locator("#about").inner_text().startswith("Dogwood, gain")
     page.get_by_label("Find a member").fill("")
     seen.look(page, "overview")
+    assert beyond_the_keyboard(page) == []
     page.get_by_role("button", name="Start over").click()
     page.locator("#whatif-changes li").wait_for(state="detached")
     drags(page, "Birch", "Dogwood")
@@ -287,7 +319,7 @@ def tell(browser, service, seen):
     own.go_back()
     own.get_by_role("heading", name="Training").wait_for()
     for name, person in members.items():
-        person.page.reload()
+        person.page.goto("/member")
         text = person.page.inner_text("main")
         assert "Your report" in text, name
         assert name in person.page.locator("h1").inner_text()
