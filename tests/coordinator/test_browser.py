@@ -81,7 +81,7 @@ def story(browser):
         limit = ("--requests-per-minute", "100000")
         with running(Path(folder) / "data", *limit, log=Path(folder) / "log") as service:
             tell(browser, service, seen)
-            secrets = re.findall(r"fe-(?:token|session)-\S+", service.log.read_text())
+            secrets = re.findall(r"fe-\w+-\S+", service.log.read_text())
     assert secrets == []
     return seen
 
@@ -262,6 +262,10 @@ def tell(browser, service, seen):
     page.get_by_label("Find a member").fill("dog")
     assert page.locator("#about").inner_text().startswith("Dogwood, gain")
     page.get_by_label("Find a member").fill("")
+    for kind in ("SVG", "PNG"):  # what the page may load, it may also export
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save as {kind}").click()
+        assert download.value.path().stat().st_size > 1000
     seen.look(page, "overview")
     assert beyond_the_keyboard(page) == []
     page.get_by_role("button", name="Start over").click()

@@ -23,6 +23,9 @@ from fedegoists.coordinator.service.coordinator_service import Service, service_
 from fedegoists.graphs.participants import MAX_PARTICIPANTS
 
 COOKIE = "fedegoists_session"
+SECURE_PREFIX = "__Host-"
+"""Over HTTPS, before the cookie's name: then no other host of the same domain can set it."""
+
 TLS_EXTENSION = "fedegoists.client_certificate"
 """Key of the ASGI extension with the SHA-256 of the connection's client certificate."""
 
@@ -61,6 +64,25 @@ class Caller:
         return self.principal.actor
 
 
+def cookie_name(scheme: str) -> str:
+    """Return the name of the session's cookie.
+
+    A session that another host has set would be the session of another account, to which a member
+    would report its competitors unknowingly.
+
+    Examples
+    --------
+    >>> cookie_name("http"), cookie_name("https")
+    ('fedegoists_session', '__Host-fedegoists_session')
+    """
+    return SECURE_PREFIX + COOKIE if scheme == "https" else COOKIE
+
+
+def session_secret(request: Request) -> str:
+    """Return the secret of a browser's session, or an empty text."""
+    return request.cookies.get(cookie_name(request.url.scheme), "")
+
+
 def check_origin(request: Request) -> None:
     """Refuse a form that another site sent, as far as the browser tells."""
     origin = request.headers.get("origin")
@@ -94,7 +116,7 @@ def principal_of(request: Request) -> Principal | None:
     Only the header is looked at.
     """
     token = bearer_token(request.headers.get("authorization", ""))
-    secret = request.cookies.get(COOKIE)
+    secret = session_secret(request)
     fingerprint = shown_certificate(request)
     found: Principal | None = None
     with service_of(request).store.read() as session:
@@ -124,7 +146,7 @@ def caller_of(request: Request, csrf: str | None = None) -> Caller | None:
     if found.kind != "token" and request.method not in SAFE:
         check_origin(request)
     if found.kind == "session":
-        expected = csrf_token(request.cookies[COOKIE])
+        expected = csrf_token(session_secret(request))
         given = csrf or request.headers.get("x-csrf-token") or ""
         if request.method not in SAFE and not _same(given, expected):
             raise HTTPException(403, "the form is out of date; load the page again")
