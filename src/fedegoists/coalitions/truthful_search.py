@@ -11,6 +11,8 @@ and with a true report it holds every member of R that benefits i. No report bri
 ``docs/explanation-incentives.md`` for the proof about groups of liars.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from fedegoists.coalitions.algorithm1 import baseline_coalitions
@@ -37,6 +39,7 @@ def search_truthful(benefit: BenefitGraph, competition: CompetitionGraph) -> Sea
     return SearchResult(partition, stable, partition, [], notes)
 
 
+@lru_cache(maxsize=64)
 def independent_groups(
     competition: CompetitionGraph,
 ) -> tuple[list[list[int]], tuple[str, ...]]:
