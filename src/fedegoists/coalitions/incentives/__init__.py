@@ -7,22 +7,22 @@ Where to find what::
     competitor_lies   invented and hidden competitors
     two_names         one organisation under two names
     leaving_together  groups that would rather leave
-    audit_rates       how often to audit so that lying does not pay
+    inspection_rates       how often to inspect so that lying does not pay
     incentive_report  `incentives`: all of it for each participant
 """
 
-from fedegoists.coalitions.incentives.audit_rates import audit_probability
 from fedegoists.coalitions.incentives.incentive_report import (
     IncentiveReport,
     ParticipantIncentives,
     incentives,
 )
+from fedegoists.coalitions.incentives.inspection_rates import inspection_probability
 from fedegoists.coalitions.incentives.reporting import Temptation
 
 __all__ = [
     "IncentiveReport",
     "ParticipantIncentives",
     "Temptation",
-    "audit_probability",
     "incentives",
+    "inspection_probability",
 ]

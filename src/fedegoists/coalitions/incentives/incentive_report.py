@@ -8,8 +8,8 @@ from typing import Any
 from fedegoists.coalitions.formation import Formation
 from fedegoists.coalitions.formation_options import FormationMethod
 from fedegoists.coalitions.forming import check_fewest_members, form
-from fedegoists.coalitions.incentives.audit_rates import audit_probability
 from fedegoists.coalitions.incentives.competitor_lies import competitor_temptations, price_of_names
+from fedegoists.coalitions.incentives.inspection_rates import inspection_probability
 from fedegoists.coalitions.incentives.leaving_together import leaving_temptations
 from fedegoists.coalitions.incentives.received_lies import MOST_EXACT, received_temptation
 from fedegoists.coalitions.incentives.reporting import LIES, Lie, Temptation, Truth, decision_rule
@@ -38,8 +38,8 @@ class ParticipantIncentives:
         What it receives if all reports are true.
     temptations : tuple of Temptation
         The best lie of each kind.
-    audit_probability : float
-        The lowest probability of an audit of its received benefit at which a misreport does not
+    inspection_probability : float
+        The lowest probability that its received benefit is inspected at which a misreport does not
         pay, if a liar is excluded and loses its deposit.
     price_of_names : float or None
         What the pairs of competitors that it is in take from all others; for method ``best`` only.
@@ -48,7 +48,7 @@ class ParticipantIncentives:
     participant: str
     utility: float
     temptations: tuple[Temptation, ...]
-    audit_probability: float
+    inspection_probability: float
     price_of_names: float | None
 
     def by(self, lie: Lie) -> Temptation:
@@ -85,9 +85,9 @@ class IncentiveReport:
         return tuple(one.participant for one in self.participants if one.by(lie).gain > 0)
 
     @property
-    def audit_probability(self) -> float:
-        """The lowest probability of an audit at which no misreport of received benefit pays."""
-        return max((one.audit_probability for one in self.participants), default=0.0)
+    def inspection_probability(self) -> float:
+        """The lowest probability of an inspection at which no misreport pays."""
+        return max((one.inspection_probability for one in self.participants), default=0.0)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain values for JSON."""
@@ -95,12 +95,12 @@ class IncentiveReport:
             "method": self.method,
             "welfare": self.welfare,
             "deposit": self.deposit,
-            "audit_probability": self.audit_probability,
+            "inspection_probability": self.inspection_probability,
             "participants": [
                 {
                     "participant": one.participant,
                     "utility": one.utility,
-                    "audit_probability": one.audit_probability,
+                    "inspection_probability": one.inspection_probability,
                     "price_of_names": one.price_of_names,
                     "lies": [
                         {
@@ -121,7 +121,7 @@ class IncentiveReport:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return ("participant", "utility", *LIES, "audit_probability")
+        return ("participant", "utility", *LIES, "inspection_probability")
 
     def _rows(self) -> list[tuple[object, ...]]:
         return [
@@ -129,7 +129,7 @@ class IncentiveReport:
                 one.participant,
                 one.utility,
                 *(found.gain for found in one.temptations),
-                one.audit_probability,
+                one.inspection_probability,
             )
             for one in self.participants
         ]
@@ -214,7 +214,7 @@ def incentives(
         raise SettingsError("expected a benefit graph and a competition graph, or a formation")
     if not 0 < time_limit < float("inf"):
         raise SettingsError(f"the time limit must be a positive number of seconds: {time_limit!r}")
-    audit_probability(0.0, 0.0, deposit)  # refuses a deposit that is none
+    inspection_probability(0.0, 0.0, deposit)  # refuses a deposit that is none
     check_fewest_members(fewest_members, method)
     # `form` checks everything else, and loads the solvers before the clock runs.
     form(benefit, competition, method, seed=seed, fewest_members=fewest_members)
@@ -259,7 +259,7 @@ def _report(
                 name,
                 utility,
                 (misreport, invent, hide, split, leaving[i]),
-                audit_probability(utility, misreport.bound, deposit),
+                inspection_probability(utility, misreport.bound, deposit),
                 price,
             )
         )

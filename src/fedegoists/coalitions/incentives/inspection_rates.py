@@ -1,10 +1,10 @@
-"""How often reports must be audited so that lying does not pay."""
+"""How often reports must be inspected so that lying does not pay."""
 
 from fedegoists.errors import SettingsError
 
 
-def audit_probability(utility: float, gain: float, deposit: float = 0.0) -> float:
-    """Return the lowest probability of an audit at which a lie does not pay.
+def inspection_probability(utility: float, gain: float, deposit: float = 0.0) -> float:
+    """Return the lowest probability of an inspection at which a lie does not pay.
 
     A lie that is found costs the liar its place, so its utility, and its deposit. An undetected one
     raises the utility u by the gain g. Lying does not pay if and only if (1 − p)(u + g) − p d ≤ u,
@@ -22,11 +22,11 @@ def audit_probability(utility: float, gain: float, deposit: float = 0.0) -> floa
 
     Examples
     --------
-    >>> audit_probability(3.0, 1.0)
+    >>> inspection_probability(3.0, 1.0)
     0.25
-    >>> audit_probability(0.0, 1.0), audit_probability(0.0, 1.0, deposit=9.0)
+    >>> inspection_probability(0.0, 1.0), inspection_probability(0.0, 1.0, deposit=9.0)
     (1.0, 0.1)
-    >>> audit_probability(2.0, 0.0)
+    >>> inspection_probability(2.0, 0.0)
     0.0
     """
     for name, value in (("utility", utility), ("gain", gain), ("deposit", deposit)):
