@@ -28,7 +28,7 @@ from fedegoists.coalitions.incentives.competitor_lies import (
 from fedegoists.coalitions.incentives.leaving_together import leaving_temptations
 from fedegoists.coalitions.incentives.received_lies import tried_all
 from fedegoists.coalitions.incentives.reporting import NOTHING, Truth, decision_rule
-from fedegoists.coalitions.incentives.two_names import splitting_temptation
+from fedegoists.coalitions.incentives.two_names import duplicate_temptation
 
 SIZES = range(6, 11)
 DENSITIES = (0.3, 0.6, 1.0)
@@ -46,7 +46,7 @@ COLUMNS = (
     "misreport",
     "invent",
     "hide",
-    "split",
+    "duplicate",
     "leave",
     "invent priced",
     "prices",
@@ -69,7 +69,7 @@ def measured(n: int, density: float, competition: float, seed: int, method: str)
         found = [
             truth.best_of("misreport", i, outcomes, highest),
             *competitor_temptations(truth, i),
-            splitting_temptation(truth, i),
+            duplicate_temptation(truth, i),
             leaving[i],
         ]
         for k, temptation in enumerate(found):
@@ -119,7 +119,8 @@ def table() -> None:
         for method in METHODS:
             own = [row for row in rows if row["method"] == method and int(row["n"]) in among]
             people = sum(int(row["n"]) for row in own)
-            gains = [float(g) for row in own for g in row["relative gains"].split(";") if g]
+            every = [float(g) for row in own for g in row["relative gains"].split(";") if g]
+            gains = [gain for gain in every if gain < math.inf]
             welfare = [float(row["welfare"]) for row in own]
             result.append(
                 (
@@ -129,9 +130,10 @@ def table() -> None:
                     people,
                     *(
                         f"{sum(int(row[lie]) for row in own) / people:.1%}"
-                        for lie in ("misreport", "invent", "hide", "split", "leave")
+                        for lie in ("misreport", "invent", "hide", "duplicate", "leave")
                     ),
                     f"{statistics.median(gains):+.0%}" if gains else "–",
+                    f"{(len(every) - len(gains)) / people:.1%}",
                     f"{statistics.mean(welfare):.1%}",
                     f"{min(welfare):.0%}",
                 )
@@ -147,9 +149,10 @@ def table() -> None:
             "misreport",
             "invent",
             "hide",
-            "split",
+            "duplicate",
             "leave",
             "median gain by misreport",
+            "misreport, from nothing",
             "welfare",
             "worst",
         ),

@@ -119,3 +119,15 @@ def test_what_cannot_be_computed_is_refused():
         incentives(benefit, competition, "magic")
     with pytest.raises(GraphError, match="different participants"):
         incentives(benefit, CompetitionGraph([], ["North"]))
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_gains_are_in_the_unit_of_the_benefits(scale):
+    benefit, competition = consortium(uniform, 6, 5)
+    scaled = BenefitGraph(benefit.weights * scale, benefit.participants)
+    plain, other = incentives(benefit, competition), incentives(scaled, competition)
+    assert any(one.by("misreport").gain > 0 for one in plain.participants)
+    for one, same in zip(plain.participants, other.participants, strict=True):
+        for lie in LIES:
+            assert same.by(lie).gain == pytest.approx(one.by(lie).gain * scale, rel=1e-9)
+        assert same.inspection_probability == pytest.approx(one.inspection_probability)

@@ -13,7 +13,7 @@ from fedegoists.coalitions.incentives.inspection_rates import inspection_probabi
 from fedegoists.coalitions.incentives.leaving_together import leaving_temptations
 from fedegoists.coalitions.incentives.received_lies import MOST_EXACT, received_temptation
 from fedegoists.coalitions.incentives.reporting import LIES, Lie, Temptation, Truth, decision_rule
-from fedegoists.coalitions.incentives.two_names import splitting_temptation
+from fedegoists.coalitions.incentives.two_names import duplicate_temptation
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.coalition_values import Benefits
@@ -245,20 +245,20 @@ def _report(
         utility = float(truth.utilities[i])
         if time.perf_counter() < deadline:
             invent, hide = competitor_temptations(truth, i, deadline)
-            split = splitting_temptation(truth, i, deadline)
+            duplicate = duplicate_temptation(truth, i, deadline)
             price = price_of_names(truth, i) if method == "best" else None
         else:
             bound = max(float(truth.highest[i]) - utility, 0.0)
             invent, hide = Temptation("invent", 0.0, bound), Temptation("hide", 0.0, bound)
             givers = float(truth.benefit.weights[:, i].sum())
-            split, price = Temptation("split", 0.0, givers - utility), None
+            duplicate, price = Temptation("duplicate", 0.0, givers - utility), None
         own = time.perf_counter() + max(deadline - time.perf_counter(), 0.0) / (n - i)
         misreport = received_temptation(truth, i, method, own)
         found.append(
             ParticipantIncentives(
                 name,
                 utility,
-                (misreport, invent, hide, split, leaving[i]),
+                (misreport, invent, hide, duplicate, leaving[i]),
                 inspection_probability(utility, misreport.bound, deposit),
                 price,
             )
@@ -269,7 +269,7 @@ def _report(
     unfinished = [
         one.participant
         for one in found
-        if not all(one.by(lie).exact for lie in ("invent", "hide", "split"))
+        if not all(one.by(lie).exact for lie in ("invent", "hide", "duplicate"))
     ]
     if unfinished:
         notes.append(

@@ -18,7 +18,7 @@ from fedegoists.graphs import BenefitGraph, CompetitionGraph
 Decide = Callable[[BenefitGraph, CompetitionGraph], list[list[int]]]
 """A decision: from reported graphs to a partition of positions."""
 
-Lie = Literal["misreport", "invent", "hide", "split", "leave"]
+Lie = Literal["misreport", "invent", "hide", "duplicate", "leave"]
 LIES: tuple[Lie, ...] = get_args(Lie)
 """Misreporting received benefit; inventing or hiding a competitor; taking part under two names;
 leaving together with others."""
@@ -33,7 +33,7 @@ class Temptation:
 
     Attributes
     ----------
-    lie : {"misreport", "invent", "hide", "split", "leave"}
+    lie : {"misreport", "invent", "hide", "duplicate", "leave"}
         The kind of lie.
     gain : float
         By how much its true utility rises; 0 if no lie of this kind pays.
@@ -162,7 +162,8 @@ def highest_utilities(benefit: BenefitGraph, competition: CompetitionGraph) -> F
 
 def large_benefit(benefit: BenefitGraph) -> float:
     """Return a benefit that outweighs all others together."""
-    return 1.0 + 2.0 * math.fsum(benefit.weights.ravel().tolist())
+    # In proportion to them, so that the search still tells small differences between the others.
+    return 2.0 * math.fsum(benefit.weights.ravel().tolist()) or 1.0
 
 
 def listed(names: tuple[str, ...], positions: list[int]) -> str:

@@ -22,7 +22,7 @@ REPORTED = (1.0, 0.5)
 """The fraction of its received benefit that the organisation reports under each name."""
 
 
-def splitting_temptation(truth: Truth, i: int, deadline: float = math.inf) -> Temptation:
+def duplicate_temptation(truth: Truth, i: int, deadline: float = math.inf) -> Temptation:
     """Return the most that participant i gains by taking part under two names."""
     outcomes = (
         _outcome(truth, i, word, competing, helping, fraction)
@@ -30,7 +30,7 @@ def splitting_temptation(truth: Truth, i: int, deadline: float = math.inf) -> Te
         for fraction in REPORTED
     )
     everything = float(truth.benefit.weights[:, i].sum())
-    return truth.best_until("split", i, outcomes, everything, deadline)
+    return truth.best_until("duplicate", i, outcomes, everything, deadline)
 
 
 def _outcome(
@@ -41,7 +41,7 @@ def _outcome(
     weights[:n, :n] = true
     weights[i, :n] = weights[n, :n] = true[i] / 2
     weights[:n, i] = weights[:n, n] = true[:, i] * fraction
-    weights[i, n] = weights[n, i] = max(float(true[:, i].max()), 1.0) if helping else 0.0
+    weights[i, n] = weights[n, i] = (float(true[:, i].max()) or 1.0) if helping else 0.0
     rivals = np.zeros((n + 1, n + 1), dtype=np.bool_)
     rivals[:n, :n] = truth.competition.matrix
     rivals[n, :n] = rivals[:n, n] = truth.competition.matrix[i]
