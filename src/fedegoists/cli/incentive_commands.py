@@ -19,8 +19,8 @@ from fedegoists.errors import SettingsError
 from fedegoists.graphs import read_graphs
 
 LEGEND = (
-    "misreport: of the benefit it receives. invent, hide: a competitor. duplicate: take part under two "
-    "names. leave: together with others. inspect: how often, so that no misreport pays."
+    "misreport: of the benefit it receives. invent, hide: a competitor. duplicate: take part under "
+    "two names. leave: together with others. inspect: how often, so that no misreport pays."
 )
 
 

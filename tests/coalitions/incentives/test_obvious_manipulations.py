@@ -1,4 +1,4 @@
-"""No lie about received benefit is obvious: the best and the worst case of the truth are as good."""
+"""No lie about received benefit is obvious: in the best and worst case the truth is as good."""
 
 import itertools
 
