@@ -8,11 +8,11 @@ its competitor.
 import math
 from collections.abc import Iterator
 
-from fedegoists.coalitions.incentives.reporting import Outcome, Temptation, Truth
+from fedegoists.coalitions.incentives.reporting import ReportOutcome, Temptation, Truth
 from fedegoists.coalitions.welfare import utilities, welfare
 
 
-def invented(truth: Truth, i: int) -> Iterator[Outcome]:
+def invented(truth: Truth, i: int) -> Iterator[ReportOutcome]:
     """Yield the outcome of each competitor that participant i could invent."""
     own, names = truth.competition.matrix[i], truth.names
     for j in range(len(names)):
@@ -22,7 +22,7 @@ def invented(truth: Truth, i: int) -> Iterator[Outcome]:
             yield truth.outcome(i, partition, f"competition with {names[j]}")
 
 
-def hidden(truth: Truth, i: int) -> Iterator[Outcome]:
+def hidden(truth: Truth, i: int) -> Iterator[ReportOutcome]:
     """Yield the outcome of each competitor that participant i could hide, if it stays apart."""
     own, names = truth.competition.matrix[i], truth.names
     for j in range(len(names)):
@@ -63,7 +63,7 @@ def price_of_names(truth: Truth, i: int) -> float:
     return without - (truth.welfare - float(truth.utilities[i]))
 
 
-def priced_gain(truth: Truth, i: int, outcome: Outcome) -> float:
+def priced_gain(truth: Truth, i: int, outcome: ReportOutcome) -> float:
     """Return what i gains by an outcome if what the others lose is withheld from it.
 
     What is withheld is at most all that it receives, so that nobody falls below being alone.

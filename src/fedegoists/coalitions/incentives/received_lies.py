@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from fedegoists.coalitions.contraction import bits, rows_as_bitsets
 from fedegoists.coalitions.formation_options import FormationMethod
 from fedegoists.coalitions.incentives.reporting import (
-    Outcome,
+    ReportOutcome,
     Temptation,
     Truth,
     large_benefit,
@@ -62,14 +62,14 @@ def received_temptation(
 
 def tried_all(
     truth: Truth, i: int, method: FormationMethod, deadline: float
-) -> tuple[list[Outcome], bool]:
+) -> tuple[list[ReportOutcome], bool]:
     """Return the best outcome of all reports that matter, and whether all were tried.
 
     It stops early at an outcome that is as good as any coalition without competitors.
     """
     rivals = rows_as_bitsets(truth.competition.matrix)
     others = ((1 << truth.benefit.n) - 1) & ~(1 << i)
-    best: Outcome | None = None
+    best: ReportOutcome | None = None
     for claimed in _subsets(others):
         if method == "best" and any(
             rivals[k] & (claimed | 1 << i) for k in bits(claimed)
@@ -85,7 +85,7 @@ def tried_all(
     return ([] if best is None else [best]), True
 
 
-def reported(truth: Truth, i: int, claimed: int) -> Outcome:
+def reported(truth: Truth, i: int, claimed: int) -> ReportOutcome:
     """Return the outcome if i reports a large benefit from some, and nothing from the others."""
     large = large_benefit(truth.benefit)
     weights = truth.benefit.weights.copy()
@@ -105,7 +105,7 @@ def _subsets(of: int) -> Iterable[int]:
             yield sum(1 << k for k in chosen)
 
 
-def _searched(truth: Truth, i: int, deadline: float) -> list[Outcome]:
+def _searched(truth: Truth, i: int, deadline: float) -> list[ReportOutcome]:
     """Return the best outcome that a local search finds: add or drop one source at a time."""
     column = truth.benefit.weights[:, i]
     rivals = rows_as_bitsets(truth.competition.matrix)
@@ -116,7 +116,7 @@ def _searched(truth: Truth, i: int, deadline: float) -> list[Outcome]:
             wanted |= 1 << k
     starts = [wanted, sum(1 << int(k) for k in order if column[k] > 0)]
     starts += [1 << k for k in bits(wanted)]
-    best: tuple[Outcome, int] | None = None
+    best: tuple[ReportOutcome, int] | None = None
     seen: set[int] = set()
 
     def tried(claimed: int) -> bool:

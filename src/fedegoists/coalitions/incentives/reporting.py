@@ -95,7 +95,7 @@ class Truth:
         return self.benefit.participants
 
     def best_until(
-        self, lie: Lie, i: int, outcomes: "Iterator[Outcome]", highest: float, deadline: float
+        self, lie: Lie, i: int, outcomes: "Iterator[ReportOutcome]", highest: float, deadline: float
     ) -> Temptation:
         """Return the temptation of the best outcome; `highest` bounds those after the deadline."""
         tried, complete = [], True
@@ -108,7 +108,9 @@ class Truth:
             highest = max((outcome.utility for outcome in tried), default=0.0)
         return self.best_of(lie, i, tried, highest)
 
-    def best_of(self, lie: Lie, i: int, outcomes: "list[Outcome]", bound: float) -> Temptation:
+    def best_of(
+        self, lie: Lie, i: int, outcomes: "list[ReportOutcome]", bound: float
+    ) -> Temptation:
         """Return the temptation of the best outcome; of equal ones the first."""
         now = float(self.utilities[i])
         least = NOTHING * max(float(self.highest[i]), now)
@@ -118,16 +120,16 @@ class Truth:
         gain = best.utility - now
         return Temptation(lie, gain, max(bound - now, gain), best.report, best.others_lose)
 
-    def outcome(self, i: int, partition: list[list[int]], report: str) -> "Outcome":
+    def outcome(self, i: int, partition: list[list[int]], report: str) -> "ReportOutcome":
         """Return the true value for participant i of a decision on false reports."""
         received = float(utilities(self.benefit.weights, partition)[i])
         others = welfare(self.benefit.weights, partition) - received
         before = self.welfare - float(self.utilities[i])
-        return Outcome(received, before - others, report, partition)
+        return ReportOutcome(received, before - others, report, partition)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReportOutcome:
     """What a false report leads to: the liar's true utility and what all others lose together."""
 
     utility: float

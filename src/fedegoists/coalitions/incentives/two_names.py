@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fedegoists.coalitions.incentives.reporting import Outcome, Temptation, Truth
+from fedegoists.coalitions.incentives.reporting import ReportOutcome, Temptation, Truth
 from fedegoists.coalitions.welfare import utilities, welfare
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
@@ -35,7 +35,7 @@ def duplicate_temptation(truth: Truth, i: int, deadline: float = math.inf) -> Te
 
 def _outcome(
     truth: Truth, i: int, word: str, competing: bool, helping: bool, fraction: float
-) -> Outcome:
+) -> ReportOutcome:
     n, true = truth.benefit.n, truth.benefit.weights
     weights = np.zeros((n + 1, n + 1))
     weights[:n, :n] = true
@@ -58,7 +58,7 @@ def _outcome(
     others = welfare(given, partition)
     before = truth.welfare - float(utilities(true, truth.partition)[i])
     way = f"two {word} names, each reporting {'all' if fraction == 1 else 'half'} of the benefit"
-    return Outcome(received, before - others, way, partition)
+    return ReportOutcome(received, before - others, way, partition)
 
 
 def _second_name(names: tuple[str, ...], i: int) -> str:
