@@ -1,8 +1,8 @@
 """What participants gain by false reports under each formation method, and what that costs.
 
-    python -m benchmarks.bench_incentives            # every number of participants, then the table
-    python -m benchmarks.bench_incentives 8          # the consortia of eight participants only
-    python -m benchmarks.bench_incentives table      # the table, from the pieces
+    python -m benchmarks.bench_incentives            # everything, 10 minutes on one core
+    python -m benchmarks.bench_incentives 8:0.3      # eight participants, density 0.3: a piece
+    python -m benchmarks.bench_incentives table      # the tables, from the pieces so far
 
 Random consortia of 6 to 10 participants, three densities of benefits and three of competition,
 twelve seeds each: 540 in all. For each participant and method every report of received benefit that
@@ -98,13 +98,14 @@ def measured(n: int, density: float, competition: float, seed: int, method: str)
     ]
 
 
-def piece(n: int) -> None:
+def piece(n: int, density: float) -> None:
     rows = [
         measured(n, density, competition, seed, method)
-        for density, competition, seed in itertools.product(DENSITIES, COMPETITIONS, SEEDS)
+        for competition, seed in itertools.product(COMPETITIONS, SEEDS)
         for method in METHODS
     ]
-    report(f"incentives_n{n}", f"False reports, n = {n}", COLUMNS, rows, every=len(rows) // 12)
+    title = f"False reports, n = {n}, density {density}"
+    report(f"incentives_n{n}_{density}", title, COLUMNS, rows, every=len(rows) // 6)
 
 
 def table() -> None:
@@ -207,7 +208,8 @@ def by_density(rows: list[dict[str, str]]) -> None:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    for n in [int(a) for a in arguments if a.isdigit()] or (SIZES if not arguments else ()):
-        piece(n)
+    wanted = [argument.split(":") for argument in arguments if ":" in argument]
+    for n, density in wanted or ([] if arguments else itertools.product(SIZES, DENSITIES)):
+        piece(int(n), float(density))
     if not arguments or "table" in arguments:
         table()

@@ -65,6 +65,17 @@ def test_a_gain_is_what_form_gives_for_the_reported_column():
     assert form(lied, competition).coalitions == (("North", "South"), ("East",))
 
 
+@pytest.mark.parametrize("method", ["best", "stable", "published"])
+def test_a_lie_may_need_a_true_and_an_invented_benefit(method):
+    # i is alone until it invents a benefit from j; it must report the true one from k as well.
+    edges = [("k", "l", 1), ("l", "k", 1), ("k", "i", 5), ("i", "j", 1)]
+    benefit = BenefitGraph.from_edges(edges, ["i", "j", "k", "l"])
+    truth = truth_of((benefit, CompetitionGraph([], benefit.participants)), method)
+    found = received_temptation(truth, 0, method, math.inf)
+    assert (found.gain, found.bound, found.others_lose) == (5, 5, -1)
+    assert found.report == "a large benefit from j, k, nothing from the others"
+
+
 def test_a_report_of_nothing_leaves_a_participant_alone():
     truth = truth_of(consortium(uniform, 5, 3), "best")
     assert reported(truth, 2, 0).home_of(2) == [2]

@@ -69,12 +69,14 @@ def tried_all(
     """
     rivals = rows_as_bitsets(truth.competition.matrix)
     others = ((1 << truth.benefit.n) - 1) & ~(1 << i)
+    # No set that merges, and no component, holds competitors, so benefits between these matter to
+    # no method but `stable`, whose search may look at them when it chooses what to merge first.
+    if method != "stable":
+        others &= ~rivals[i]
     best: ReportOutcome | None = None
     for claimed in _subsets(others):
-        if method == "best" and any(
-            rivals[k] & (claimed | 1 << i) for k in bits(claimed)
-        ):  # no coalition holds all of these
-            continue
+        if method == "best" and any(rivals[k] & claimed for k in bits(claimed)):
+            continue  # no coalition holds all of these
         if time.perf_counter() > deadline:
             return ([] if best is None else [best]), False
         outcome = reported(truth, i, claimed)
