@@ -438,7 +438,7 @@ def audit_command(
 
     Exits with 1 if there is one, or if that is not proven.
     """
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     if formation.values is not None:
         raise SettingsError(
             f"{certificate}: the audit works on benefit graphs, and this decision is on coalition "
@@ -472,7 +472,7 @@ def explain_command(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why two participants are together or apart. Manager only: it names competitors."""
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     others = [b] if b is not None else [name for name in formation.participants if name != a]
     formation.coalition_of(a)
     explanations = []
@@ -531,7 +531,7 @@ def what_if_command(
     """Form coalitions again after a change, moving as few participants as possible."""
     if out is not None:
         check_replaceable(out, FORMATION_FILES, replace=replace)
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     with working("Forming coalitions again …"):
         result = what_if(
             formation,
@@ -574,7 +574,7 @@ def draw_command(
 ) -> None:
     """Draw the coalitions over benefit and competition."""
     check_replaceable(picture.parent, [picture.name], replace=replace)
-    content = render(_formation(certificate), format_of(picture), title=title)
+    content = render(certified_formation(certificate), format_of(picture), title=title)
     write_bytes(picture, content, private=True)  # it shows who competes
     line(f"Written to {picture}")
 
@@ -608,7 +608,7 @@ def _warn(message: str) -> None:
     errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _formation(path: Path) -> Formation:
+def certified_formation(path: Path) -> Formation:
     """Return the formation of a certificate; one that was altered is an error."""
     certificate = _whole_certificate(path)
     checked = verify(

@@ -204,6 +204,11 @@ def _quality(formation: Formation) -> str:
 def _stability(formation: Formation) -> str:
     if formation.stable:
         return "No coalitions could still gain by merging: proven."
+    if formation.stable is False and formation.method == "truthful":
+        return (
+            "Some coalitions could still gain by merging. Merging them would reward false reports: "
+            "fedegoists incentives shows it."
+        )
     if formation.stable is False:
         return "Some coalitions could still gain by merging; method 'stable' would merge them."
     return "Whether coalitions could still gain by merging is not proven."

@@ -9,7 +9,9 @@ Where to find what::
     exact/            the partition of highest welfare, and upper bounds
     partition_search, forming           the formation methods, and `form`
     formation, usage  the result, and the data-usage graph G_u
+    truthful_search   coalitions under which no misreport of received benefit pays
     what_if, rearranging, explanation, core_stability     questions about a result
+    incentives/       what false reports would add for each participant
     value_*           the same with coalition values: search, principles, explanation
     certificate, proof/                 certificates, and checks that share no code with `exact`
     drawing/          pictures
@@ -27,6 +29,13 @@ from fedegoists.coalitions.formation_options import (
     Objective,
 )
 from fedegoists.coalitions.forming import form
+from fedegoists.coalitions.incentives import (
+    IncentiveReport,
+    ParticipantIncentives,
+    Temptation,
+    incentives,
+    inspection_probability,
+)
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.proof.verification import CertificateCheck, CheckedClaim
 from fedegoists.coalitions.usage import usage_graph
@@ -43,9 +52,12 @@ __all__ = [
     "Explanation",
     "Formation",
     "FormationMethod",
+    "IncentiveReport",
     "Merge",
     "Newcomer",
     "Objective",
+    "ParticipantIncentives",
+    "Temptation",
     "Verification",
     "WhatIf",
     "audit_core",
@@ -53,6 +65,8 @@ __all__ = [
     "explain",
     "explain_alone",
     "form",
+    "incentives",
+    "inspection_probability",
     "usage_graph",
     "verify",
     "what_if",

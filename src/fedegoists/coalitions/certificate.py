@@ -34,9 +34,15 @@ from fedegoists.coalitions.principles import (
     check_partition,
     verify,
 )
-from fedegoists.coalitions.proof.certificate_claims import Claim, Status, principle_claims
+from fedegoists.coalitions.proof.certificate_claims import (
+    Claim,
+    ClaimName,
+    Status,
+    principle_claims,
+)
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
 from fedegoists.coalitions.proof.price_proof import PriceProof, TooLateError, proven_bound
+from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
     SUM_ROUNDING,
@@ -46,10 +52,12 @@ from fedegoists.coalitions.proof.verification import (
     check_objective,
     check_principles,
     check_proof,
+    check_strategy_proof,
     check_upper_bound,
     check_welfare,
 )
 from fedegoists.coalitions.proving import prove
+from fedegoists.coalitions.truthful_search import independent_groups
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.value_principles import Judge
 from fedegoists.coalitions.welfare import welfare, welfare_by
@@ -113,6 +121,7 @@ class Certificate:
         bound, notes = _stated_bound(formation, proof)
         claims = [
             *principle_claims(checked),
+            *([_strategy_proof(formation)] if formation.method == "truthful" else []),
             Claim("welfare", "proven", formation.welfare),
             Claim("upper bound", "proven", bound),
         ]
@@ -283,7 +292,8 @@ class Certificate:
                 if fewest_members is None
                 else [check_demand(self.fewest_members, fewest_members)]
             ),
-            *check_principles(stated, verification),
+            *check_principles(stated, verification, may_merge=self.method == "truthful"),
+            *self._check_strategy_proof(stated),
             check_welfare(stated["welfare"], welfare_by(self.benefits, groups)),
         ]
         if verification.violations:
@@ -305,6 +315,14 @@ class Certificate:
                 )
             )
         return CertificateCheck(tuple(checked))
+
+    def _check_strategy_proof(self, stated: Mapping[ClaimName, Claim]) -> list[CheckedClaim]:
+        """Derive the groups of method ``truthful`` and its coalitions again."""
+        if self.method != "truthful":
+            return []
+        groups = _groups_of(self.competition)
+        claim = stated["strategy-proof"]
+        return [check_strategy_proof(claim, self.benefit, self.coalitions, groups)]
 
     def _check_bound(
         self, claim: Claim, reached: float, groups: list[list[int]], deadline: float
@@ -450,6 +468,21 @@ def _stated_bound(
         f"to be checked; this certificate proves {bound:.9g}"
     )
     return bound, (*formation.notes, note)
+
+
+def _strategy_proof(formation: Formation) -> Claim:
+    """Claim that no participant gains by misreporting, if the coalitions are derived again."""
+    groups = _groups_of(formation.competition)
+    derived = reach_each_other(formation.benefit, groups)
+    same = derived == set(map(frozenset, formation.coalitions))
+    return Claim("strategy-proof", "proven" if same else "not proven")
+
+
+def _groups_of(competition: CompetitionGraph) -> list[Coalition]:
+    """Return the groups of method ``truthful``, which depend on the competition graph alone."""
+    groups, _ = independent_groups(competition)
+    names = competition.participants
+    return [tuple(names[k] for k in group) for group in groups]
 
 
 def _verified(

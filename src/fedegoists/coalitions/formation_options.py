@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-FormationMethod = Literal["best", "stable", "published", "cliques"]
+FormationMethod = Literal["best", "stable", "published", "cliques", "truthful"]
 FORMATION_METHODS: tuple[FormationMethod, ...] = get_args(FormationMethod)
 
 Objective = Literal["welfare", "fair", "participation"]

@@ -1,4 +1,4 @@
-"""Forming coalitions: one function, four formation methods, one kind of result."""
+"""Forming coalitions: one function, five formation methods, one kind of result."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,6 +25,7 @@ from fedegoists.coalitions.partition_search import (
 )
 from fedegoists.coalitions.principles import Coalition, check_partition
 from fedegoists.coalitions.proof.price_proof import PriceProof
+from fedegoists.coalitions.truthful_search import search_truthful
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
 from fedegoists.errors import GraphError, PartitionError, SettingsError, shown
@@ -59,12 +60,14 @@ def form(
         What the participants gain from one another: benefits that add up, as in the paper, or
         expected gains in coalitions. With coalition values, method ``best`` maximises the total
         expected gain; up to 20 participants it always finishes, with proof.
-    method : {"best", "stable", "published", "cliques"}
+    method : {"best", "stable", "published", "cliques", "truthful"}
         ``best`` maximises welfare subject to both principles within `time_limit`; it is never worse
         than ``stable`` or ``published``, always merge-stable, and exact where the solver finishes.
         ``stable`` merges until no set of coalitions should merge; fastest. ``published`` is
         Algorithm 1 of the paper. ``cliques`` is its lines 1 to 6 only, which satisfy both
-        principles but may leave mergers: the coalitions of the paper's baselines.
+        principles but may leave mergers: the coalitions of the paper's baselines. ``truthful``
+        satisfies both principles, and no participant gains by misreporting the benefit it
+        receives; it may leave mergers, which every such method must.
     seed : int
         For ``best``: the same seed gives the same result, unless the time limit ends the search,
         which a note then says.
@@ -206,6 +209,11 @@ def check_fewest_members(fewest_members: int, method: FormationMethod) -> None:
             "the smallest number of members must be a whole number of 1 or more, "
             f"not {fewest_members!r}"
         )
+    if fewest_members > 2 and method == "truthful":
+        raise SettingsError(
+            f"at least {fewest_members} members: method 'truthful' cannot demand a size, as false "
+            "reports could then make a coalition large enough; use method 'best' or 'stable'"
+        )
     if fewest_members > 2 and method in ("cliques", "published"):
         raise SettingsError(
             f"at least {fewest_members} members: method {method!r} follows the paper, whose "
@@ -266,6 +274,8 @@ def search_by(
         )
     if method == "stable":
         return search_stable(benefit, competition, keep, fewest_members)
+    if method == "truthful":
+        return search_truthful(benefit, competition)
     return search_published(benefit, competition, cover, merge=method == "published")
 
 

@@ -41,7 +41,7 @@ the search and the same seed gives the same result."""
 _STAGES: Mapping[Objective, int] = {"welfare": 1, "participation": 2, "fair": 3}
 """The searches that share the time: for welfare, for participation, for fairness."""
 
-_NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
+NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _stabilised(
         stable=True if proven else None,
         start=start,
         merges=[("search", sets) for sets in merges],
-        notes=() if proven else (_NOT_PROVEN_STABLE,),
+        notes=() if proven else (NOT_PROVEN_STABLE,),
     )
 
 
@@ -141,7 +141,7 @@ def search_published(
     else:
         stable = False if rest else (True if proven else None)
     if stable is None:
-        notes.append(_NOT_PROVEN_STABLE)
+        notes.append(NOT_PROVEN_STABLE)
     return SearchResult(z.partition() if merge else start, stable, start, merges, tuple(notes))
 
 
@@ -217,7 +217,7 @@ def search_best(
     if objective != "welfare" and not proven_best:
         notes.append(f"that no partition is better by the objective '{objective}' is not proven")
     if not proven_stable:
-        notes.append(_NOT_PROVEN_STABLE)
+        notes.append(NOT_PROVEN_STABLE)
     rule = "optimum" if proven_best else "best found"
     return SearchResult(
         partition,

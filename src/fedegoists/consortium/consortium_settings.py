@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedegoists.benefit.estimator_registry import CURVES, ESTIMATOR_ENTRIES, check_estimator
+from fedegoists.coalitions.formation_options import FormationMethod
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
@@ -130,7 +131,7 @@ class BenefitSection(TypedSettings):
 class FormationSection(TypedSettings):
     """How the coalitions are formed."""
 
-    method: Literal["best", "stable", "published", "cliques"] = "best"
+    method: FormationMethod = "best"
     """The formation method; best has the highest total benefit."""
     time_limit: float | None = Field(default=None, gt=0, examples=[1.0])
     """Seconds for the method best."""

@@ -135,12 +135,21 @@ def read_document(text: str, where: str) -> CertificateDocument:
                 f"{where}: not a certificate: 'proof' → {number} → 'triples': expected three names "
                 "and a price"
             )
+    if document.method == "truthful" and (
+        document.fewest_members > 2 or document.objective != "welfare"
+    ):
+        raise CertificateError(
+            f"{where}: not a certificate: method 'truthful' knows neither a demanded number of "
+            "members nor another objective than welfare"
+        )
     if document.values is not None and document.proof:
         raise CertificateError(
             f"{where}: not a certificate: prices prove a bound on a benefit graph, not on "
             "coalition values"
         )
-    expected = expected_claims(document.fewest_members, document.objective, document.confidence)
+    expected = expected_claims(
+        document.fewest_members, document.objective, document.confidence, document.method
+    )
     if [claim.claim for claim in document.claims] != expected:
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
     valued = expected.index("welfare")  # the first claim that has a value

@@ -36,6 +36,7 @@ CLAIMS = {
     "no conflicts": "Nothing of one competitor reaches another, directly or through others.",
     "enough members": "Every coalition is one participant alone or has the demanded members.",
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
+    "strategy-proof": "No participant gains by misreporting the benefit that it receives.",
     "welfare": "The total benefit inside the coalitions.",
     "upper bound": "No valid coalitions have a higher welfare than this.",
     "participation constraint": "Every member of a coalition is expected to gain, with the "
