@@ -11,7 +11,7 @@ With coalition values, the utility of i is its expected gain, and the welfare th
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -46,16 +46,6 @@ def welfare(weights: Floats, partition: Partition) -> float:
     3.0
     """
     return math.fsum(chain.from_iterable(_inside(weights, group) for group in partition))
-
-
-def welfare_change(weights: Floats, before: Partition, after: Partition) -> float:
-    """Return by how much the utilities of some coalitions exceed those of others, rounded once.
-
-    Subtracting two welfares would lose a small change beside a large welfare.
-    """
-    gained = chain.from_iterable(_inside(weights, group) for group in after)
-    lost = chain.from_iterable(_inside(weights, group) for group in before)
-    return math.fsum(chain(gained, map(operator.neg, lost)))
 
 
 def _inside(weights: Floats, group: Sequence[int]) -> list[float]:
@@ -98,22 +88,39 @@ def total_gain(values: CoalitionValues, partition: Partition) -> float:
 
 def utilities_by(benefits: Benefits, partition: Partition) -> Floats:
     """Return the utility of every participant, by a benefit graph or by coalition values."""
-    if isinstance(benefits, BenefitGraph):
-        return utilities(benefits.weights, partition)
-    return expected_gains(benefits, partition)
+    if not isinstance(benefits, BenefitGraph):
+        return expected_gains(benefits, partition)
+    home = np.full(benefits.n, -1)
+    for number, group in enumerate(partition):
+        home[list(group)] = number
+    givers, takers, weights, n = benefits.entries
+    together = (home[givers] == home[takers]) & (home[givers] >= 0)
+    by_taker = [list[float]() for _ in range(n)]
+    for taker, weight in zip(takers[together].tolist(), weights[together].tolist(), strict=True):
+        by_taker[taker].append(weight)
+    return np.array([math.fsum(received) for received in by_taker])
 
 
 def welfare_by(benefits: Benefits, partition: Partition) -> float:
     """Return the welfare of some coalitions, by a benefit graph or by coalition values."""
     if isinstance(benefits, BenefitGraph):
-        return welfare(benefits.weights, partition)
+        return math.fsum(_among(benefits, partition))
     return total_gain(benefits, partition)
 
 
 def welfare_change_by(benefits: Benefits, before: Partition, after: Partition) -> float:
-    """Return by how much the utilities of some coalitions exceed those of others."""
+    """Return by how much the utilities of some coalitions exceed those of others, rounded once."""
     if isinstance(benefits, BenefitGraph):
-        return welfare_change(benefits.weights, before, after)
+        # Subtracting two welfares would lose a small change beside a large welfare.
+        gained, lost = _among(benefits, after), _among(benefits, before)
+        return math.fsum(chain(gained, map(operator.neg, lost)))
     gained = expected_gains(benefits, after).tolist()
     lost = expected_gains(benefits, before).tolist()
     return math.fsum(chain(gained, map(operator.neg, lost)))
+
+
+def _among(benefit: BenefitGraph, partition: Partition) -> Iterator[float]:
+    """Iterate over the benefits inside some coalitions."""
+    for group in partition:
+        if len(group) > 1:
+            yield from benefit.inside(group).tolist()
