@@ -343,7 +343,7 @@ class Certificate:
             return bound, lambda: self._search_value_bound(groups, time_limit)
 
         def search() -> tuple[float, float]:
-            weights, competition = self.benefit.weights, self.competition.matrix
+            weights, competition = self.benefit.entries, self.competition.entries
             prepare(weights, competition, self.fewest_members)
             deadline = time.perf_counter() + time_limit
             optimum = best_partition(

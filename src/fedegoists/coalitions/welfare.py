@@ -19,6 +19,7 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats, Partition
 from fedegoists.graphs import BenefitGraph, CoalitionValues
 from fedegoists.graphs.coalition_values import Benefits
+from fedegoists.graphs.participant_graph import Entries
 
 
 def utilities(weights: Floats, partition: Partition) -> Floats:
@@ -37,7 +38,7 @@ def utilities(weights: Floats, partition: Partition) -> Floats:
     return received
 
 
-def welfare(weights: Floats, partition: Partition) -> float:
+def welfare(weights: Floats | Entries[np.float64], partition: Partition) -> float:
     """Return the sum of the benefits inside the coalitions, Σ_S u(S).
 
     Examples
@@ -45,6 +46,8 @@ def welfare(weights: Floats, partition: Partition) -> float:
     >>> welfare(np.array([[0, 2, 0], [1, 0, 5], [4, 0, 0]]), [[0, 1], [2]])
     3.0
     """
+    if isinstance(weights, Entries):
+        return math.fsum(weights.values[_together(weights, partition)].tolist())
     return math.fsum(chain.from_iterable(_inside(weights, group) for group in partition))
 
 
@@ -54,6 +57,15 @@ def _inside(weights: Floats, group: Sequence[int]) -> list[float]:
         return []
     benefits: list[float] = weights[np.ix_(group, group)].ravel().tolist()
     return benefits
+
+
+def _together(entries: Entries[np.float64], partition: Partition) -> Bools:
+    """Return which entries of a matrix are between members of one coalition."""
+    home = np.full(entries.n, -1)
+    for number, group in enumerate(partition):
+        home[list(group)] = number
+    rows = home[entries.rows]
+    return np.asarray((rows == home[entries.columns]) & (rows >= 0))
 
 
 # Coalition values --------------------------------------------------------------------------------
@@ -90,21 +102,18 @@ def utilities_by(benefits: Benefits, partition: Partition) -> Floats:
     """Return the utility of every participant, by a benefit graph or by coalition values."""
     if not isinstance(benefits, BenefitGraph):
         return expected_gains(benefits, partition)
-    home = np.full(benefits.n, -1)
-    for number, group in enumerate(partition):
-        home[list(group)] = number
-    givers, takers, weights, n = benefits.entries
-    together = (home[givers] == home[takers]) & (home[givers] >= 0)
-    by_taker = [list[float]() for _ in range(n)]
-    for taker, weight in zip(takers[together].tolist(), weights[together].tolist(), strict=True):
-        by_taker[taker].append(weight)
-    return np.array([math.fsum(received) for received in by_taker])
+    _, takers, weights, n = benefits.entries
+    inside = _together(benefits.entries, partition)
+    received = [list[float]() for _ in range(n)]
+    for taker, weight in zip(takers[inside].tolist(), weights[inside].tolist(), strict=True):
+        received[taker].append(weight)
+    return np.array([math.fsum(own) for own in received])
 
 
 def welfare_by(benefits: Benefits, partition: Partition) -> float:
     """Return the welfare of some coalitions, by a benefit graph or by coalition values."""
     if isinstance(benefits, BenefitGraph):
-        return math.fsum(_among(benefits, partition))
+        return welfare(benefits.entries, partition)
     return total_gain(benefits, partition)
 
 

@@ -57,6 +57,12 @@ class Entries(NamedTuple, Generic[Scalar]):
         rows, columns = (ends.astype(np.int64) for ends in np.nonzero(matrix))
         return cls(rows, columns, matrix[rows, columns], len(matrix))
 
+    def dense(self) -> npt.NDArray[Scalar]:
+        """Return the matrix."""
+        matrix = np.zeros((self.n, self.n), dtype=self.values.dtype)
+        matrix[self.rows, self.columns] = self.values
+        return matrix
+
     @property
     def starts(self) -> Ends:
         """Where the entries of each row begin, and after the last row, where they end."""
@@ -130,9 +136,7 @@ class ParticipantGraph(ABC, Generic[Scalar]):
     def _matrix(self) -> npt.NDArray[Scalar]:
         """The read-only square matrix, made when it is first asked for."""
         if self._dense is None:
-            rows, columns, values, n = self._entries
-            dense = np.zeros((n, n), dtype=values.dtype)
-            dense[rows, columns] = values
+            dense = self._entries.dense()
             dense.flags.writeable = False
             self._dense = dense
         return self._dense
