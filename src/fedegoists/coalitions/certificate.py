@@ -58,7 +58,7 @@ from fedegoists.coalitions.proof.verification import (
 )
 from fedegoists.coalitions.proving import prove
 from fedegoists.coalitions.truthful_search import independent_groups
-from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.upper_bound import sparse_upper_bound
 from fedegoists.coalitions.value_principles import Judge
 from fedegoists.coalitions.welfare import welfare, welfare_by
 from fedegoists.errors import CertificateError, FedEgoistsError
@@ -359,9 +359,9 @@ class Certificate:
 
             bound = quick_value_bound(self.values, self.competition)
             return bound, lambda: self._search_value_bound(groups, time_limit)
-        weights, competition = self.benefit.weights, self.competition.matrix
 
         def search() -> tuple[float, float]:
+            weights, competition = self.benefit.entries, self.competition.entries
             prepare(weights, competition, self.fewest_members)
             deadline = time.perf_counter() + time_limit
             optimum = best_partition(
@@ -375,7 +375,8 @@ class Certificate:
             )
             return welfare(weights, optimum.partition), optimum.upper_bound
 
-        return quick_upper_bound(weights, competition, self.fewest_members), search
+        graphs = self.benefit.entries, self.competition.entries
+        return sparse_upper_bound(*graphs, self.fewest_members), search
 
     def _search_value_bound(
         self, groups: list[list[int]], time_limit: float

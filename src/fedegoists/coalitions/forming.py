@@ -26,7 +26,7 @@ from fedegoists.coalitions.partition_search import (
 from fedegoists.coalitions.principles import Coalition, check_partition
 from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.truthful_search import search_truthful
-from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.upper_bound import sparse_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
 from fedegoists.errors import GraphError, PartitionError, SettingsError, shown
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
@@ -306,7 +306,7 @@ def formation_of(
         trace.append(Merge(tuple(map(named, groups)), rule, gain))
     upper_bound = found.upper_bound
     if upper_bound is None:
-        upper_bound = quick_upper_bound(graph.weights, competition.matrix, fewest_members)
+        upper_bound = sparse_upper_bound(graph.entries, competition.entries, fewest_members)
     notes = found.notes
     if fewest_members > max(len(names), 2):
         notes = (

@@ -21,6 +21,7 @@ from fedegoists.coalitions.value_principles import Judge, valued_merger
 from fedegoists.coalitions.welfare import total_gain
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import pair_bounds
+from fedegoists.graphs.participant_graph import Entries
 
 MERGER_BUDGET = 2000
 """Sets of coalitions that the search for mergers looks at."""
@@ -109,7 +110,7 @@ def _reduced(
     values: CoalitionValues, competition: CompetitionGraph, confidence: float, fewest_members: int
 ) -> tuple[list[int], ValueProblem]:
     """Leave out the participants that are alone in any case."""
-    parts = components(pair_bounds(values), competition.matrix, fewest_members)
+    parts = components(Entries.of(pair_bounds(values)), competition.entries, fewest_members)
     members = sorted(chain.from_iterable(parts))
     names = [values.participants[k] for k in members]
     inside = competition.restricted_to(names).matrix
