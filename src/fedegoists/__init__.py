@@ -37,6 +37,7 @@ from fedegoists.graphs import (
     CoalitionValues,
     CompetitionGraph,
     CurveValues,
+    UncertainBenefits,
     read_graphs,
     read_values,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Consortium",
     "CoreAudit",
     "CurveValues",
+    "UncertainBenefits",
     "Explanation",
     "FedEgoistsError",
     "Formation",
