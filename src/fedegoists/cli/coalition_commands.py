@@ -41,6 +41,7 @@ from fedegoists.coalitions import (
 from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
+from fedegoists.coalitions.formation_options import DEFAULT_SCENARIOS, Risk
 from fedegoists.coalitions.forming import check_values_options
 from fedegoists.coalitions.proof import check as stand_alone_checker
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
@@ -48,6 +49,8 @@ from fedegoists.files import json_value, read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable, write_folder
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs, read_values
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits
+from fedegoists.graphs.graph_files import read_uncertain
+from fedegoists.graphs.uncertain_benefits import DEFAULT_SAFETY, has_errors
 from fedegoists.plotting import format_of
 
 if TYPE_CHECKING:
@@ -125,7 +128,23 @@ ConfidenceOption = Annotated[
         "--confidence",
         metavar="P",
         help="With --values: the least probability of gaining of each member (default: "
-        f"{DEFAULT_CONFIDENCE:g}, a positive expected gain).",
+        f"{DEFAULT_CONFIDENCE:g}). With errors of benefits: the least probability that nobody "
+        f"rides free in a coalition (default: {DEFAULT_SAFETY:g}).",
+    ),
+]
+
+RiskOption = Annotated[
+    Risk | None,
+    typer.Option(
+        "--risk",
+        help="With errors of benefits: the highest expected benefit (the default), the highest in "
+        "the worst tenth of scenarios, or ignore the errors.",
+    ),
+]
+ScenariosOption = Annotated[
+    int,
+    typer.Option(
+        "--scenarios", metavar="N", min=10, help="With errors of benefits: scenarios to draw."
     ),
 ]
 
@@ -157,7 +176,7 @@ def form_command(
         Path,
         typer.Argument(
             metavar="BENEFIT",
-            help="CSV with source,target,weight; or JSON. Left out with --values.",
+            help="CSV with source,target,weight and maybe error; or JSON. Left out with --values.",
         ),
     ],
     competition: Annotated[
@@ -167,6 +186,8 @@ def form_command(
     rates: RatesOption = None,
     unit: UnitOption = "",
     confidence: ConfidenceOption = None,
+    risk: RiskOption = None,
+    scenarios: ScenariosOption = DEFAULT_SCENARIOS,
     participants: ParticipantsOption = None,
     method: Annotated[
         FormationMethod,
@@ -206,6 +227,8 @@ def form_command(
             objective=objective,
             fewest_members=fewest_members,
             confidence=confidence,
+            risk=risk,
+            scenarios=scenarios,
             progress=progress,
         )
     formation = dataclasses.replace(formation, notes=(*formation.notes, *warnings))
@@ -247,6 +270,8 @@ def _read_benefits(
             )
         if rates is not None or unit:
             raise SettingsError("--rates and --unit go with --values")
+        if has_errors(first):
+            return read_uncertain(first, second, participants)
         return read_graphs(first, second, participants, tell=tell)
     if second is not None:
         raise SettingsError(

@@ -160,7 +160,14 @@ def show_formation(formation: Formation) -> None:
     line(_quality(formation))
     if (least := formation.fewest_members) > 1:
         line(f"Demanded: a coalition is one participant alone or has at least {least} members.")
-    if formation.confidence is not None:
+    if formation.doubt is not None:
+        line(
+            "Demanded: nobody rides free in a coalition with probability "
+            f"{formation.confidence:g} or more."
+        )
+        for sentence in formation.doubt.lines:
+            line(sentence)
+    elif formation.confidence is not None:
         line(f"Demanded: each member gains with probability {formation.confidence:g} or more.")
     line(_stability(formation))
     for note in formation.notes:

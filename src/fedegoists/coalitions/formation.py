@@ -233,6 +233,13 @@ class Formation:
                 "standard_errors": dict(self.standard_errors),
                 "probabilities": dict(self.probabilities),
             }
+            if self.doubt is not None:
+                doubt = self.doubt.to_dict()
+                valued["doubt"] = {
+                    key: value
+                    for key, value in doubt.items()
+                    if key not in ("partitions", "scenario_best")
+                }
         return {
             "method": self.method,
             "objective": self.objective,

@@ -204,6 +204,10 @@ class UncertainBenefits:
             self.weights[inside], self.errors[inside], names, null_share=self.null_share
         )
 
+    def relearned(self) -> "UncertainBenefits":
+        """Return the same estimates, with the null share learned from these pairs alone."""
+        return UncertainBenefits(self.weights, self.errors, self._participants)
+
     # Probabilities -----------------------------------------------------------------------------
 
     def receiving(self, coalitions: npt.ArrayLike) -> Floats:
