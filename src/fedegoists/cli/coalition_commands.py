@@ -1,4 +1,4 @@
-"""The commands about coalitions: form, verify, audit, explain, what-if, draw."""
+"""The commands about coalitions: form, verify, audit, explain, what-if, sensitivity, draw."""
 
 import csv
 import dataclasses
@@ -19,6 +19,7 @@ from fedegoists.cli.output import (
     show_core,
     show_explanations,
     show_formation,
+    show_sensitivity,
     show_verification,
     show_what_if,
     working,
@@ -35,6 +36,7 @@ from fedegoists.coalitions import (
     explain,
     explain_alone,
     form,
+    sensitivity,
     verify,
     what_if,
 )
@@ -44,6 +46,7 @@ from fedegoists.coalitions.drawing import render
 from fedegoists.coalitions.formation_options import DEFAULT_SCENARIOS, Risk
 from fedegoists.coalitions.forming import check_values_options
 from fedegoists.coalitions.proof import check as stand_alone_checker
+from fedegoists.coalitions.sensitivity import DEFAULT_LIMIT
 from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
 from fedegoists.files import json_value, read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable, write_folder
@@ -168,6 +171,7 @@ def register(app: typer.Typer) -> None:
     app.command("audit")(audit_command)
     app.command("explain")(explain_command)
     app.command("what-if")(what_if_command)
+    app.command("sensitivity")(sensitivity_command)
     app.command("draw")(draw_command)
 
 
@@ -585,6 +589,25 @@ def what_if_command(
         show_what_if(result)
         if out is not None:
             line(WRITTEN.format(out=out, certificate=out / "certificate.json"))
+
+
+def sensitivity_command(
+    certificate: CertificateArgument,
+    time_limit: WholeTimeOption = DEFAULT_LIMIT,
+    most: Annotated[int, typer.Option("--most", min=1, help="Changes to show in each table.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which weights or reports, changed by how much, would change whose coalition.
+
+    Also what a competitor that nobody named would reach. Manager only: it names competitors.
+    """
+    formation = _formation(certificate)
+    with working("Looking for the smallest changes …"):
+        found = sensitivity(formation, time_limit=time_limit)
+    if as_json:
+        print_json(dataclasses.asdict(found))
+    else:
+        show_sensitivity(found, most)
 
 
 def draw_command(

@@ -9,7 +9,8 @@ Where to find what::
     exact/            the partition of highest welfare, and upper bounds
     partition_search, forming           the formation methods, and `form`
     formation, usage  the result, and the data-usage graph G_u
-    what_if, rearranging, explanation, core_stability     questions about a result
+    what_if, rearranging, explanation, core_stability, sensitivity    questions about a result
+    worst_decile, doubt_report          decisions under uncertain benefits, and how sure they are
     value_*           the same with coalition values: search, principles, explanation
     certificate, proof/                 certificates, and checks that share no code with `exact`
     drawing/          pictures
@@ -29,6 +30,7 @@ from fedegoists.coalitions.formation_options import (
 from fedegoists.coalitions.forming import form
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.proof.verification import CertificateCheck, CheckedClaim
+from fedegoists.coalitions.sensitivity import Sensitivity, sensitivity
 from fedegoists.coalitions.usage import usage_graph
 from fedegoists.coalitions.what_if import Newcomer, WhatIf, what_if
 
@@ -46,6 +48,7 @@ __all__ = [
     "Merge",
     "Newcomer",
     "Objective",
+    "Sensitivity",
     "Verification",
     "WhatIf",
     "audit_core",
@@ -53,6 +56,7 @@ __all__ = [
     "explain",
     "explain_alone",
     "form",
+    "sensitivity",
     "usage_graph",
     "verify",
     "what_if",

@@ -25,7 +25,7 @@ from fedegoists.coalitions.exact.annealing import Annealing
 from fedegoists.coalitions.exact.best_partition import best_partition, prepare
 from fedegoists.coalitions.exact.enumeration import is_small
 from fedegoists.coalitions.exact.reduction import Subproblem, components
-from fedegoists.coalitions.exact.subset_table import SubsetTable, additive_totals
+from fedegoists.coalitions.exact.subset_table import SubsetTable, additive_totals, sets_holding
 from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT
 from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.formation_options import Risk
@@ -212,7 +212,9 @@ def doubt_report(formation: Formation) -> DoubtReport:
     drawn = values.scenarios(formation.scenarios, formation.seed)
     best, proven = _best_in_scenarios(formation, drawn, groups)
     own = np.array([welfare(one, without_riders(one, groups)) for one in drawn])
-    reached = np.array([welfare(one, partition) for one, partition in zip(drawn, best, strict=True)])
+    reached = np.array(
+        [welfare(one, partition) for one, partition in zip(drawn, best, strict=True)]
+    )
     measurement, examined, uncertain = best_measurement(formation)
     names = formation.participants
     return DoubtReport(
@@ -243,7 +245,8 @@ def without_riders(weights: Floats, groups: Partition) -> list[list[int]]:
     kept: list[list[int]] = []
     for group in groups:
         inside = weights[np.ix_(group, group)]
-        valid = len(group) == 1 or (inside.sum(axis=0) > 0).all() and (inside.sum(axis=1) > 0).all()
+        exchanging = (inside.sum(axis=0) > 0) & (inside.sum(axis=1) > 0)
+        valid = len(group) == 1 or bool(exchanging.all())
         kept += [list(group)] if valid else [[k] for k in group]
     return kept
 
@@ -372,7 +375,8 @@ class _Tables:
             self._problem.confidence,
             self._problem.fewest_members,
         )
-        together, coalition = table.together(a, b, additive_totals(problem, table.holding(a, b)))
+        masks = sets_holding(problem.competition, a, b)
+        together, coalition = table.united(masks, additive_totals(problem, masks))
         apart, own = table.apart(a, b)
         if self._home[j] is not self._home[i]:
             if together <= table.highest:

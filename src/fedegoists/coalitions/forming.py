@@ -14,8 +14,8 @@ from fedegoists.coalitions.formation_options import (
     DEFAULT_SCENARIOS,
     FORMATION_METHODS,
     OBJECTIVES,
-    FormationMethod,
     RISKS,
+    FormationMethod,
     Objective,
     Risk,
 )
@@ -63,8 +63,9 @@ def form(
     ----------
     benefit : BenefitGraph, UncertainBenefits or CoalitionValues
         What the participants gain from one another: benefits that add up, as in the paper, with or
-        without standard errors, or expected gains in coalitions. With coalition values, method ``best`` maximises the total
-        expected gain; up to 20 participants it always finishes, with proof.
+        without standard errors, or expected gains in coalitions. With coalition values, method
+        ``best`` maximises the total expected gain; up to 20 participants it always finishes, with
+        proof.
     method : {"best", "stable", "published", "cliques"}
         ``best`` maximises welfare subject to both principles within `time_limit`; it is never worse
         than ``stable`` or ``published``, always merge-stable, and exact where the solver finishes.

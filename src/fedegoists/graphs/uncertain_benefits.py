@@ -41,7 +41,7 @@ import numpy.typing as npt
 from fedegoists.errors import GraphError, shown
 from fedegoists.files import csv_bytes, csv_rows, json_value, write_bytes
 from fedegoists.graphs.benefit_graph import BenefitGraph
-from fedegoists.graphs.coalition_values import Bools, Floats
+from fedegoists.graphs.coalition_values import Floats
 from fedegoists.graphs.participant_graph import labelled_matrix, names_for, square_matrix
 from fedegoists.graphs.participants import (
     Reference,
@@ -248,9 +248,7 @@ class UncertainBenefits:
         j, i = (index_of(name, self._participants, "measurement") for name in (source, target))
         weights, errors = self.weights.copy(), self.errors.copy()
         weights[j, i], errors[j, i] = (weights[j, i] if real else 0.0), 0.0
-        return UncertainBenefits(
-            weights, errors, self._participants, null_share=self.null_share
-        )
+        return UncertainBenefits(weights, errors, self._participants, null_share=self.null_share)
 
     def scenarios(self, count: int, seed: int = 0) -> Floats:
         """Draw benefit graphs that the estimates allow: an array of shape (count, n, n).
@@ -364,7 +362,8 @@ class UncertainBenefits:
         for number, row in csv_rows(path, cls.COLUMNS, GraphError):
             place = f"{path}, line {number}"
             source, target = (validated_name(name.strip(), place) for name in row[:2])
-            rows.append((place, source, target, *(_number(text, place) for text in row[2:])))
+            weight, error = (_number(text, place) for text in row[2:])
+            rows.append((place, source, target, weight, error))
         if participants is None:
             names = natural_order({name for row in rows for name in row[1:3]})
         else:
@@ -392,7 +391,7 @@ class UncertainBenefits:
             seen.add((j, i))
             matrices[:, j, i] = weight, error
         try:
-            return cls(*matrices, names, null_share=null_share)
+            return cls(matrices[0], matrices[1], names, null_share=null_share)
         except GraphError as error:
             raise GraphError(f"{where}: {error}") from None
 

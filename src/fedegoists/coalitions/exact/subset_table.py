@@ -51,19 +51,15 @@ class SubsetTable:
             left ^= group
         return sorted([k for k in range(self.n) if group >> k & 1] for group in groups)
 
-    def together(self, a: int, b: int, totals: Floats | None = None) -> tuple[float, int]:
-        """Return the highest total of partitions that unite a and b, and their coalition.
+    def together(self, a: int, b: int) -> tuple[float, int]:
+        """Return the highest total of partitions that unite a and b, and their coalition."""
+        masks = self.masks[(self.masks >> a & 1 == 1) & (self.masks >> b & 1 == 1)]
+        return self.united(masks, self.values[masks])
 
-        Parameters
-        ----------
-        totals : array of float, optional
-            Other totals of the coalitions of `holding`.
-        """
-        masks = self.holding(a, b)
-        if totals is None:
-            totals = self.values[masks]
+    def united(self, masks: Ints, totals: Floats) -> tuple[float, int]:
+        """Return the highest total with one of some coalitions, whose totals are given, and it."""
         whole = totals + self.best[self.whole ^ masks]
-        if not len(whole) or whole.max() == -np.inf:
+        if whole.max(initial=-np.inf) == -np.inf:
             return -np.inf, 0
         return float(whole.max()), int(masks[whole.argmax()])
 
@@ -76,21 +72,18 @@ class SubsetTable:
             return float(whole.max()), int(masks[whole.argmax()])
         return alone, 1 << a
 
-    def holding(self, a: int, b: int) -> Ints:
-        """Return all sets without competitors that hold a and b, admissible or not."""
-        if self.problem.competition[a, b]:
-            return np.zeros(0, dtype=np.int64)
-        free = [
-            k
-            for k in range(self.n)
-            if k not in (a, b) and not self.problem.competition[k, [a, b]].any()
-        ]
-        masks = np.array([1 << a | 1 << b], dtype=np.int64)
-        for k in free:
-            rivals = int((self.problem.competition[k].astype(np.int64) << np.arange(self.n)).sum())
-            fine = masks[(masks & rivals) == 0]
-            masks = np.concatenate([masks, fine | 1 << k])
-        return masks
+
+def sets_holding(competition: Bools, a: int, b: int) -> Ints:
+    """Return all sets without competitors that hold a and b, admissible or not."""
+    n = len(competition)
+    if competition[a, b]:
+        return np.zeros(0, dtype=np.int64)
+    masks = np.array([1 << a | 1 << b], dtype=np.int64)
+    for k in range(n):
+        if k not in (a, b) and not competition[k, [a, b]].any():
+            rivals = int((competition[k].astype(np.int64) << np.arange(n)).sum())
+            masks = np.concatenate([masks, masks[(masks & rivals) == 0] | 1 << k])
+    return masks
 
 
 def additive_totals(problem: ValueProblem, masks: Ints) -> Floats:

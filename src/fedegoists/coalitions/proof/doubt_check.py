@@ -94,7 +94,9 @@ class DoubtCheck:
     def _probabilities(self) -> CheckedClaim:
         stated = self._stated
         lowest = min((one.safety for one in stated.coalitions), default=1.0)
-        shown = f"nobody rides free with {lowest:.4g} or more; standing benefit {stated.standing:.6g}"
+        shown = (
+            f"nobody rides free with {lowest:.4g} or more; standing benefit {stated.standing:.6g}"
+        )
         problem = next(self._wrong_probabilities(), "")
         found = problem or f"derived again, null share {self._known.null_share:.4g}"
         return CheckedClaim("probabilities", shown, found, not problem)
@@ -263,7 +265,11 @@ def highest_welfare(
         last = left.bit_length() - 1
         best[left] = max(
             best[left ^ 1 << last],
-            *(w + best[left ^ mask] for mask, w in worth.items() if mask >> last == 1 and not mask & ~left),
+            *(
+                w + best[left ^ mask]
+                for mask, w in worth.items()
+                if mask >> last == 1 and not mask & ~left
+            ),
             0.0,
         )
     return best[-1]
