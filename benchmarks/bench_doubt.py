@@ -1,7 +1,8 @@
 """What wrong estimates cost, when their errors are ignored and when they are used.
 
-    python -m benchmarks.bench_doubt            # the table, and the time of a decision
+    python -m benchmarks.bench_doubt            # the table; --rows and --errors do a part of it
     python -m benchmarks.bench_doubt --choose   # how the default confidence was chosen
+    python -m benchmarks.bench_doubt --times    # how long a decision takes
 
 Twenty participants; a benefit exists with probability 0.3, a pair competes with probability 0.1.
 The decision sees a disturbed version of the truth:
@@ -22,6 +23,7 @@ Choices were made on repetitions 10 to 14; the table is of repetitions 0 to 9.
 """
 
 import argparse
+import csv
 import math
 import time
 from collections.abc import Iterable
@@ -30,7 +32,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measure import random_consortium, report
+from benchmarks.measure import RESULTS, random_consortium, report
 from fedegoists import BenefitGraph, CompetitionGraph, Formation, UncertainBenefits, form
 
 N, DENSITY, COMPETITION, SHARE = 20, 0.3, 0.1, 0.05
@@ -38,15 +40,18 @@ PER_REPETITION = 6
 LISTED = NormalDist().inv_cdf(0.95)
 
 Matrix = npt.NDArray[np.float64]
+Record = tuple[str, ...]
 ROWS = ("weights", "missed", "false edges", "unnamed", "false competitors", "estimator")
 LARGE_ERROR, ERRORS = 0.3, (0.3, 0.2, 0.1)
+CHOICES: tuple[float | None, ...] = (0.6, 0.8, 0.9, 0.95)
 
 
 def tail(random: np.random.Generator, shape: tuple[int, ...]) -> Matrix:
     """Return z-values of pairs without benefit that are listed by chance."""
     normal = NormalDist()
     levels = 1 - SHARE * random.random(shape)
-    return np.vectorize(normal.inv_cdf, otypes=[float])(levels)
+    found: Matrix = np.vectorize(normal.inv_cdf, otypes=[float])(levels)
+    return found
 
 
 def listed_z(random: np.random.Generator, error: float, shape: tuple[int, ...]) -> Matrix:
@@ -109,93 +114,118 @@ def judged(
     return len(groups), sum(broken), welfare
 
 
-class Tally:
-    """Counts over instances."""
-
-    def __init__(self) -> None:
-        self.changed: list[bool] = []
-        self.lost: list[float] = []
-        self.promised: list[float] = []
-        self.formed = self.broken = 0
-
-    def add(self, found: Formation, best: Formation, rivals: CompetitionGraph) -> None:
-        """Judge one decision by the truth."""
-        formed, broken, welfare = judged(found, best.benefit, rivals)
-        self.changed.append(found.coalitions != best.coalitions)
-        self.lost.append(1 - welfare / best.welfare)
-        self.promised.append(found.welfare / best.welfare)
-        self.formed += formed
-        self.broken += broken
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the columns of the table."""
-        error = np.std(self.lost, ddof=1) / math.sqrt(len(self.lost))
-        return (
-            f"{np.mean(self.changed):.0%}",
-            f"{np.mean(self.lost):.1%} ± {error:.1%}",
-            f"{self.broken} of {self.formed}",
-            f"{self.broken / max(self.formed, 1):.1%}",
-            f"{np.mean(self.promised):.2f}",
+def decided(row: str, error: float, seed: int, confidences: Iterable[float | None]) -> list[Record]:
+    """Judge one instance: errors ignored, and used with each confidence."""
+    truth, rivals = random_consortium(N, DENSITY, COMPETITION, seed)
+    best = form(truth, rivals, time_limit=5)
+    seen, named = disturbed(row, truth, rivals, error, seed)
+    decisions = [("ignored", form(seen, named, risk="ignore", time_limit=5))]
+    for one in confidences:
+        name = "used" if one is None else f"used, confidence {one:g}"
+        decisions.append((name, form(seen, named, confidence=one)))
+    records = []
+    for option, found in decisions:
+        formed, broken, welfare = judged(found, truth, rivals)
+        records.append(
+            (
+                row,
+                f"{error:g}",
+                option,
+                str(seed),
+                str(int(found.coalitions != best.coalitions)),
+                f"{1 - welfare / best.welfare:.6f}",
+                str(formed),
+                str(broken),
+                f"{found.welfare / best.welfare:.6f}",
+            )
         )
+    return records
 
 
-def compare(
-    row: str, error: float, repetitions: Iterable[int], confidences: Iterable[float | None]
-) -> list[tuple[str, ...]]:
-    """Return a row of the table for errors ignored, and one for each confidence."""
-    options = ("ignored", *confidences)
-    tallies = {option: Tally() for option in options}
-    for repetition in repetitions:
-        for k in range(PER_REPETITION):
-            seed = 1000 * repetition + k
-            truth, rivals = random_consortium(N, DENSITY, COMPETITION, seed)
-            best = form(truth, rivals, time_limit=5)
-            seen, named = disturbed(row, truth, rivals, error, seed)
-            for option in options:
-                if option == "ignored":
-                    found = form(seen, named, risk="ignore", time_limit=5)
-                else:
-                    found = form(seen, named, confidence=option)
-                tallies[option].add(found, best, rivals)
-    return [
-        (row, f"{error:g}", "default" if option is None else str(option), *tallies[option].cells())
-        for option in options
-    ]
+def keep(records: list[Record]) -> list[Record]:
+    """Put records into the file of all, in the place of earlier ones of the same instances."""
+    path = RESULTS / "doubt_instances.csv"
+    known: dict[Record, Record] = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            known = {tuple(line[:4]): tuple(line) for line in list(csv.reader(file))[1:]}
+    known |= {record[:4]: record for record in records}
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(RECORD)
+        writer.writerows(known.values())
+    return list(known.values())
 
 
-COLUMNS = (
+def table(records: list[Record], repetitions: range) -> list[Record]:
+    """Return the means over the instances of some repetitions."""
+    kept = [one for one in records if int(one[3]) // 1000 in repetitions]
+    rows: list[Record] = []
+    for key in dict.fromkeys(one[:3] for one in kept):
+        numbers = np.array([[float(x) for x in one[4:]] for one in kept if one[:3] == key])
+        changed, lost, formed, broken, promised = numbers.T
+        spread = lost.std(ddof=1) / math.sqrt(len(lost))
+        rows.append(
+            (
+                *key,
+                str(len(lost)),
+                f"{changed.mean():.0%}",
+                f"{lost.mean():.1%} ± {spread:.1%}",
+                f"{broken.sum():.0f} of {formed.sum():.0f}",
+                f"{broken.sum() / max(formed.sum(), 1):.1%}",
+                f"{promised.mean():.2f}",
+            )
+        )
+    return sorted(rows, key=lambda one: (ROWS.index(one[0]), -float(one[1])))
+
+
+RECORD = (
     "what is wrong",
     "error",
-    "errors",
+    "errors are",
+    "seed",
+    "changed",
+    "lost",
+    "formed",
+    "broken",
+    "promised",
+)
+COLUMNS = (
+    *RECORD[:3],
+    "instances",
     "partition changes",
     "true welfare lost",
     "broken",
-    "share",
-    "promised",
+    "share broken",
+    "promised welfare",
 )
 
 
 def main() -> None:
-    """Print and keep the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Decide instances, and print and keep the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--rows", nargs="*", default=list(ROWS))
-    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--errors", nargs="*", type=float, default=list(ERRORS))
+    parser.add_argument("--times", action="store_true", help="only how long a decision takes")
     options = parser.parse_args()
-    if options.choose:
-        rows = []
-        for row in ("false edges", "estimator"):
-            rows += compare(row, LARGE_ERROR, range(10, 15), (0.5, 0.7, 0.8, 0.9, 0.95))
-        report("doubt_choice", "The confidence, on repetitions 10 to 14", COLUMNS, rows)
+    if options.times:
+        times()
         return
-    rows = []
+    repetitions = range(10, 15) if options.choose else range(10)
+    confidences = CHOICES if options.choose else (None,)
+    records = []
     for row in options.rows:
-        errors = ERRORS if row in ("false edges", "estimator") else (LARGE_ERROR,)
+        errors = options.errors if row in ("false edges", "estimator") else (LARGE_ERROR,)
         for error in errors:
-            rows += compare(row, error, range(options.repetitions), (None,))
-            print(*rows[-2:], sep="\n", flush=True)
-    report("doubt", "Wrong estimates: errors ignored, and used", COLUMNS, rows)
-    times()
+            for repetition in repetitions:
+                for k in range(PER_REPETITION):
+                    records += decided(row, error, 1000 * repetition + k, confidences)
+    rows = table(keep(records), repetitions)
+    if options.choose:
+        report("doubt_choice", "The confidence, on repetitions 10 to 14", COLUMNS, rows)
+    else:
+        report("doubt", "Wrong estimates: errors ignored, and used", COLUMNS, rows)
 
 
 def times() -> None:

@@ -21,7 +21,6 @@ import numpy as np
 from fedegoists.coalitions.array_types import Floats, Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
-from fedegoists.coalitions.exact.annealing import Annealing
 from fedegoists.coalitions.exact.best_partition import best_partition, prepare
 from fedegoists.coalitions.exact.enumeration import is_small
 from fedegoists.coalitions.exact.reduction import Subproblem, components
@@ -305,6 +304,8 @@ def _best_here(
             fewest_members=least,
         )
         return optimum.partition, optimum.optimal
+    from fedegoists.coalitions.exact.annealing import Annealing  # loads compiled code
+
     usable = np.where(rivals, 0.0, weights)
     problem = Subproblem(usable, usable > 0, rivals, formation.seed, fewest_members=least)
     annealing = Annealing(problem, start)
