@@ -47,7 +47,7 @@ def search_values(
     solved exactly, however long that takes: a few seconds at most. With more, the time limit
     counts.
     """
-    members, problem = _reduced(values, competition, confidence, fewest_members)
+    members, problem = reduced(values, competition, confidence, fewest_members)
     kept = restricted(keep, members)
     notes: list[str] = []
     if problem.n <= MOST_EXACT:
@@ -65,7 +65,7 @@ def search_values(
     stable: bool | None = True  # uniting coalitions with gain would be better than the optimum
     if rule != "optimum":
         judge = Judge(values, competition, confidence, fewest_members)
-        whole, stable = _united(judge, whole)
+        whole, stable = united(judge, whole)
         if stable is None:
             notes.append("that no coalitions should merge was not proven within the budget")
     return SearchResult(
@@ -90,7 +90,7 @@ def value_bound(
     fewest_members: int = 1,
 ) -> tuple[float, float]:
     """Return the total gain of an admissible partition, and an upper bound on any total gain."""
-    members, problem = _reduced(values, competition, confidence, fewest_members)
+    members, problem = reduced(values, competition, confidence, fewest_members)
     if problem.n <= MOST_EXACT:
         best = total_gain(problem.values, best_by_values(problem))
         return best, best * (1 + ROUNDING)
@@ -106,7 +106,7 @@ def quick_value_bound(values: CoalitionValues, competition: CompetitionGraph) ->
     return cap_bound(ValueProblem(values, competition.matrix))
 
 
-def _reduced(
+def reduced(
     values: CoalitionValues, competition: CompetitionGraph, confidence: float, fewest_members: int
 ) -> tuple[list[int], ValueProblem]:
     """Leave out the participants that are alone in any case."""
@@ -117,7 +117,7 @@ def _reduced(
     return members, ValueProblem(values.restricted_to(names), inside, confidence, fewest_members)
 
 
-def _united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
+def united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
     """Unite coalitions that should merge until the checker finds none; tell if that is proven."""
     names = judge.values.participants
     place = {name: k for k, name in enumerate(names)}

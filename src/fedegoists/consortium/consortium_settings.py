@@ -86,7 +86,7 @@ class BenefitSection(TypedSettings):
     learned, and only competition keeps participants apart. Hypernetwork and pairs show all
     participants models made from the gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
-    """For the estimator file: a CSV with source,target,weight."""
+    """For the estimator file: a CSV with source,target,weight and maybe error."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])
     """A benefit counts where its weight is above this number."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
@@ -138,6 +138,16 @@ class FormationSection(TypedSettings):
     fewest_members: int = Field(default=1, ge=1)
     """A coalition is one participant alone or has at least this number of members; 3 so that sums
     over members hide single ones."""
+    risk: Literal["expected", "worst-decile", "ignore"] | None = Field(
+        default=None, examples=["expected"]
+    )
+    """How standard errors of benefits are used by method best: expected forms the coalitions with
+    the highest expected benefit, worst-decile those with the highest in the worst tenth of
+    scenarios, ignore takes the weights as they are. By default expected, where benefits have errors
+    and neither benefit.threshold nor benefit.confidence is set."""
+    confidence: float | None = Field(default=None, ge=0.5, lt=1, examples=[0.9])
+    """With errors: the least probability that nobody rides free in a coalition (default: 0.8). With
+    curves: the least probability of gaining of each member (default: 0.6)."""
     seed: int = Field(default=0, ge=0)
     """The formation method's seed."""
 

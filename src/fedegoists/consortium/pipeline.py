@@ -65,8 +65,9 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, Participant, SimulatedFederation
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.coalition_values import pair_graph
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
+from fedegoists.graphs.coalition_values import Benefits, pair_graph
+from fedegoists.graphs.uncertain_benefits import has_errors
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.metric_words import metric_words
@@ -201,7 +202,12 @@ class Consortium:
         if section.estimator == "everybody":
             return LearnedBenefit(BenefitGraph(1.0 - np.eye(len(names)), names))
         if section.file is not None:
-            whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
+            members = (*names, *self.engine.absent)
+            if has_errors(section.file):
+                known = UncertainBenefits.from_csv(section.file, members)
+                known = known.restricted_to(names).relearned()
+                return LearnedBenefit(known.graph, uncertain=known)
+            whole = BenefitGraph.from_csv(section.file, members)
             return LearnedBenefit(whole.restricted_to(names))
         if self.estimator == CURVES and self.settings.formation.method != "best":
             raise SettingsError(
@@ -276,15 +282,37 @@ class Consortium:
         if self.decision is not None:
             return self.decision
         section = self.settings.formation
-        values = None if benefit.estimate is None else benefit.estimate.values
+        benefits = self._decided_by(benefit)
         return form(
-            benefit.graph if values is None else values,
+            benefits,
             self.competition,
             section.method,
             seed=section.seed,
             time_limit=section.time_limit,
             fewest_members=section.fewest_members,
+            confidence=None if isinstance(benefits, BenefitGraph) else section.confidence,
+            risk=section.risk if isinstance(benefits, UncertainBenefits) else None,
         )
+
+    def _decided_by(self, benefit: LearnedBenefit) -> Benefits:
+        """Return what decides: expected gains, benefits with their errors, or benefits alone."""
+        estimate, section = benefit.estimate, self.settings.formation
+        if estimate is not None and estimate.values is not None:
+            return estimate.values
+        known = benefit.uncertain
+        if known is None and estimate is not None and estimate.certain:
+            known = estimate.uncertain()
+        # Who sets a rule for single benefits, or another method, wants these to decide.
+        by_rule = self.settings.benefit.model_fields_set & {"threshold", "confidence"}
+        wanted = section.risk is not None or not (by_rule and benefit.uncertain is None)
+        if known is None or section.method != "best" or section.risk == "ignore" or not wanted:
+            if section.risk not in (None, "ignore"):
+                raise SettingsError(
+                    f"formation.risk is {section.risk!r}, but these benefits have no standard "
+                    "errors, or formation.method is not best; leave risk out"
+                )
+            return benefit.graph
+        return known
 
     def train(
         self,
@@ -490,6 +518,8 @@ class Consortium:
             learned = {"benefit.csv": benefit.graph.csv_bytes()}
             if benefit.estimate is not None:
                 learned["weights.csv"] = benefit.estimate.weights_csv()
+                if benefit.estimate.certain and benefit.estimate.values is None:
+                    learned["benefit_errors.csv"] = benefit.estimate.uncertain().csv_bytes()
             folder.write(learned)
             formation.certificate.save(folder.path / "certificate.json")
         with folder.stage("training"):
