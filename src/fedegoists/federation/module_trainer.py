@@ -183,7 +183,7 @@ class ModuleTrainer:
                     gradients = tuple(schema.unflatten(vector).values())
             with torch.no_grad():
                 total += loss
-                update.step(gradients, rate, added)
+                update.step(gradients, rate * terms.pace, added)
                 if terms.anchor_rate and (step + 1) % terms.inner_steps == 0:
                     added.move_anchor(tensors)
         trained = schema.flatten(dict(zip(schema.names, tensors, strict=True)))

@@ -135,6 +135,8 @@ class LocalTerms(Validated):
         Start with this momentum, and return the one at the end.
     frozen : tuple of str
         Prefixes of the parameters that do not move.
+    pace : float
+        Multiply all learning rates by this.
     """
 
     anchor: Vector | None = None
@@ -149,6 +151,7 @@ class LocalTerms(Validated):
     frozen: Annotated[
         tuple[Annotated[str, Field(max_length=400)], ...], Field(max_length=10_000)
     ] = ()
+    pace: Number = 1.0
 
     @property
     def tensors(self) -> dict[str, Tensor]:

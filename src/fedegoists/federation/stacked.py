@@ -257,6 +257,8 @@ class StackedSilos:
         if "correction" in state:
             gradients = gradients + state["correction"]
         rate = state["rates"].index_select(0, step)
+        if "pace" in state:
+            rate = rate * state["pace"]
         aside = None
         if "aside" in state:
             aside = rate * state["aside"] * (state["anchor"] - parameters)

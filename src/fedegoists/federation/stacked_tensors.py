@@ -57,6 +57,8 @@ def add_terms(
         frozen_names(schema, first.frozen)  # refuses names that do not exist
         state["frozen"] = schema.mask(first.frozen).to(like.device)
         state["before"] = like.clone()
+    if any(t.pace != 1 for t in terms):
+        state["pace"] = column([t.pace for t in terms])
     if first.anchor is not None:
         state["anchor"] = torch.stack([t.anchor for t in terms if t.anchor is not None]).to(like)
         state["aside" if first.decoupled else "pull"] = column([t.pull for t in terms])

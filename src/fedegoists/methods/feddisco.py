@@ -48,7 +48,7 @@ class FedDisco(MethodSettings):
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask all silos for label counts; who hides them counts as its coalition's least balanced."""
+        """Ask for label counts; who hides them counts as the least balanced of its coalition."""
         names = federation.participants
         replies, failures = sorted_out(federation.call(dict.fromkeys(names, Describe())))
         known = {

@@ -31,8 +31,9 @@ class FedEgoists(MethodSettings):
 
     After training alone for a while (a share of the settings' total steps; without a total there is
     no warm-up), each participant has a hypernetwork that starts at its local model, and the
-    learning rate starts anew. Then two steps alternate: one on the hypernetwork, along the gradients of i and its contributors on training
-    batches, and one on the preferences r, with a batch of i's own validation data.
+    learning rate starts anew. Then two steps alternate: one on the hypernetwork, along the
+    gradients of i and its contributors on training batches, and one on the preferences r, with a
+    batch of i's own validation data.
 
     How the validation loss depends on r can be found in two ways. As published, r is an input of
     the hypernetwork, and the gradient goes back to it. But that network has never seen other
