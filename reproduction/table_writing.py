@@ -12,10 +12,11 @@ from reproduction.cells import Plan
 from reproduction.rate_choice import (
     chosen_rates,
     chosen_rounds,
+    chosen_settings,
     preferred_company,
     validation_means,
 )
-from reproduction.reproduced_tables import ReproducedTable
+from reproduction.reproduced_tables import TABLES, ReproducedTable
 from reproduction.table_pages import page, worst_page
 from reproduction.table_results import (
     differences_csv,
@@ -64,6 +65,7 @@ def table_contents(table: ReproducedTable, plan: Plan, store: CellStore) -> dict
         preferred_company(table, plan, store),
         chosen_rounds(table, plan, store),
         validation_means(table, plan, store),
+        chosen_settings(table, plan, store),
     )
     return {
         f"{table.name}.csv": table_csv(table, lines),
@@ -80,6 +82,8 @@ def _command(table: ReproducedTable, plan: Plan) -> str:
         parts.append("--budget both")
     if not plan.choose:
         parts.append("--no-choose")
+    if table.revision > 1 and TABLES[table.name].revision == 1:
+        parts.append("--corrected")
     if plan.steps is not None:
         parts.append(f"--steps {plan.steps}")
     return " ".join([*parts, "--resume"])
