@@ -26,7 +26,7 @@ from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore, pack_cells
 from reproduction.cells import Cell, CellResult, Plan
 from reproduction.figures import draw_figures
-from reproduction.reproduced_tables import TABLES, ReproducedTable, corrected, table_named
+from reproduction.reproduced_tables import TABLES, ReproducedTable, table_named
 from reproduction.running import GroupProgress, done_of, left_of, reproduce, rerun
 from reproduction.table_results import lines_of
 from reproduction.table_writing import write_tables
@@ -43,7 +43,7 @@ RepetitionsOption = Annotated[
         "--repetitions",
         "--trials",
         min=1,
-        help="Number of repetitions, seeds 0 and up (default: 5; 10 for corrected tables).",
+        help="Number of repetitions, seeds 0 and up (default: the table's own).",
     ),
 ]
 OnlyOption = Annotated[
@@ -106,14 +106,6 @@ def tables_command(
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps other than the budget's, to try things out.")
     ] = None,
-    corrected_: Annotated[
-        bool,
-        typer.Option(
-            "--corrected",
-            help="Tables that were trained before corrections of methods: with these corrections, "
-            "and all rows.",
-        ),
-    ] = False,
     cell: Annotated[
         str | None, typer.Option(metavar="HASH", help="Train one recorded cell again and compare.")
     ] = None,
@@ -135,8 +127,6 @@ def tables_command(
     plans = [Plan(repetitions, one, steps, choose) for one in budgets]
     names = list(dict.fromkeys(n for t in targets or [] for n in (TABLES if t == "all" else [t])))
     tables = [table_named(name) for name in names if name != FIGURES]
-    if corrected_:
-        tables = [corrected(table) for table in tables]
     if list_ or not targets:
         _list(tables or list(TABLES.values()), plans, out)
         return

@@ -78,14 +78,15 @@ CORRECTED_CHOICE = (
     "All other settings are the methods' defaults."
 )
 BEFORE_CORRECTIONS = (
-    "**Trained before corrections, and not repeated since: it needs a GPU.** The rows `feddisco` "
+    "**Trained before corrections of some methods.** The rows `feddisco` "
     "(divergences were not divided by their sum), `fedegoists` (one learning-rate schedule for "
     "both phases, nothing tuned), `fedora` (a pull through the momentum) and `pfedgraph` (the "
     "aggregate instead of the own model), with all their variants, are not those of the methods as "
     "they are now. Benefits were learned once among all participants, where the released code "
     "learns again inside each clique, so baselines have smaller coalitions here than in the paper. "
-    "Learning rates were chosen on repetitions that the table shows, nothing else was tuned, and averages "
-    "with momentum at the server are missing. `--corrected` trains the table again."
+    "Learning rates were chosen on repetitions that the table shows, nothing else was tuned, and "
+    "averages with momentum at the server are missing. Corrected tables have names that end in "
+    "`-corrected`."
 )
 RATES_CHOSEN = (
     "Multiples of the budget's rate, with the mean validation metric of the deciding "

@@ -16,7 +16,7 @@ from reproduction.rate_choice import (
     preferred_company,
     validation_means,
 )
-from reproduction.reproduced_tables import TABLES, ReproducedTable
+from reproduction.reproduced_tables import ReproducedTable
 from reproduction.table_pages import page, worst_page
 from reproduction.table_results import (
     differences_csv,
@@ -82,8 +82,6 @@ def _command(table: ReproducedTable, plan: Plan) -> str:
         parts.append("--budget both")
     if not plan.choose:
         parts.append("--no-choose")
-    if table.revision > 1 and TABLES[table.name].revision == 1:
-        parts.append("--corrected")
     if plan.steps is not None:
         parts.append(f"--steps {plan.steps}")
     return " ".join([*parts, "--resume"])
