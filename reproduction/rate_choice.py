@@ -279,7 +279,7 @@ def _deciding(cell: Cell, number: int) -> Deciding:
     scenario, repetitions = cell.scenario, range(number)
     if cell.revision > 1:
         repetitions = range(DECIDING[0], DECIDING[-1] + 1)
-    if _is_image(cell):
+    if _is_image(cell) and not dict(scenario.options).get("pooled"):
         options = tuple(
             (name, BETA if name == "beta" else value) for name, value in scenario.options
         )

@@ -12,10 +12,12 @@ from reproduction.variants import (
     FAIR,
     FAIR_HOSPITALS,
     HOSPITALS,
+    LOCAL,
     LONGER,
     PAPER,
     PLAIN,
     QUESTIONS,
+    WIDE,
     Variant,
 )
 
@@ -241,6 +243,49 @@ def _beyond_the_paper() -> Iterator[ReproducedTable]:
     )
 
 
+PFLLIB: tuple[tuple[str, str, tuple[tuple[str, Any], ...]], ...] = tuple(
+    (data, how, (*options, ("participants", 20), ("pooled", True)))
+    for data in ("cifar10", "cifar100")
+    for how, options in (
+        ("dirichlet 0.1", (("partition", "dirichlet"), ("beta", 0.1))),
+        ("dirichlet 0.5", (("partition", "dirichlet"), ("beta", 0.5))),
+        (
+            "pathological",
+            (("partition", "pathological"), ("block", 5 if data == "cifar10" else 10)),
+        ),
+    )
+)
+"""PFLlib's settings: 20 clients, one pool of images, a quarter of each client's for its test; two
+classes for each client of CIFAR-10, and ten of CIFAR-100, in the pathological partition."""
+
+
+def _of_pfllib() -> Iterator[ReproducedTable]:
+    budgets: tuple[BudgetName, ...] = ("pfllib", "pfllib-augmented")
+    for budget in budgets:
+        yield ReproducedTable(
+            budget,
+            "PFLlib's settings" + ("" if budget == "pfllib" else ", with augmentation"),
+            ("dataset", "distribution", "method"),
+            tuple(
+                ({"dataset": data, "distribution": how}, Scenario(data, options))
+                for data, how, options in PFLLIB
+            ),
+            (
+                LOCAL,
+                WIDE,
+                *(one for one in FAIR if one.where == "best" and one.method != WIDE.method),
+            ),
+            budget=budget,
+            repetitions=CORRECTED_REPETITIONS,
+            notes=(
+                "Nobody competes: all clients train together. PFLlib reports the best test round; "
+                "here validation data, a tenth of each client's training images, chooses the "
+                "round, so numbers are lower than by its rule.",
+            ),
+            revision=2,
+        )
+
+
 CORRECTED = "-corrected"
 """End of the names of tables that are trained with corrected methods."""
 
@@ -264,6 +309,7 @@ TABLES: dict[str, ReproducedTable] = {
         *_of_the_paper(),
         *_beyond_the_paper(),
         *(_corrected(table) for table in _of_the_paper() if not table.derived),
+        *_of_pfllib(),
     )
 }
 
