@@ -18,7 +18,7 @@ from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
 from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
-from reproduction.reproduced_tables import TABLES
+from reproduction.reproduced_tables import CORRECTED, TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_writing import table_contents
 from reproduction.variants import VARIANTS
@@ -35,7 +35,7 @@ def store():
 
 
 NOT_TRAINED = {
-    *("table1-corrected", "table2-corrected", "table4-corrected", "table5-corrected"),
+    *(name for name in TABLES if name.endswith(CORRECTED)),
     *("pfllib", "pfllib-augmented"),
 }
 """Corrected tables that wait for a GPU, or for time; those with committed rows are compared."""

@@ -92,10 +92,10 @@ def test_the_page_has_a_line_for_every_method_and_rule():
     assert "| learned | 2 of 2 |" in page
 
 
-def test_the_committed_page_is_derived_from_its_rows():
-    folder = RESULTS / "free-riders"
-    written = (folder / "free-riders.md").read_text(encoding="utf-8")
-    rows = read_losses(folder / "free-riders.csv")
+@pytest.mark.parametrize("page", sorted((RESULTS / "free-riders").glob("*.md")), ids=str)
+def test_a_committed_page_is_derived_from_its_rows(page):
+    written = page.read_text(encoding="utf-8")
+    rows = read_losses(page.with_suffix(".csv"))
     assert {one.task for one in rows} <= set(TASKS)
     assert {one.repetition for one in rows} == set(range(10))
     assert rider_page(rows, written.splitlines()[-1]) == written
