@@ -22,6 +22,8 @@ from reproduction.default_decisions import (
     read_decisions,
     written_decisions,
 )
+from reproduction.free_rider_study import TASKS as RIDDEN
+from reproduction.free_rider_study import losses_csv, losses_of, read_losses, rider_page
 from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.participation_study import (
     BOUNDS,
@@ -58,6 +60,7 @@ def register(app: typer.Typer) -> None:
     app.command("yardsticks")(yardsticks_command)
     app.command("participation")(participation_command)
     app.command("decisions")(decisions_command)
+    app.command("free-riders")(free_riders_command)
 
 
 def hospitals_command(
@@ -170,6 +173,28 @@ def decisions_command(
     write_bytes(path, written_decisions(rows))
     about = origin(" ".join(["decisions", *(names or ())]), divisions, began)
     write_bytes(out / "decisions.md", decision_page(read_decisions(path), about).encode())
+
+
+def free_riders_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TASK", help=f"{', '.join(RIDDEN)}.")
+    ] = None,
+    out: OutOption = RESULTS / "free-riders",
+) -> None:
+    """Measure what one bad member costs the others, by method and coalition rule.
+
+    The rows of other tasks stay as they are.
+    """
+    began, code = time.monotonic(), commit()  # others may commit while this trains
+    table = out / "free-riders.csv"
+    for name in _checked(names, dict.fromkeys(RIDDEN)):
+        found = losses_of(name, tell=line)
+        known = read_losses(table) if table.exists() else []
+        known = [one for one in known if one.task != name] + found
+        known.sort(key=lambda one: RIDDEN.index(one.task))
+        write_bytes(table, losses_csv(known))
+    told = origin(" ".join(["free-riders", *(names or ())]), MOST_DIVISIONS, began, code)
+    write_bytes(out / "free-riders.md", rider_page(read_losses(table), told).encode())
 
 
 def known_alone(path: Path) -> list[Measured]:

@@ -601,7 +601,7 @@ def sensitivity_command(
 
     Also what a competitor that nobody named would reach. Manager only: it names competitors.
     """
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     with working("Looking for the smallest changes …"):
         found = sensitivity(formation, time_limit=time_limit)
     if as_json:

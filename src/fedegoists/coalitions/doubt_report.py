@@ -33,6 +33,7 @@ from fedegoists.coalitions.value_partition_search import reduced, search_values
 from fedegoists.coalitions.welfare import as_rows, welfare
 from fedegoists.coalitions.worst_decile import scenario_welfare, worst_mean
 from fedegoists.graphs import CompetitionGraph, UncertainBenefits
+from fedegoists.graphs.participant_graph import Entries
 
 PROPOSALS = 800
 """Proposals of the search in a scenario, per participant, where not all partitions are compared."""
@@ -274,7 +275,8 @@ def _best_in_scenarios(
     formation: Formation, drawn: Floats, groups: Partition
 ) -> tuple[list[list[list[int]]], int]:
     """Return the best partition found in each scenario, and how many of them are proven."""
-    prepare(drawn.max(axis=0), formation.competition.matrix, formation.fewest_members)
+    rivals = formation.competition.entries
+    prepare(Entries.of(drawn.max(axis=0)), rivals, formation.fewest_members)
     found: list[list[list[int]]] = []
     starts: list[Partition] = [groups]
     proven = 0
@@ -293,10 +295,10 @@ def _best_here(
 ) -> tuple[list[list[int]], bool]:
     """Return the best partition found of one benefit graph, and whether it is proven to be."""
     rivals, least = formation.competition.matrix, formation.fewest_members
-    if all(is_small(len(part)) for part in components(weights, rivals, least)):
+    links = Entries.of(weights), formation.competition.entries
+    if all(is_small(len(part)) for part in components(*links, least)):
         optimum = best_partition(
-            weights,
-            rivals,
+            *links,
             [start],
             seconds=math.inf,
             deadline=math.inf,
