@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
 from fedegoists.consortium.model_choice import searches_decay
+from fedegoists.consortium.report.bottom_line import bottom_line
 from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.expected_gains import expected_gains
 from fedegoists.consortium.report.gain_chart import gains_chart
@@ -37,7 +38,7 @@ CLAIMS = {
     "enough members": "Every coalition is one participant alone or has the demanded members.",
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
     "welfare": "The total benefit inside the coalitions.",
-    "upper bound": "No valid coalitions have a higher welfare than this.",
+    "upper bound": "No valid coalitions have a higher total benefit than this.",
     "participation constraint": "Every member of a coalition is expected to gain, with the "
     "probability that was demanded.",
     "objective": "No valid coalitions are better by the chosen objective, where it is proven.",
@@ -73,6 +74,7 @@ def manager_view(
         "together": together,
         "alone": alone,
         "quality": quality(formation),
+        "bottom": bottom_line(run, results, alone),
         "incomplete": run.incomplete,
         "tallies": _tallies(results),
         "confidence": CONFIDENCE,
@@ -172,15 +174,15 @@ def _of_members(formation: Formation) -> str:
 
 
 def quality(formation: Formation) -> str:
-    """Return a sentence on the welfare, and whether it is proven to be the highest."""
+    """Return a sentence on the total benefit, and whether it is proven to be the highest."""
     total = "total benefit"
     if formation.values is not None:
         total = f"total expected gain in {formation.values.unit}"
-    welfare = f"The welfare, which is the {total}, is {weight(formation.welfare)}"
+    reached = f"The {total} is {weight(formation.welfare)}"
     if formation.optimal:
-        return f"{welfare}, proven to be the highest possible."
+        return f"{reached}, proven to be the highest possible."
     return (
-        f"{welfare}. The highest possible is at most {weight(formation.upper_bound)}: at most "
+        f"{reached}. The highest possible is at most {weight(formation.upper_bound)}: at most "
         f"{100 * formation.gap:.2g} % of that is missed."
     )
 
