@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,21 +49,20 @@ class MemberLine:
         The other members of its coalition; empty if it is alone.
     alone, value : str
         The result of its own model, and of the model it keeps.
-    result, predicted : str
-        The gain with its interval, measured after and expected before training.
-    together : str
-        The gain if everybody trained together; empty if that was not measured.
+    predicted, result, together : tuple of str
+        The gain and its interval: expected before training, measured after it, and if everybody
+        trained together; empty where not known.
     """
 
     participant: str
     company: str
     alone: str
     value: str
-    predicted: str
-    result: str
+    predicted: tuple[str, str]
+    result: tuple[str, str]
     verdict: str
     sign: str
-    together: str
+    together: tuple[str, str]
     together_verdict: str
 
 
@@ -101,6 +100,58 @@ def bottom_line(run: "ConsortiumRun", results: Results, why_alone: str) -> Botto
         _costs(run, results),
         _facts(run),
     )
+
+
+def member_bottom_line(run: "ConsortiumRun", results: Results, participant: str) -> BottomLine:
+    """Return the top of a participant's own page; nothing in it depends on other coalitions.
+
+    Parameters
+    ----------
+    results : Results
+        Those of this participant alone.
+    """
+    unit = plain_unit(run)
+    others = [name for name in run.formation.coalition_of(participant) if name != participant]
+    advice = f"{participant} trains {f'with {listed(others)}' if others else 'alone'}."
+    reasons: tuple[str, ...] = ()
+    for one in results.delivered if others else ():
+        decimals = _decimals([one.alone], unit)
+        if one.method == OWN:
+            reasons = (
+                "It keeps the model that it trained alone: on its own validation data no common "
+                "model was clearly better.",
+            )
+            continue
+        told = _change(unit.gain(one.gain, one.alone), unit, decimals)
+        reasons = (f"With the model that it keeps, {told}.",)
+        if participant in results.few:
+            reasons += (f"That is no result yet: {results.few[participant]}.",)
+    facts = [("Made", run.made or "not recorded"), ("Software", _software())]
+    if participant in run.data.fingerprints:
+        facts.append(("Its data", f"SHA-256 {run.data.fingerprints[participant][:16]}…"))
+    shared = [name for name in results.methods if name != OWN]
+    return BottomLine(
+        advice,
+        reasons,
+        unit.words,
+        member_lines(run, results, unit),
+        "",
+        (
+            ("Traffic", _traffic(results, shared if others else [], participant)),
+            ("Shown to others", _shown_of(run, others)),
+        ),
+        tuple(facts),
+    )
+
+
+def _shown_of(run: "ConsortiumRun", others: list[str]) -> str:
+    """Return what the members of a coalition and the coordinator saw of a participant."""
+    if isinstance(run.repetitions.federation, SimulatedFederation):
+        return "nothing: silos were simulated on one machine"
+    if not others:
+        return "no model: it stayed in its silo"
+    hidden = "a sum over the coalition" if len(others) > 1 else "its single updates"
+    return f"the members saw the coalition's common model; the coordinator saw {hidden} at least"
 
 
 def plain_unit(run: "ConsortiumRun") -> PlainUnit:
@@ -150,17 +201,21 @@ def _advice(
     worse = verdicts["worse"]
     tally += f", {worse} clearly worse." if worse else ", none is clearly worse."
     if between.verdict == "worse":
-        return "Every participant should train alone.", (f"In these coalitions {told}.", tally)
+        return "Every participant should train alone.", (
+            f"On average over the members of coalitions, {told}.",
+            tally,
+        )
     who = _who(run)
     if between.verdict == "better":
         return f"Train in {counted(len(groups), 'coalition')}: {who}.", (
-            f"{told[0].upper()}{told[1:]}.",
+            f"On average over their members, {told}.",
             tally,
         )
     if between.verdict == "uncertain":
         tally = "Intervals over test samples are known to each member at home only."
     return f"Try {counted(len(groups), 'coalition')}: {who}.", (
-        f"A gain is not certain: {told}. Each member keeps its own model unless another is better.",
+        f"A gain is not certain: on average {told}. Each member keeps its own model unless another "
+        "is better.",
         tally,
     )
 
@@ -178,24 +233,38 @@ def _who(run: "ConsortiumRun") -> str:
 
 
 def _change(gain: Interval, unit: PlainUnit, decimals: int) -> str:
-    """Return a mean gain as the end of a sentence."""
+    """Return a mean gain in words, with its interval.
+
+    Examples
+    --------
+    >>> metres = PlainUnit.of("mse", False, "metres")
+    >>> _change(Interval(2.0, 1.1, 2.9), metres, 1)
+    'the typical error is 2.0 less than alone (95 % interval 1.1 to 2.9 less)'
+    >>> _change(Interval(0.1, -0.2, 0.4), metres, 1)
+    'the typical error is 0.1 less than alone (95 % interval 0.2 more to 0.4 less)'
+    """
+    up, down = ("less", "more") if unit.rooted else ("more", "fewer")
+    if not unit.rooted and unit.factor == 1.0:
+        ends = ""
+        if math.isfinite(gain.low):
+            ends = f" (95 % interval {signed(gain.low, decimals)} to {signed(gain.high, decimals)})"
+        return f"the gain in {unit.noun} is {signed(gain.value, decimals)}{ends}"
+
+    def amount(value: float, *, way: bool = True) -> str:
+        text = fixed(abs(value), decimals)
+        return f"{text} {up if value >= 0 else down}" if way else text
+
     ends = ""
     if math.isfinite(gain.low):
-        ends = f" (95 % interval {signed(gain.low, decimals)} to {signed(gain.high, decimals)})"
+        near, far = sorted((gain.low, gain.high), key=abs)
+        same = gain.low * gain.high > 0
+        between = (near, far) if same else (gain.low, gain.high)
+        ends = f"{amount(between[0], way=not same)} to {amount(between[1])}"
+        ends = f" (95 % interval {ends})"
     if unit.rooted:
-        way = "less" if gain.value >= 0 else "more"
-        return (
-            f"on average a member's {unit.noun} is {fixed(abs(gain.value), decimals)} {way} than "
-            f"alone{ends.replace('(95', '(gain, 95')}"
-        )
-    if unit.factor == 100.0:
-        way = "more" if gain.value >= 0 else "fewer"
-        cases = unit.words.partition(",")[0].removeprefix("of ")
-        return (
-            f"on average {fixed(abs(gain.value), decimals)} {way} of {cases} than alone are "
-            f"{unit.noun}{ends}"
-        )
-    return f"on average a member gains {signed(gain.value, decimals)} in {unit.noun}{ends}"
+        return f"the {unit.noun} is {amount(gain.value)} than alone{ends}"
+    cases = unit.words.partition(",")[0].removeprefix("of ")
+    return f"{amount(gain.value)} of {cases} than alone are {unit.noun}{ends}"
 
 
 def _verdict(one: "DeliveredGain", results: Results) -> str:
@@ -228,23 +297,25 @@ def member_lines(run: "ConsortiumRun", results: Results, unit: PlainUnit) -> tup
                 listed(others),
                 fixed(unit.value(one.alone), decimals),
                 fixed(unit.value(one.value), decimals),
-                "" if one.predicted is None
-                else _with_ends(unit.gain(one.predicted, one.alone), decimals),
-                _with_ends(unit.gain(one.gain, one.alone), decimals) if others else "",
+                _with_ends(one.predicted and unit.gain(one.predicted, one.alone), decimals),
+                _with_ends(unit.gain(one.gain, one.alone) if others else None, decimals),
                 said,
                 SIGNS.get(said, ""),
-                "" if harm is None else _with_ends(harm, decimals),
+                _with_ends(harm, decimals),
                 "" if all_ is None else all_.interval.verdict,
             )
-        )  # fmt: skip
+        )
     return tuple(lines)
 
 
-def _with_ends(one: Interval, decimals: int) -> str:
+def _with_ends(one: Interval | None, decimals: int) -> tuple[str, str]:
+    """Return a gain and its interval as text."""
+    if one is None:
+        return "", ""
     text = signed(one.value, decimals)
     if not math.isfinite(one.low) or one.low == one.high:
-        return text
-    return f"{text} ({signed(one.low, decimals)} to {signed(one.high, decimals)})"
+        return text, ""
+    return text, f"{signed(one.low, decimals)} to {signed(one.high, decimals)}"
 
 
 def _everybody(run: "ConsortiumRun", unit: PlainUnit) -> tuple[str, ...]:
@@ -265,12 +336,12 @@ def _everybody(run: "ConsortiumRun", unit: PlainUnit) -> tuple[str, ...]:
         ]
         told = _change(Estimate.mean_of(parts).interval(), unit, decimals)
         sentences.append(
-            f"If all {len(names)} trained together ({base_of(method)}){how}, {found['worse']} "
-            f"would be clearly worse than alone and {found['better']} clearly better: {told}."
+            f"If all {len(names)} trained together ({base_of(method)}){how}: on average {told}; "
+            f"{found['worse']} clearly worse, {found['better']} clearly better."
         )
     if run.formation.competition.pairs:
         pairs = counted(len(run.formation.competition.pairs), "pair")
-        sentences[-1] += f" {pairs} of competitors would then learn from each other."
+        sentences[-1] += f" {pairs} of competitors would learn from each other."
     return tuple(sentences)
 
 
@@ -280,18 +351,22 @@ def _costs(run: "ConsortiumRun", results: Results) -> tuple[tuple[str, str], ...
     simulated = isinstance(run.repetitions.federation, SimulatedFederation)
     where = "on this machine, for all members and methods" if simulated else "for the whole run"
     shared = [name for name in results.methods if name != OWN]
-    traffic = "none: nobody trained with others"
-    if shared and len(run.alone) < len(run.formation.participants):
-        amounts = []
-        for name in shared:
-            _, sent, received = results.cost_of(name, EVERYBODY)
-            amounts.append(f"{sent} MB sent and {received} MB received with {name}")
-        traffic = f"for each member on average {listed(amounts)}"
+    company = len(run.alone) < len(run.formation.participants)
+    traffic = _traffic(results, shared if company else [], EVERYBODY)
     return (
         ("Time", f"{spoken_time(seconds)} {where}"),
-        ("Traffic", traffic),
+        ("Traffic", f"for each member on average {traffic}" if shared and company else traffic),
         ("Shown to others", _shown(run, shared, simulated)),
     )
+
+
+def _traffic(results: Results, shared: Sequence[str], participant: str) -> str:
+    """Return the megabytes of each method."""
+    amounts = []
+    for name in shared:
+        _, sent, received = results.cost_of(name, participant)
+        amounts.append(f"{sent} MB sent and {received} MB received with {name}")
+    return listed(amounts) if amounts else "none: nothing was trained with others"
 
 
 def _shown(run: "ConsortiumRun", shared: list[str], simulated: bool) -> str:
@@ -328,10 +403,14 @@ def _facts(run: "ConsortiumRun") -> tuple[tuple[str, str], ...]:
     facts = [
         ("Made", run.made or "not recorded"),
         ("Decided by", f"{by}{evidence}; certificate.json has the proof"),
-        ("Software", ", ".join(f"{name} {version}" for name, version in versions())),
+        ("Software", _software()),
         ("Data", f"{run.data.name}, SHA-256 {run.data.digest[:16]}…"),
     ]
     if run.data.fingerprints:
         prints = (f"{name} {value[:12]}" for name, value in run.data.fingerprints.items())
         facts.append(("Data of each", ", ".join(prints)))
     return tuple(facts)
+
+
+def _software() -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions())
