@@ -87,5 +87,6 @@ class PlainUnit:
         value = self._of_gain(gain.value, alone)
         if not self.rooted:
             return replace(gain, value=value, error=self.factor * gain.error)
-        slope = value / gain.value if gain.value else 1 / (2 * self.value(alone) or math.nan)
-        return replace(gain, value=value, error=slope * gain.error)
+        # √a − √b = (a − b) / (√a + √b)
+        both = self.value(alone) + self.value(max(alone - gain.value, 0.0))
+        return replace(gain, value=value, error=gain.error / both if both else math.nan)
