@@ -24,7 +24,7 @@ from fedegoists.coalitions.exact.enumeration import (
 )
 from fedegoists.coalitions.exact.incumbent import TOLERANCE, Incumbent, together
 from fedegoists.coalitions.exact.reduction import Subproblem, components, restricted
-from fedegoists.coalitions.exact.solvers import load_solver
+from fedegoists.coalitions.exact.solvers import has_solver, load_solver, missing_packages
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.welfare import welfare
 
@@ -56,7 +56,8 @@ def load_searches() -> None:
     Call it once after an installation, or when a service starts, so that the first formation of
     more than a few participants need not wait for it.
     """
-    load_solver()
+    if has_solver():
+        load_solver()
     logger.info("loading the search")
     from fedegoists.coalitions.exact.annealing import Annealing
     from fedegoists.coalitions.exact.compiled import must_compile
@@ -99,7 +100,8 @@ class Optimum:
 
     `clock_ended` tells that time rather than work ended the search, so that another run may
     differ; `unspent` is the work that was not needed. `prices` has an entry for each component
-    that was solved by column generation; `too_large` has the sizes of those too large for it.
+    that was solved by column generation; `local` has the sizes of those that were not: because they
+    are too large, or a package that it needs is missing.
     """
 
     partition: list[list[int]]
@@ -109,7 +111,7 @@ class Optimum:
     interrupted: bool = False
     unspent: float = 0.0
     prices: tuple[ComponentPrices, ...] = ()
-    too_large: tuple[int, ...] = ()
+    local: tuple[int, ...] = ()
 
 
 def best_partition(
@@ -179,7 +181,7 @@ def best_partition(
         interrupted,
         spare,
         tuple(part.prices for part in parts if part.prices is not None),
-        tuple(len(part.members) for part in parts if len(part.members) > LARGEST),
+        tuple(len(part.members) for part in parts if part.local),
     )
 
 
@@ -258,7 +260,7 @@ class _Component:
         while not effort.over:
             if self._small:
                 Enumeration(self._problem, self._coalitions, self._incumbent, effort).run()
-            elif len(self.members) <= LARGEST:
+            elif not self.local:
                 from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 
                 self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
@@ -276,6 +278,12 @@ class _Component:
             if self._small:
                 self._list_coalitions()
             self._set_up(self._incumbent.partition, self._given_units(at_most))
+
+    @property
+    def local(self) -> bool:
+        """Whether only a local search is possible."""
+        size = len(self.members)
+        return size > LARGEST or (not is_small(size) and bool(missing_packages()))
 
     @property
     def partition(self) -> list[list[int]]:
