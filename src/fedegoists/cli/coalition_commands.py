@@ -47,7 +47,13 @@ from fedegoists.coalitions.formation_options import DEFAULT_SCENARIOS, Risk
 from fedegoists.coalitions.forming import check_values_options
 from fedegoists.coalitions.proof import check as stand_alone_checker
 from fedegoists.coalitions.sensitivity import DEFAULT_LIMIT
-from fedegoists.errors import CertificateError, SettingsError, first_problem, shown
+from fedegoists.errors import (
+    CertificateError,
+    MissingDependencyError,
+    SettingsError,
+    first_problem,
+    shown,
+)
 from fedegoists.files import json_value, read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable, write_folder
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs, read_values
@@ -636,17 +642,20 @@ def write_formation(
 ) -> None:
     """Write the files of a formation, and more files, to a folder: all or none."""
     # Certificate and pictures name competitors, so only the manager may read them.
-    contents = (
+    contents = [
         formation.certificate.to_json().encode(),
         # For auditors that have Python but not this package: python check.py certificate.json.
         Path(stand_alone_checker.__file__).read_bytes(),
         coalitions_csv(formation),
         usage_csv(formation),
-        render(formation, "png"),
-        render(formation, "svg"),
-    )
-    named = dict(zip(FORMATION_FILES, contents, strict=True))
-    write_folder(out, {**(more or {}), **named}, replace=replace)
+    ]
+    try:
+        contents += [render(formation, "png"), render(formation, "svg")]
+    except MissingDependencyError as error:
+        line(f"No picture: {error}", "yellow", whole=True)
+    named = dict(zip(FORMATION_FILES, contents, strict=False))
+    without = FORMATION_FILES[len(named) :]  # an earlier picture would show another decision
+    write_folder(out, {**(more or {}), **named}, replace=replace, gone=without)
 
 
 def _warn(message: str) -> None:

@@ -15,18 +15,20 @@ from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.contraction import Contraction, OutOfTimeError, bits
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.best_partition import (
+    LARGEST,
     ComponentPrices,
     Optimum,
     best_partition,
     prepare,
 )
 from fedegoists.coalitions.exact.fairest_partition import fairest_partition
-from fedegoists.coalitions.exact.solvers import load_solver
+from fedegoists.coalitions.exact.solvers import has_solver, load_solver, missing_packages
 from fedegoists.coalitions.formation_options import Objective
 from fedegoists.coalitions.merging import stabilise
 from fedegoists.coalitions.rearranging import moved_between, repaired
 from fedegoists.coalitions.welfare import welfare
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.install_hints import install_command
 
 GapReport = Callable[[float, float], None]
 """Called repeatedly during a search with the welfare reached and the upper bound so far."""
@@ -43,6 +45,18 @@ _STAGES: Mapping[Objective, int] = {"welfare": 1, "participation": 2, "fair": 3}
 """The searches that share the time: for welfare, for participation, for fairness."""
 
 NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
+
+
+def lacking_notes() -> list[str]:
+    """Return a note on packages that the exact search lacks; none where all are installed."""
+    missing = missing_packages()
+    if not missing:
+        return []
+    are = "is" if len(missing) == 1 else "are"
+    return [
+        f"{' and '.join(missing)} {are} not installed, so a slower local search decided, without "
+        f"a proof that nothing is better; for the exact search: {install_command('exact')}"
+    ]
 
 
 @dataclass(frozen=True)
@@ -170,7 +184,7 @@ def search_best(
     try:
         # Loading may take long the first time, and is not part of the limit.
         prepare(benefit.entries, competition.entries, fewest_members)
-        if keep or objective == "fair":
+        if (keep or objective == "fair") and has_solver():
             load_solver()
     except KeyboardInterrupt:
         interrupted = True  # without work to do, nothing below needs what was not loaded
@@ -200,8 +214,11 @@ def search_best(
     notes += [
         f"{size:,} participants belong together, too many for the exact search; a local search "
         "looked for better partitions, and the upper bound is a quick one"
-        for size in optimum.too_large
+        for size in optimum.local
+        if size > LARGEST
     ]
+    if any(size <= LARGEST for size in optimum.local) or (objective == "fair" and not has_solver()):
+        notes += lacking_notes()
     if objective != "welfare":
         optimum = stages.run(participation=True)
     best, proven_best = optimum.partition, optimum.optimal

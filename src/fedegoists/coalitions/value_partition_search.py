@@ -8,7 +8,7 @@ from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
 from fedegoists.coalitions.exact.reduction import components, restricted
-from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT, best_by_values
+from fedegoists.coalitions.exact.value_enumeration import best_by_values, most_exact
 from fedegoists.coalitions.exact.value_search import (
     SEARCH_SHARE,
     ValueSearch,
@@ -16,7 +16,12 @@ from fedegoists.coalitions.exact.value_search import (
     cap_bound,
     prepare_search,
 )
-from fedegoists.coalitions.partition_search import WORK_SHARE, GapReport, SearchResult
+from fedegoists.coalitions.partition_search import (
+    WORK_SHARE,
+    GapReport,
+    SearchResult,
+    lacking_notes,
+)
 from fedegoists.coalitions.value_principles import Judge, valued_merger
 from fedegoists.coalitions.welfare import total_gain
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
@@ -50,7 +55,7 @@ def search_values(
     members, problem = reduced(values, competition, confidence, fewest_members)
     kept = restricted(keep, members)
     notes: list[str] = []
-    if problem.n <= MOST_EXACT:
+    if problem.n <= most_exact():
         partition, rule = best_by_values(problem, kept), "optimum"
         upper_bound = total_gain(problem.values, partition) * (1 + ROUNDING)
     else:
@@ -58,6 +63,7 @@ def search_values(
         partition, upper_bound, notes = _searched(
             problem, kept, seed=seed, time_limit=time_limit, progress=progress
         )
+        notes += lacking_notes()
         reached = total_gain(problem.values, partition)
         rule = "optimum" if reached >= upper_bound * (1 - 1e-9) else "best found"
     alone = set(range(len(values.participants))).difference(members)
@@ -91,7 +97,7 @@ def value_bound(
 ) -> tuple[float, float]:
     """Return the total gain of an admissible partition, and an upper bound on any total gain."""
     members, problem = reduced(values, competition, confidence, fewest_members)
-    if problem.n <= MOST_EXACT:
+    if problem.n <= most_exact():
         best = total_gain(problem.values, best_by_values(problem))
         return best, best * (1 + ROUNDING)
     prepare_search(problem)

@@ -10,6 +10,7 @@ from fedegoists.benefit import BenefitEstimate
 from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.evaluations import Evaluations
+from fedegoists.consortium.everybody_together import EverybodyTogether
 from fedegoists.consortium.exposure import Exposure, MaskedSums
 from fedegoists.consortium.participant_models import ChosenModel, trained_participants
 from fedegoists.consortium.tree_yardstick import TreeYardstick
@@ -69,6 +70,12 @@ class ConsortiumRun:
         The test metric of boosted trees that each participant trains alone, on tables.
     delivered : mapping of str to ChosenModel
         The model that each participant's silo has chosen to keep.
+    everybody : EverybodyTogether, optional
+        The comparison with training all together, where it was asked for.
+    made : str
+        The day on which the run was made.
+    decided : bool
+        Whether the decision was made before the run, and given to it.
     """
 
     folder: Path
@@ -88,6 +95,9 @@ class ConsortiumRun:
     masked: tuple[MaskedSums, ...] = ()
     yardstick: TreeYardstick = field(default_factory=TreeYardstick)
     delivered: Mapping[str, ChosenModel] = field(default_factory=dict)
+    everybody: EverybodyTogether | None = None
+    made: str = ""
+    decided: bool = False
 
     @property
     def wanted(self) -> dict[str, Outcome]:

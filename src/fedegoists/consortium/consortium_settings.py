@@ -174,6 +174,9 @@ class TrainingSection(TypedSettings):
     """Repetitions with other initial models and batches."""
     steps: int | None = Field(default=None, ge=1, examples=[2000])
     """Training steps; their number suits the data by default."""
+    everybody: bool = False
+    """In a simulation: also train with all participants in one coalition, competitors included, to
+    compare. Nobody receives these models. Needs local among the methods."""
     start: OptionalPath = Field(default=None, examples=["runs/last-year"])
     """The folder of an earlier run whose models coalitions start from; local starts afresh."""
     epochs: float | None = Field(default=None, gt=0, examples=[20])
@@ -236,6 +239,8 @@ class TrainingSection(TypedSettings):
             raise ValueError("model_settings are for a model that is chosen by name")
         if self.model_settings and self.model != AUTO:
             model_named(self.model).set_to(self.model_settings)
+        if self.everybody and "local" not in self.methods:
+            raise ValueError('everybody is compared with training alone: add "local" to methods')
         if self.steps is not None and self.epochs is not None:
             raise ValueError("give only one of steps and epochs")
         return self

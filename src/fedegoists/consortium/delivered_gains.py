@@ -67,7 +67,7 @@ def run_delivered(run: "ConsortiumRun") -> list[DeliveredGain]:
         if model.card.method == OWN:
             gain = Interval(0.0, 0.0, 0.0)  # it is the model that was trained alone
         elif name in run.evaluations.delivered:
-            gain, over = run.evaluations.delivered[name], "test samples"
+            gain, over = run.evaluations.delivered[name].interval(), "test samples"
         card = model.card
         found.append(
             DeliveredGain(

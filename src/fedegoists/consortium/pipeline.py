@@ -30,6 +30,7 @@ from fedegoists.consortium.estimator_choice import (
     learning_changes,
 )
 from fedegoists.consortium.evaluations import Evaluations, evaluated
+from fedegoists.consortium.everybody_together import EverybodyTogether, train_everybody
 from fedegoists.consortium.exposure import (
     Exposure,
     MaskedSums,
@@ -63,6 +64,7 @@ from fedegoists.consortium.tree_yardstick import TreeYardstick, trees_alone
 from fedegoists.consortium.warm_start import StartedMember, WarmStart
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, Participant, SimulatedFederation
+from fedegoists.federation.delivery import OWN
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
@@ -132,6 +134,11 @@ class Consortium:
         except SettingsError as error:
             raise SettingsError(f"training.model: {error}") from None
         training = fitting_methods(training, self.model_kind)
+        if training.everybody and not self.engine.local:
+            raise SettingsError(
+                "training.everybody is for simulations: at their organisations, competitors would "
+                "train together; remove it"
+            )
         self.settings = settings.model_copy(update={"training": training})
         if self.model_kind == "trees" and self.engine.local:
             require_lightgbm()
@@ -344,26 +351,7 @@ class Consortium:
         robust = self._robust()
 
         def checkpoint(name: str) -> Path:
-            base = name.removesuffix("+ft")
-            inputs = [
-                *self._data_key(),
-                {
-                    **vars(repetitions.defaults),
-                    "train": repetitions.defaults.train.model_dump(),
-                    "tune": repetitions.defaults.tune.model_dump(),
-                },
-                repr(method_of(base, self.wanted, repetitions, decisions)),
-                # What stays in the silos is not in a file that was written without that.
-                [repetitions.federation.masks(group) for group in (*groups, groups[0][:1])],
-                None if base == "local" else groups,
-                training.seeds,
-                repetitions.federation.device.type,
-                None if robust is None else robust.model_dump(),
-                *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
-                *([] if training.early_stopping is None else [training.early_stopping]),
-            ]
-            key = self.store.key("training", inputs)
-            return self.store.path("training", key, f"{name}.safetensors")
+            return self._training_path(name, self.wanted, repetitions, decisions, robust)
 
         # One progress bar for all methods: the rounds of those before are done.
         before, rounds = 0, {}
@@ -386,6 +374,53 @@ class Consortium:
             training.early_stopping,
         )
         return repetitions, outcomes, decisions
+
+    def _training_path(
+        self,
+        name: str,
+        wanted: Wanted,
+        repetitions: Repetitions,
+        decisions: Decisions,
+        robust: RobustSettings | None,
+    ) -> Path:
+        """Return the file of a method's models, by all that they depend on."""
+        training, warm = self.settings.training, repetitions.warm
+        base, groups = name.removesuffix("+ft"), decisions.final
+        inputs = [
+            *self._data_key(),
+            {
+                **vars(repetitions.defaults),
+                "train": repetitions.defaults.train.model_dump(),
+                "tune": repetitions.defaults.tune.model_dump(),
+            },
+            repr(method_of(base, wanted, repetitions, decisions)),
+            # What stays in the silos is not in a file that was written without that.
+            [repetitions.federation.masks(group) for group in (*groups, groups[0][:1])],
+            None if base == "local" else groups,
+            training.seeds,
+            repetitions.federation.device.type,
+            None if robust is None else robust.model_dump(),
+            *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
+            *([] if training.early_stopping is None else [training.early_stopping]),
+        ]
+        key = self.store.key("training", inputs)
+        return self.store.path("training", key, f"{name}.safetensors")
+
+    def _everybody(
+        self, repetitions: Repetitions, outcomes: Mapping[str, Outcome], progress: Progress
+    ) -> EverybodyTogether | None:
+        """Return the comparison with training all together, where it was asked for."""
+        if not self.settings.training.everybody:
+            return None
+        return train_everybody(
+            self.model_kind,
+            repetitions,
+            outcomes[OWN],
+            lambda name, wanted, decisions: self._training_path(
+                name, wanted, repetitions, decisions, None
+            ),
+            lambda done, all_: progress("training", "everybody together", done, all_, ""),
+        )
 
     def _repetitions(self, seeds: int, changes: Mapping[str, object]) -> Repetitions:
         training = self.settings.training
@@ -532,6 +567,7 @@ class Consortium:
             for one in seen:
                 folder.log(str(one))
             repetitions, outcomes, decisions = self.train(formation, progress, observers)
+            everybody = self._everybody(repetitions, outcomes, progress)
             begun = self.begun(formation, repetitions)
             started = {participant: one.words for participant, one in begun.items()}
             for participant, words in started.items():
@@ -562,6 +598,9 @@ class Consortium:
                 masked=masked,
                 yardstick=self._yardstick(repetitions),
                 delivered={one.card.participant: one for one in models},
+                everybody=everybody,
+                made=folder.made,
+                decided=self.decision is not None,
             )
             write_results(folder, result, models, begun)
         folder.finish()

@@ -188,6 +188,7 @@ def described(source: str, about: Mapping[str, About]) -> DataDescription:
         kinds=tuple(first.kinds),
         digest=hashlib.sha256(digests.encode()).hexdigest(),
         description="Samples are at their organisations.",
+        fingerprints={name: one.digest for name, one in about.items()},
     )
 
 

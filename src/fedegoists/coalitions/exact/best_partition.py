@@ -31,7 +31,7 @@ from fedegoists.coalitions.exact.reduction import (
     restricted_entries,
     usable_entries,
 )
-from fedegoists.coalitions.exact.solvers import load_solver
+from fedegoists.coalitions.exact.solvers import has_solver, load_solver, missing_packages
 from fedegoists.coalitions.upper_bound import quick_upper_bound, sparse_upper_bound
 from fedegoists.coalitions.welfare import welfare
 from fedegoists.graphs.participant_graph import Entries
@@ -66,7 +66,8 @@ def load_searches() -> None:
     Call it once after an installation, or when a service starts, so that the first formation of
     more than a few participants need not wait for it.
     """
-    load_solver()
+    if has_solver():
+        load_solver()
     logger.info("loading the search")
     from fedegoists.coalitions.exact.annealing import Annealing
     from fedegoists.coalitions.exact.compiled import must_compile
@@ -110,7 +111,8 @@ class Optimum:
 
     `clock_ended` tells that time rather than work ended the search, so that another run may
     differ; `unspent` is the work that was not needed. `prices` has an entry for each component
-    that was solved by column generation; `too_large` has the sizes of those too large for it.
+    that was solved by column generation; `local` has the sizes of those that were not: because they
+    are too large, or a package that it needs is missing.
     """
 
     partition: list[list[int]]
@@ -120,7 +122,7 @@ class Optimum:
     interrupted: bool = False
     unspent: float = 0.0
     prices: tuple[ComponentPrices, ...] = ()
-    too_large: tuple[int, ...] = ()
+    local: tuple[int, ...] = ()
 
 
 def best_partition(
@@ -157,8 +159,8 @@ def best_partition(
         Called repeatedly with the value and the upper bound so far.
     """
     parts = [
-        _LargeComponent(weights, competition, members, starts, seed, fewest_members)
-        if len(members) > LARGEST
+        _LocalComponent(weights, competition, members, starts, seed, participation, fewest_members)
+        if _needs_local_search(len(members))
         else _Component(
             weights, competition, members, starts, keep, seed, participation, fewest_members
         )
@@ -194,7 +196,7 @@ def best_partition(
         interrupted,
         spare,
         tuple(part.prices for part in parts if part.prices is not None),
-        tuple(len(part.members) for part in parts if len(part.members) > LARGEST),
+        tuple(len(part.members) for part in parts if part.local),
     )
 
 
@@ -203,6 +205,7 @@ class _Scaled:
 
     members: list[int]
     prices: ComponentPrices | None
+    local: bool  # whether only a local search is possible
     _incumbent: Incumbent
     _exponent: int  # of the power of two that was divided by
     _lost: float  # what vanished by that
@@ -235,10 +238,16 @@ class _Scaled:
         return self._incumbent.optimal and self._lost <= TOLERANCE * at_stake
 
 
-class _LargeComponent(_Scaled):
-    """A component too large for tables: lists of links, a local search and a quick bound."""
+def _needs_local_search(size: int) -> bool:
+    """Whether a component is too large for tables, or packages for the exact search are missing."""
+    return size > LARGEST or (not is_small(size) and bool(missing_packages()))
+
+
+class _LocalComponent(_Scaled):
+    """A component as lists of links, with a local search and a quick bound."""
 
     prices = None
+    local = True
 
     def __init__(
         self,
@@ -247,26 +256,33 @@ class _LargeComponent(_Scaled):
         members: list[int],
         starts: Sequence[Partition],
         seed: int,
+        participation: bool,
         fewest_members: int,
     ) -> None:
         self.members = members
+        self._participation = participation
         rivals = restricted_entries(competition, members)
         usable = usable_entries(restricted_entries(weights, members), rivals)
         scaled, self._exponent, self._lost = scaled_to_one(usable.values)
         inside = usable._replace(values=scaled)
         best = max(
             (restricted(start, members) for start in starts),
-            key=lambda start: welfare(usable, start),
+            key=lambda start: (together(start) if participation else 0, welfare(usable, start)),
         )
         self._problem = SparseSubproblem(inside, rivals, seed, fewest_members)
         bound = sparse_upper_bound(inside, rivals, fewest_members)
         self._incumbent = Incumbent(inside, best, bound)
 
+    @property
+    def optimal(self) -> bool:
+        """Whether value and upper bound meet; of participation, nothing is known."""
+        return super().optimal and not self._participation
+
     def solve(self, effort: Effort) -> None:
-        """Improve until the effort is spent."""
+        """Improve the welfare until the effort is spent."""
         from fedegoists.coalitions.exact.sparse_search import SparseSearch
 
-        if not effort.over:
+        if not (effort.over or self._participation):  # the search knows welfare only
             SparseSearch(self._problem, self._incumbent, effort).run()
 
 
@@ -284,6 +300,8 @@ def scaled_to_one(weights: Floats) -> tuple[Floats, int, float]:
 
 class _Component(_Scaled):
     """A component with tables over all pairs of its members."""
+
+    local = False
 
     def __init__(
         self,

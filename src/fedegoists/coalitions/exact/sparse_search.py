@@ -14,7 +14,7 @@ import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 from fedegoists.coalitions.effort import Effort
-from fedegoists.coalitions.exact.compiled import compiled
+from fedegoists.coalitions.exact.compiled import between_looks, compiled
 from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.moves import uniform
 from fedegoists.coalitions.exact.reduction import SparseSubproblem
@@ -255,7 +255,7 @@ class SparseSearch:
         available = effort.seconds_left
         made, done = 0, 0.0
         while done < 1:
-            chunk = min(CHUNK, proposals - made)
+            chunk = min(between_looks(CHUNK), proposals - made)
             end = min((made + chunk) / proposals, 1.0)
             hot, cold = (unit * HOT * (COLD / HOT) ** at for at in (done, max(end, done)))
             cheap, dear = (unit * CHEAP * (DEAR / CHEAP) ** at for at in (done, max(end, done)))

@@ -11,6 +11,7 @@ from fedegoists.coalitions import Formation, explain
 from fedegoists.coalitions.doubt_report import percent
 from fedegoists.coalitions.sensitivity import unnamed_reach
 from fedegoists.consortium.model_choice import searches_decay
+from fedegoists.consortium.report.bottom_line import bottom_line
 from fedegoists.consortium.report.coalition_picture import inline_picture
 from fedegoists.consortium.report.expected_gains import expected_gains
 from fedegoists.consortium.report.gain_chart import gains_chart
@@ -41,7 +42,7 @@ CLAIMS = {
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
     "strategy-proof": "No participant gains by misreporting the benefit that it receives.",
     "welfare": "The total benefit inside the coalitions.",
-    "upper bound": "No valid coalitions have a higher welfare than this.",
+    "upper bound": "No valid coalitions have a higher total benefit than this.",
     "participation constraint": "Every member of a coalition is expected to gain, or nobody rides "
     "free in it, with the probability that was demanded.",
     "objective": "No valid coalitions are better by the chosen objective, where it is proven.",
@@ -77,6 +78,7 @@ def manager_view(
         "together": together,
         "alone": alone,
         "quality": quality(formation),
+        "bottom": bottom_line(run, results, alone),
         "incomplete": run.incomplete,
         "tallies": _tallies(results),
         "confidence": CONFIDENCE,
@@ -180,17 +182,17 @@ def _of_members(formation: Formation) -> str:
 
 
 def quality(formation: Formation) -> str:
-    """Return a sentence on the welfare, and whether it is proven to be the highest."""
+    """Return a sentence on the total benefit, and whether it is proven to be the highest."""
     total = "total benefit"
     if isinstance(formation.values, UncertainBenefits):
         total = "expected total benefit"
     elif formation.values is not None:
         total = f"total expected gain in {formation.values.unit}"
-    welfare = f"The welfare, which is the {total}, is {weight(formation.welfare)}"
+    reached = f"The {total} is {weight(formation.welfare)}"
     if formation.optimal:
-        return f"{welfare}, proven to be the highest possible."
+        return f"{reached}, proven to be the highest possible."
     return (
-        f"{welfare}. The highest possible is at most {weight(formation.upper_bound)}: at most "
+        f"{reached}. The highest possible is at most {weight(formation.upper_bound)}: at most "
         f"{100 * formation.gap:.2g} % of that is missed."
     )
 
