@@ -25,7 +25,7 @@ from fedegoists.coalitions.exact.best_partition import best_partition, prepare
 from fedegoists.coalitions.exact.enumeration import is_small
 from fedegoists.coalitions.exact.reduction import Subproblem, components
 from fedegoists.coalitions.exact.subset_table import SubsetTable, additive_totals, sets_holding
-from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT
+from fedegoists.coalitions.exact.value_enumeration import most_exact
 from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.formation_options import Risk
 from fedegoists.coalitions.principles import Coalition
@@ -334,7 +334,7 @@ def best_measurement(formation: Formation) -> tuple[Measurement | None, int, int
     members, problem = reduced(
         values, formation.competition, formation.confidence, formation.fewest_members
     )
-    exact = len(members) <= MOST_EXACT
+    exact = len(members) <= most_exact()
     order = order[: MOST_MEASUREMENTS if exact else SEARCHED_MEASUREMENTS]
     now = positions(formation.coalitions, names)
     base = standing_benefit(values, now)

@@ -23,7 +23,7 @@ import numpy as np
 
 from fedegoists.coalitions.exact.admissible import ValueProblem
 from fedegoists.coalitions.exact.subset_table import SubsetTable, additive_totals, sets_holding
-from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT
+from fedegoists.coalitions.exact.value_enumeration import most_exact
 from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.forming import form
 from fedegoists.coalitions.principles import Coalition
@@ -210,7 +210,7 @@ def sensitivity(formation: Formation, *, time_limit: float = DEFAULT_LIMIT) -> S
         )
     deadline = time.perf_counter() + time_limit
     best = formation.method == "best" and formation.objective == "welfare"
-    exact = best and formation.benefit.n <= MOST_EXACT and formation.risk != "worst-decile"
+    exact = best and formation.benefit.n <= most_exact() and formation.risk != "worst-decile"
     examiner = _Exact(formation) if exact else _Searched(formation, deadline)
     n = formation.benefit.n
     order = _pairs(formation)

@@ -20,7 +20,7 @@ from fedegoists.coalitions.array_types import Bools, Floats, Partition
 from fedegoists.coalitions.exact.admissible import ValueProblem
 from fedegoists.coalitions.exact.enumeration import as_columns
 from fedegoists.coalitions.exact.subset_table import SubsetTable
-from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT
+from fedegoists.coalitions.exact.value_enumeration import most_exact
 from fedegoists.coalitions.partition_search import SearchResult
 from fedegoists.coalitions.upper_bound import quick_upper_bound
 from fedegoists.coalitions.value_partition_search import reduced, search_values, united
@@ -107,7 +107,7 @@ def _best_worst(
     inside = drawn[:, members][:, :, members]
     best, reached = [list(group) for group in start], worst_mean(scenario_welfare(drawn, start))
     bound = quick_upper_bound(drawn.mean(axis=0), _whole(problem, members, drawn.shape[1]))
-    if not members or problem.n > MOST_EXACT:
+    if not members or problem.n > most_exact():
         return best, bound
     table = SubsetTable(problem)
     tried: Iterator[tuple[list[list[int]], float]]
