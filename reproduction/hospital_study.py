@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reproduction.repeated_runs import (
+    ALONE,
     Measured,
     by_seed,
     consortium_text,
@@ -24,7 +25,6 @@ from reproduction.repeated_runs import (
 __all__ = ["HOSPITALS", "HospitalData", "ModelRow", "hospital_page", "hospital_rows"]
 
 SEEDS = tuple(range(10))
-ALONE = "local"
 METHODS = (ALONE, "fedavg", "fedavg+ft", "egomix")
 
 

@@ -15,7 +15,7 @@ from fedegoists.consortium.participant_models import ChosenModel, personal_part
 from fedegoists.federation import Participant, Repetition, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import Split, TaskName
-from fedegoists.learning.estimates import Groups, Interval
+from fedegoists.learning.estimates import Estimate, Groups, Interval
 from fedegoists.learning.sample_scores import (
     BinaryScores,
     Numbers,
@@ -23,7 +23,7 @@ from fedegoists.learning.sample_scores import (
     contributions,
     counted,
     few_samples,
-    gain_interval,
+    gain_estimate,
     metric_interval,
 )
 from fedegoists.learning.task import TASKS
@@ -41,14 +41,19 @@ class JudgedMethod:
     ----------
     value : Interval
         The metric, with its interval over test samples.
-    gain : Interval, optional
-        The gain over training alone, with its interval over test samples and repetitions.
+    estimate : Estimate, optional
+        The gain over training alone, with its error over test samples and repetitions.
     """
 
     method: str
     participant: str
     value: Interval
-    gain: Interval | None = None
+    estimate: Estimate | None = None
+
+    @property
+    def gain(self) -> Interval | None:
+        """The gain over training alone, with its interval over test samples and repetitions."""
+        return None if self.estimate is None else self.estimate.interval()
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,8 @@ class Evaluations:
         Every method's metric and gain.
     models : mapping of participant to JudgedModel
         The quality of the model that each participant keeps.
-    delivered : mapping of participant to Interval
-        Its gain over the model that the participant trained alone, with the interval over test
+    delivered : mapping of participant to Estimate
+        Its gain over the model that the participant trained alone, with the error over test
         samples.
     repetitions : int
         Initialisations that the metrics and gains of methods are means over.
@@ -108,7 +113,7 @@ class Evaluations:
 
     methods: Mapping[tuple[str, str], JudgedMethod] = field(default_factory=dict)
     models: Mapping[str, JudgedModel] = field(default_factory=dict)
-    delivered: Mapping[str, Interval] = field(default_factory=dict)
+    delivered: Mapping[str, Estimate] = field(default_factory=dict)
     repetitions: int = 1
 
     def about(self, participant: str) -> "Evaluations":
@@ -185,7 +190,7 @@ def evaluated(
             both = [seed for seed in values if seed in base]
             gain = None
             if both and method != "local" and name not in alone:
-                gain = gain_interval(
+                gain = gain_estimate(
                     [values[seed] for seed in both],
                     [base[seed] for seed in both],
                     sign,
@@ -211,7 +216,7 @@ def evaluated(
         own = found.get("local", {}).get(name, {}).get(one.repetition)
         if own is not None:
             parts = contributions(task.name, *test)
-            gains[name] = gain_interval([parts], [own], sign, grouped[name])
+            gains[name] = gain_estimate([parts], [own], sign, grouped[name])
     repetitions = len({one.repetition for one in federation.participants})
     return Evaluations(methods, models, gains, repetitions)
 

@@ -150,7 +150,7 @@ def _facts(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) -> Car
         _coalition(run, card, origins),
         run.data.sizes.get(name),
         found.models.get(name, missing),
-        found.delivered.get(name),
+        None if name not in found.delivered else found.delivered[name].interval(),
         SIMULATED if found.models else deployed,
     )
 

@@ -27,6 +27,7 @@ from fedegoists.federation.batches import (
 from fedegoists.federation.gradient_privacy import gaussian_noise
 from fedegoists.federation.replies import Described, Split
 from fedegoists.federation.requests import Describe, Evaluate, Gradient, Train, TrainSettings
+from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
 Indices = npt.NDArray[np.int64]
@@ -154,6 +155,21 @@ def learning_rates(settings: TrainSettings, first_step: int) -> list[float]:
         0.5 * settings.learning_rate * (1 + math.cos(math.pi * min(t / settings.total_steps, 1.0)))
         for t in range(first_step, first_step + settings.steps)
     ]
+
+
+def frozen_names(schema: ParameterSchema, prefixes: tuple[str, ...]) -> dict[str, bool]:
+    """Return for each parameter whether it is frozen.
+
+    Raises
+    ------
+    SettingsError
+        If a prefix is of no parameter, or nothing is left to train.
+    """
+    schema.mask(prefixes)  # reports a name that does not exist
+    found = {name: bool(prefixes) and name.startswith(prefixes) for name in schema.names}
+    if all(found.values()):
+        raise SettingsError("all parameters are frozen; leave some to be trained")
+    return found
 
 
 def augmented(images: Tensor, draws: Tensor) -> Tensor:

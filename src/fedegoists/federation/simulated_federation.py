@@ -185,6 +185,11 @@ class SimulatedFederation:
         """The device of the parameters."""
         return self._device
 
+    @property
+    def deployed(self) -> bool:
+        """False: nobody sees what simulated silos are sent."""
+        return False
+
     def call(
         self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
     ) -> dict[Participant, ReplyT | Failure]:

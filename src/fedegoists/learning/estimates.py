@@ -85,6 +85,28 @@ class Estimate:
         inverse = sum((variance / total) ** 2 / count for variance, count in parts)
         return cls(value, math.sqrt(total), 1 / inverse)
 
+    @classmethod
+    def mean_of(cls, parts: Sequence["Estimate"]) -> "Estimate":
+        """Return the mean of independent estimates, such as gains on different test samples.
+
+        Examples
+        --------
+        >>> both = Estimate.mean_of([Estimate(1.0, 0.3, 10), Estimate(3.0, 0.4, 10)])
+        >>> both.value, round(both.error, 3)  # √(0.09 + 0.16) / 2
+        (2.0, 0.25)
+        """
+        if not parts:
+            return cls(math.nan)
+        count = len(parts)
+        mean = statistics.fmean(one.value for one in parts)
+        total = sum(one.error**2 for one in parts) / count**2
+        if not math.isfinite(total):
+            return cls(mean)
+        if total <= 0:
+            return cls(mean, 0.0)
+        shares = ((one.error**2 / count**2 / total) ** 2 / one.degrees for one in parts)
+        return cls(mean, math.sqrt(total), 1 / sum(shares))
+
     def lower(self, confidence: float) -> float:
         """Return the one-sided lower bound; minus infinity where the error is not known."""
         from scipy.stats import t

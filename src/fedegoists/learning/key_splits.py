@@ -20,12 +20,12 @@ FEWEST_KEYS = len(SPLIT_SHARES)
 """Keys of a class with which it is in every split; with fewer it stays where its hashes put it."""
 LEAST_SHARE = 0.5
 """The fraction of its share of a class's keys that every split has at least, and at least one."""
-ENDS = tuple(accumulate(SPLIT_SHARES[:-1]))
-"""Hashes, as numbers from 0 to 1, at which validation and test begin."""
 BLOCK = 10_000
 """Rows that are hashed at a time, so that few are copied."""
 
 Numbers = npt.NDArray[np.float64]
+Shares = tuple[float, float, float]
+"""The fractions of keys for training, validation and test."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,10 @@ def row_keys(values: Numbers) -> list[bytes]:
     return keys
 
 
-def split_by_key(keys: Sequence[bytes], classes: Indices, seed: int) -> KeySplit:
-    """Divide rows 70/15/15 by the hash of their keys.
+def split_by_key(
+    keys: Sequence[bytes], classes: Indices, seed: int, shares: Shares = SPLIT_SHARES
+) -> KeySplit:
+    """Divide rows by the hash of their keys, 70/15/15 unless other shares are given.
 
     The hash of a key is a number from 0 to 1: below 0.7 its rows are for training, from 0.85 for
     test. Sizes and class mixes are therefore met on average only. Where a split has less than half
@@ -113,6 +115,8 @@ def split_by_key(keys: Sequence[bytes], classes: Indices, seed: int) -> KeySplit
         The class of each row; 0 for all where there are none.
     seed : int
         Another seed gives another division.
+    shares : three floats
+        The fractions for training, validation and test; they sum to 1.
 
     Examples
     --------
@@ -124,11 +128,11 @@ def split_by_key(keys: Sequence[bytes], classes: Indices, seed: int) -> KeySplit
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     own = np.array([places[key] for key in keys], dtype=np.int64)
     hashes = np.array([_hash(key, seed) for key in places])
-    natural = np.searchsorted(ENDS, hashes, side="right")
+    natural = np.searchsorted(_ends(shares), hashes, side="right")
     # has[k, c]: whether key k has a row of class c
     has = np.zeros((len(places), int(classes.max(initial=0)) + 1), dtype=bool)
     has[own, classes] = True
-    split = _with_all_classes(natural, hashes, has)
+    split = _with_all_classes(natural, hashes, has, shares)
     return KeySplit(split[own], own, len(places), int(np.sum(split != natural)))
 
 
@@ -137,15 +141,22 @@ def _hash(key: bytes, seed: int) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _with_all_classes(natural: Indices, hashes: Numbers, has: npt.NDArray[np.bool_]) -> Indices:
+def _ends(shares: Shares) -> tuple[float, ...]:
+    """Return the hashes, as numbers from 0 to 1, at which validation and test begin."""
+    return tuple(accumulate(shares[:-1]))
+
+
+def _with_all_classes(
+    natural: Indices, hashes: Numbers, has: npt.NDArray[np.bool_], shares: Shares
+) -> Indices:
     """Move keys until no split lacks keys of a class that it could have."""
     split = natural.astype(np.int64)
     keys_of = has.sum(axis=0)
     # least[k, c]: keys of class c that split k must have; none of a class with too few keys
-    least = np.maximum(np.outer(SPLIT_SHARES, keys_of) * LEAST_SHARE, 1).astype(np.int64)
+    least = np.maximum(np.outer(shares, keys_of) * LEAST_SHARE, 1).astype(np.int64)
     least[:, keys_of < FEWEST_KEYS] = 0
-    bounds = (0.0, *ENDS, 1.0)
-    counts = np.stack([has[split == k].sum(axis=0) for k in range(len(SPLIT_SHARES))])
+    bounds = (0.0, *_ends(shares), 1.0)
+    counts = np.stack([has[split == k].sum(axis=0) for k in range(len(shares))])
     for c in np.argsort(keys_of, kind="stable").tolist():  # the rarest first
         for k in np.flatnonzero(counts[:, c] < least[:, c]).tolist():
             while counts[k, c] < least[k, c]:

@@ -215,13 +215,13 @@ def metric_interval(
     return Interval(value, max(0.0, found.low), min(found.high, highest))
 
 
-def gain_interval(
+def gain_estimate(
     own: Sequence[tuple[Numbers, ...]],
     others: Sequence[tuple[Numbers, ...]],
     sign: float,
     groups: tuple[Groups, ...] | None = None,
-) -> Interval:
-    """Return the gain of one model over another on the same samples, with its interval.
+) -> Estimate:
+    """Return the gain of one model over another on the same samples, with its error.
 
     Paired by sample and by repetition. The variance is the sum of that over samples and that over
     repetitions, with Student's t and Satterthwaite's degrees of freedom.
@@ -241,11 +241,11 @@ def gain_interval(
     ]
     means = _over_repetitions(differences)
     if not all(map(len, means)):
-        return Interval(math.nan)
+        return Estimate(math.nan)
     parts = _variances(means, groups)
     if len(differences) > 1:
         parts.append(mean_variance(np.array([float(one[0].mean()) for one in differences])))
-    return Estimate.summed(float(means[0].mean()), parts).interval()
+    return Estimate.summed(float(means[0].mean()), parts)
 
 
 def _variances(
