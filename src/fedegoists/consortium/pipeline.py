@@ -422,6 +422,7 @@ class Consortium:
                 name, wanted, repetitions, decisions, None
             ),
             lambda done, all_: progress("training", "everybody together", done, all_, ""),
+            self.settings.training.choose_by,
         )
 
     def _repetitions(self, seeds: int, changes: Mapping[str, object]) -> Repetitions:
