@@ -154,10 +154,10 @@ def test_halves_and_parts_have_no_patient_in_common(repeat):
 def test_private_answers_are_about_a_known_number_of_samples():
     silo = federation(repeated_patients())._silos[NORTH]
     some = torch.zeros(5)
-    private = Evaluate(parameters=some, split="test", share=0.3, bound=1.0, seed="v")
-    assert len(evaluated_part(silo, private, 7)) == 18  # 0.3 · 60, not three for each patient
-    clipped = Train(parameters=some, settings=TrainSettings(steps=1, clip=1.0), share=0.3)
-    assert len(training_part(silo, clipped, 7).splits["train"]) == 18
+    private = Evaluate(parameters=some, split="test", share=0.32, bound=1.0, seed="v")
+    assert len(evaluated_part(silo, private, 7)) == 19  # of 60; six patients would be 18
+    clipped = Train(parameters=some, settings=TrainSettings(steps=1, clip=1.0), share=0.32)
+    assert len(training_part(silo, clipped, 7).splits["train"]) == 19
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2])
