@@ -18,7 +18,7 @@ from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
 from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
-from reproduction.reproduced_tables import TABLES
+from reproduction.reproduced_tables import CORRECTED, TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_writing import table_contents
 from reproduction.variants import VARIANTS
@@ -34,8 +34,21 @@ def store():
     return CellStore(RESULTS)
 
 
+NOT_TRAINED = {
+    *(name for name in TABLES if name.endswith(CORRECTED)),
+    *("pfllib", "pfllib-augmented"),
+}
+"""Corrected tables that wait for a GPU, or for time; those with committed rows are compared."""
+
+
 def test_all_tables_are_committed():
-    assert set(COMMITTED) == set(TABLES)
+    assert set(COMMITTED) >= set(TABLES) - NOT_TRAINED
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_pages_say_whether_methods_were_corrected(name):
+    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert ("Trained before corrections of some methods" in text) == (TABLES[name].revision == 1)
 
 
 @pytest.mark.parametrize("name", COMMITTED)
@@ -217,8 +230,9 @@ CLAIM = re.compile(
 def test_the_claims_of_the_readme_are_those_of_the_tables():
     text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
     first = text.split("\n## ")[0].replace("−", "-")
+    first = first.split("### What is withdrawn")[0]
     rows = [line for line in first.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) > 15
+    assert len(rows) >= 9
     for row in rows:
         claim = CLAIM.search(row)
         assert claim, row

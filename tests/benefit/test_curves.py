@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedegoists.benefit import BenefitEstimate, learn, learn_repetitions
 from fedegoists.benefit.curve_fit import pair_gains
-from fedegoists.benefit.curves import repeats_for, trial_company
+from fedegoists.benefit.curves import answers_needed, repeats_for, trial_company
 from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Participant, Train, Trained, TrainSettings
@@ -156,6 +156,31 @@ def test_models_of_parts_stay_at_home_and_are_judged_on_what_they_did_not_see(da
     assert set(judged) == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
     slots = silos.inner.silo_memory(Participant("a1")).slots
     assert not slots  # and are forgotten in the end
+
+
+def test_weight_decay_is_in_proportion_to_one_over_the_samples(data):
+    """Of one silo alone it is 0.1: on a quarter 0.4, on a half 0.2, on five halves 0.04."""
+    own = TrainSettings(steps=30, batch_size=64, weight_decay=0.1)
+    for ridge, expected in ((True, {0.4, 0.2, 0.04}), (False, {0.1})):
+        silos = Replies(federation(data))
+        learn(silos, quick("curves", repeats=1, local=own, ridge=ridge))
+        trained = [one for one in silos.requests if isinstance(one, Train)]
+        assert {round(one.settings.weight_decay, 6) for one in trained} == expected
+
+
+@pytest.mark.parametrize("transfers", [True, False])
+def test_answers_are_counted_before_they_are_asked_for(data, transfers):
+    """Silos limit answers about training samples in a day: each model and each score is one."""
+    silos = Replies(federation(data))
+    small = TrainSettings(steps=30, batch_size=64)
+    own = quick("curves", repeats=2, transfers=transfers, local=small)
+    learn(silos, own)
+    given = sum(
+        len(one.rows) if isinstance(one, Evaluate) else 1
+        for one in silos.requests
+        if isinstance(one, Train | Evaluate)
+    )
+    assert given == len(TASKS) * answers_needed(own, len(TASKS))
 
 
 def test_a_silo_that_fails_is_absent_and_reported(data):

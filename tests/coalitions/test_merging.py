@@ -24,7 +24,7 @@ def test_a_single_is_joinable_exactly_if_some_subset_with_it_is_valid(instance):
             for size in range(1, benefit.n)
             for rest in itertools.combinations(others, size)
         )
-        group = joinable_with(z, single, z.nodes, Budget(10**6))
+        group = joinable_with(z, single, sustained(z, z.nodes), Budget(10**6))
         assert (group is not None) == expected
         if group is not None:
             assert group >> single & 1
@@ -85,7 +85,7 @@ def test_long_alternating_paths_are_answered_honestly(length, method):
 def test_a_spent_budget_is_not_an_answer():
     z = Contraction(*ladder(10, 0.33, seed=1))
     with pytest.raises(BudgetSpentError):
-        joinable_with(z, 0, z.nodes, Budget(1))
+        joinable_with(z, 0, sustained(z, z.nodes), Budget(1))
     _, proven = stabilise(z, steps_per_single=0)
     assert not proven
 

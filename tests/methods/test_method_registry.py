@@ -38,6 +38,14 @@ def test_every_entry_says_what_the_server_sees():
         "fedegoists": "gradients",
         "egomix": "sums",
         "fedavgm": "sums",
+        "slowmo": "sums",
+        "fedper": "sums",
+        "fedrep": "sums",
+        "fedbabu": "sums",
+        "ditto": "sums",
+        "apfl": "single updates",
+        "fedala": "gradients",
+        "fedfomo": "single updates",
         "bagging": "single updates",
     }
 

@@ -13,7 +13,7 @@ that a repeat costs each silo as much as training alone two and a half times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Personal, Train
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.replies import Described
-from fedegoists.federation.requests import EVERYTHING, TrainSettings
+from fedegoists.federation.requests import EVERYTHING
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def curves(inquiry: Inquiry) -> Learned:
         known = _of_repetition(
             [names[i] for i in usable], own, scores, k, usable, task.name, rivals
         )
+        known = replace(known, ridge=inquiry.settings.ridge)
         values.append(with_absent(curve_values(known, task.metric_words), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
@@ -120,6 +121,18 @@ def repeats_for(settings: LearnSettings, sizes: Sequence[int]) -> int:
     if sizes and np.mean(sizes) > settings.local.batch_size:
         return (settings.repeats + 1) // 2
     return settings.repeats
+
+
+def answers_needed(settings: LearnSettings, participants: int) -> int:
+    """Return how many answers about its training samples a silo gives, at most.
+
+    Each trained model and each score of a model is one.
+    """
+    half = 4  # training and judging, on a quarter and on a half
+    if settings.transfers:
+        rounds = min(TRIAL_ROUNDS, max(1, round(settings.local.steps / HALVES)))
+        half += participants + rounds + 1
+    return settings.repeats * HALVES * half
 
 
 def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
@@ -142,7 +155,7 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
         )
         for h in range(HALVES):
             unseen = partial(Evaluate, split="train", share=0.5, step=1 - h, seed=seed)
-            part = partial(_part, settings.local, seed=seed)
+            part = partial(_part, settings, seed=seed)
             present &= _trained_at_home(queries, start, part(share=0.25, part=QUARTERS[h]))
             quarter[:, :, repeat, h] = _own(queries, start, unseen)
             on_half = part(share=0.5, part=h)
@@ -153,7 +166,11 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
                 others[:, :, repeat, h] = _transferred(inquiry, models, start, repeat, h, unseen)
                 present &= answered
                 if tried:
-                    together, also = _trial(queries, start, on_half, company[repeat], counts)
+                    in_company = on_half
+                    if settings.ridge:
+                        fraction = _fraction_of_one(company[repeat], counts)
+                        in_company = part(share=0.5, part=h, decayed=fraction)
+                    together, also = _trial(queries, start, in_company, company[repeat], counts)
                     trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
                     present &= also
             else:
@@ -171,12 +188,27 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
 
 
 def _part(
-    local: TrainSettings, *, share: float, part: int, seed: int, fraction: float = 1.0
+    settings: LearnSettings, *, share: float, part: int, seed: int, decayed: float = 1.0
 ) -> "partial[Train]":
-    """Return the request to train on a part of the samples, for this part of the steps."""
-    steps = max(1, round(local.steps * share))
-    settings = local.changed(steps=max(1, round(steps * fraction)), total_steps=steps)
-    return partial(Train, settings=settings, seed=seed, share=share, part=part)
+    """Return the request to train on a part of the samples, for this part of the steps.
+
+    Parameters
+    ----------
+    decayed : float
+        The participant's part of the samples that the model is trained on, for a weight decay that
+        is in proportion to one over their number.
+    """
+    steps = max(1, round(settings.local.steps * share))
+    own = settings.local.changed(steps=steps, total_steps=steps)
+    if settings.ridge:
+        own = own.changed(weight_decay=own.weight_decay / share * decayed)
+    return partial(Train, settings=own, seed=seed, share=share, part=part)
+
+
+def _fraction_of_one(company: Tensor, counts: Tensor) -> float:
+    """Return a participant's part of its trial coalition's samples, as a mean over all."""
+    together = (company * counts[:, None, :]).sum(-1)
+    return float(counts.mean() / together.mean().clamp_min(1.0))
 
 
 def trial_company(rivals: Tensor, seed: str) -> Tensor:

@@ -116,7 +116,7 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         "silos see models of halves of others' samples, and decoys in place of competitors'; the "
         "server sees models of halves; without transfers, nothing but scores leaves a silo. "
         "Simulations also train a trial coalition without competitors",
-        ("local", "transfers"),
+        ("local", "transfers", "ridge"),
         mingles=False,
         hides=True,
         sends="models",

@@ -181,6 +181,7 @@ def run_consortium(
         line(f"{participant} has not received its model; see its silo.log.", "bold red")
     if len(result.formation.coalitions) == len(result.data.participants) > 1:
         line("No coalition was formed; the report says why, and what would change it.", "yellow")
+    _show_expected(result)
     _show_gains(result)
     _show_delivered(result)
     folder = near(result.folder)
@@ -189,6 +190,15 @@ def run_consortium(
     line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
     if result.incomplete or result.undelivered:
         raise typer.Exit(1)
+
+
+def _show_expected(result: "ConsortiumRun") -> None:
+    """Print what is not known yet about expected gains, and what would tell."""
+    from fedegoists.consortium.report.expected_gains import expected_gains
+
+    expected = expected_gains(result.formation)
+    for sentence in () if expected is None else expected.sentences:
+        line(sentence)
 
 
 def _show_delivered(result: "ConsortiumRun") -> None:

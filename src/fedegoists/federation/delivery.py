@@ -20,9 +20,11 @@ from fedegoists.federation.participant import Participant
 from fedegoists.federation.replies import Delivered
 from fedegoists.federation.requests import DELIVERED, Deliver, owner_of
 from fedegoists.federation.seam import MemoryKey
+from fedegoists.learning.estimates import Groups
 from fedegoists.learning.forest import is_forest
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.safe_choice import SURE, Numbers, Positions, pseudo_values, safe_choice
+from fedegoists.learning.sample_scores import counted
 from fedegoists.learning.task import Task
 
 if TYPE_CHECKING:
@@ -191,6 +193,7 @@ def _measured(federation: "SimulatedFederation", one: Participant, parameters: T
     task = federation.task
     outputs, targets = federation.outputs(one, parameters, "validation")
     sign = 1.0 if task.higher_is_better else -1.0
+    groups = federation.groups(one, "validation")
 
     def metric(rows: Positions) -> float:
         places = torch.from_numpy(rows).to(targets.device)
@@ -201,18 +204,17 @@ def _measured(federation: "SimulatedFederation", one: Participant, parameters: T
         # A metric is not defined with one class only; then the loss tells candidates apart.
         score if math.isfinite(score) else 0.0,
         -task.loss(outputs, targets).item(),
-        pseudo_values(metric, len(targets)),
-        _informative(task, targets),
+        pseudo_values(metric, len(targets), groups),
+        _informative(task, targets.cpu().numpy(), groups),
     )
 
 
-def _informative(task: Task, targets: Tensor) -> int | None:
-    """Return how many samples a metric rests on: events, or those of the rarer class."""
+def _informative(task: Task, targets: Numbers, groups: Groups | None) -> int | None:
+    """Return how many samples, or groups, a metric rests on: events, or of the rarer class."""
     if task.name == "survival":
-        return int((targets > 0).sum())
+        return counted(targets > 0, groups)
     if task.name == "binary":
-        positives = int((targets > 0.5).sum())
-        return min(positives, len(targets) - positives)
+        return min(counted(targets > 0.5, groups), counted(targets <= 0.5, groups))
     return None
 
 

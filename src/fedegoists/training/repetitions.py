@@ -166,12 +166,15 @@ def method_of(name: str, wanted: Wanted, repetitions: Repetitions, decisions: De
     if personal is None:
         classifies = repetitions.federation.task.name == "classification"
         layer = model_named(repetitions.defaults.model).output_layer
-        personal = (layer,) if entry.personal_output and classifies and layer else ()
+        wants = entry.splits or (entry.personal_output and classifies)
+        personal = (layer,) if wants and layer else ()
     repetitions.federation.schema.mask(personal)  # reports a name that does not exist
     if entry.coalitions == "alone":
         personal = ()  # nothing could leave a silo
     defaults = repetitions.defaults
-    train = defaults.plain if entry.plain_steps else defaults.train
+    train = defaults.train if entry.coalitions == "alone" else defaults.together
+    if entry.plain_steps:
+        train = defaults.plain(train)
     return entry.load()(train, personal, **own)
 
 

@@ -234,6 +234,8 @@ class WhatIfBody(_ApiBody):
     leaves: list[Name] = Field(default=[], max_length=1000)
     scene: bool = False
     """Whether to return the shapes of a picture, too."""
+    portrait: bool = False
+    """Whether the picture is for a screen that is higher than wide."""
 
 
 class WhatIfView(_ApiView):
@@ -310,9 +312,10 @@ class MeView(_ApiView):
 
 
 class ReportsBody(_ApiBody):
-    """All competitors that a member reports."""
+    """All competitors that a member reports, and whether it has finished reporting."""
 
     competitors: list[Name] = Field(max_length=MAX_PARTICIPANTS)
+    finished: bool = False
 
 
 class ReportsView(_ApiView):

@@ -83,7 +83,8 @@ class SiloService:
         self._data = load_silo(self._settings)
         self._loader = loader_digest(self._settings)
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
-        self._guard = SiloGuard(self._settings, self._state, splits)
+        groups = dict(zip(SPLITS, self._data.group_sizes()[self._data.silos[0].name], strict=True))
+        self._guard = SiloGuard(self._settings, self._state, splits, groups)
         self._masking = SiloMasking(kit, self._settings, self._log)
         self._kept = SiloCheckpoints(self._state, sealed_state(kit), self._log)
         self._stream_secret = stream_secret(self._data, self._state)
@@ -299,6 +300,8 @@ class SiloService:
             sizes=list(data.silos[0].sizes),
             digest=_keyed_hash(data, self._state, b"digest").hex()[:32],
             single_updates=self._settings.limits.single_updates,
+            noisy=self._settings.privacy.noisy,
+            rounds_per_day=self._settings.limits.rounds_per_day,
             loader=self._loader,
         )
 
