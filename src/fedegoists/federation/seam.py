@@ -220,6 +220,7 @@ class PartOfFederation:
         self._federation = federation
         self.participants = tuple(one for one in federation.participants if one.name in names)
         self.schema, self.task, self.device = federation.schema, federation.task, federation.device
+        self.deployed = federation.deployed
         self.stream_name, self.samples = federation.stream_name, federation.samples
         self.masks, self.consents = federation.masks, federation.consents
 
