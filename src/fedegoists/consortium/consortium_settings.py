@@ -20,6 +20,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.learning.own_models import is_own
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.learning.typed_settings import TypedSettings, first_problem
 
 KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
@@ -211,6 +212,8 @@ class TrainingSection(TypedSettings):
     """Weights of classes in the loss; balanced makes every class of a silo count alike."""
     early_stopping: int | None = Field(default=None, ge=1, examples=[5])
     """Stop early: evaluations (20 in a training) without a better model for anybody."""
+    choose_by: ChooseBy = "metric"
+    """What of its validation data decides which model a participant keeps: metric or loss."""
     execution: Literal["auto", "looped", "stacked"] = "auto"
     """In a simulation: one silo after the other, or all at once; auto takes the faster one."""
     personal: tuple[str, ...] | None = Field(default=None, examples=[["output."]])

@@ -372,6 +372,7 @@ class Consortium:
             (observe, *observers),
             robust,
             training.early_stopping,
+            training.choose_by,
         )
         return repetitions, outcomes, decisions
 
@@ -402,6 +403,7 @@ class Consortium:
             None if robust is None else robust.model_dump(),
             *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
             *([] if training.early_stopping is None else [training.early_stopping]),
+            *([] if training.choose_by == "metric" else [training.choose_by]),
         ]
         key = self.store.key("training", inputs)
         return self.store.path("training", key, f"{name}.safetensors")
@@ -578,7 +580,8 @@ class Consortium:
             wanted = {method: outcomes[method] for method in self.wanted.methods}
             personal = self._personal(repetitions, decisions)
             alone = alone_in(formation)
-            models, lost = deliver_models(self.data, outcomes, personal, repetitions, alone)
+            by = settings.training.choose_by
+            models, lost = deliver_models(self.data, outcomes, personal, repetitions, alone, by)
             self._hand_over(folder, models, lost, repetitions)
             result = ConsortiumRun(
                 folder.path,

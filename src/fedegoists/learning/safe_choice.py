@@ -13,7 +13,7 @@ make does not count. How the bound was chosen, and what others would cost, is in
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from fedegoists.learning.estimates import Estimate, Groups, mean_variance
 Numbers = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 Name = TypeVar("Name")
+ChooseBy = Literal["metric", "loss"]
+"""What of a participant's validation data decides which model it keeps."""
 
 SURE = 0.8413
 """One-sided confidence of the bound: one standard error of the normal distribution."""

@@ -19,6 +19,7 @@ from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_named, model_options
 from fedegoists.learning.own_models import initial_parameters, model_parts
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import (
     METHOD_ENTRIES,
@@ -186,6 +187,7 @@ def train_methods(
     observers: tuple[Observer, ...] = (),
     robust: RobustSettings | None = None,
     patience: int | None = None,
+    choose_by: ChooseBy = "metric",
 ) -> dict[str, Outcome]:
     """Train with all methods, those that are only fine-tuned included.
 
@@ -197,6 +199,8 @@ def train_methods(
         What protects coalitions from one bad member; nothing if left out.
     patience : int, optional
         Evaluations without an improvement for anybody, after which a method stops.
+    choose_by : {"metric", "loss"}
+        What of their validation data decides which round's model participants keep.
     """
     federation, defaults = repetitions.federation, repetitions.defaults
     groups: dict[str, Coalitions] = {
@@ -210,6 +214,7 @@ def train_methods(
         evaluate_every=defaults.evaluate_every,
         robust=robust,
         patience=patience,
+        choose_by=choose_by,
     )
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
@@ -228,7 +233,7 @@ def train_methods(
             callbacks = Callbacks(checkpoint(tuned), observers=observers)
             rounds = defaults.tune_rounds
             outcomes[tuned] = fine_tune(
-                method, federation, outcome, defaults.tune, rounds, callbacks
+                method, federation, outcome, defaults.tune, rounds, callbacks, choose_by
             )
     return outcomes
 
