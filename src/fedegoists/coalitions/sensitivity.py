@@ -111,7 +111,7 @@ class ReportChange:
 
 
 @dataclass(frozen=True)
-class Reach:
+class UnnamedReach:
     """Whose contributions would reach a participant that competes without anybody saying so.
 
     Attributes
@@ -145,7 +145,7 @@ class Sensitivity:
         The smallest relative changes first.
     reports : tuple of ReportChange
         Those that move most participants first.
-    reach : tuple of Reach
+    reach : tuple of UnnamedReach
         What an unnamed competitor would reach.
     examined, pairs : int
         How many ordered pairs were examined for weights, of how many.
@@ -157,7 +157,7 @@ class Sensitivity:
 
     weights: tuple[WeightChange, ...]
     reports: tuple[ReportChange, ...]
-    reach: tuple[Reach, ...]
+    reach: tuple[UnnamedReach, ...]
     examined: int
     pairs: int
     reports_examined: int
@@ -165,7 +165,7 @@ class Sensitivity:
     exact: bool
 
 
-def unnamed_reach(formation: Formation) -> tuple[Reach, ...]:
+def unnamed_reach(formation: Formation) -> tuple[UnnamedReach, ...]:
     """Return what would reach each participant if it competed with others of its coalition.
 
     Examples
@@ -183,7 +183,7 @@ def unnamed_reach(formation: Formation) -> tuple[Reach, ...]:
             node = usage.nodes[name]
             direct = node["contributors"]
             indirect = tuple(one for one in node["alliance"] if one not in (name, *direct))
-            found.append(Reach(name, direct, indirect))
+            found.append(UnnamedReach(name, direct, indirect))
     return tuple(found)
 
 
