@@ -36,7 +36,7 @@ from benchmarks.measure import RESULTS, random_consortium, report
 from fedegoists import BenefitGraph, CompetitionGraph, Formation, UncertainBenefits, form
 
 N, DENSITY, COMPETITION, SHARE = 20, 0.3, 0.1, 0.05
-PER_REPETITION = 6
+PER_REPETITION, PER_CHOICE = 4, 6
 LISTED = NormalDist().inv_cdf(0.95)
 
 Matrix = npt.NDArray[np.float64]
@@ -123,7 +123,7 @@ def decided(row: str, error: float, seed: int, confidences: Iterable[float | Non
     for one in confidences:
         name = "used" if one is None else f"used, confidence {one:g}"
         decisions.append((name, form(seen, named, confidence=one)))
-    records = []
+    records: list[Record] = []
     for option, found in decisions:
         formed, broken, welfare = judged(found, truth, rivals)
         records.append(
@@ -214,12 +214,12 @@ def main() -> None:
         return
     repetitions = range(10, 15) if options.choose else range(10)
     confidences = CHOICES if options.choose else (None,)
-    records = []
+    records: list[Record] = []
     for row in options.rows:
         errors = options.errors if row in ("false edges", "estimator") else (LARGE_ERROR,)
         for error in errors:
             for repetition in repetitions:
-                for k in range(PER_REPETITION):
+                for k in range(PER_CHOICE if options.choose else PER_REPETITION):
                     records += decided(row, error, 1000 * repetition + k, confidences)
     rows = table(keep(records), repetitions)
     if options.choose:

@@ -87,7 +87,9 @@ def gains_command(
 
 
 def image_gains_command(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = RESULTS / "gains",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = (
+        RESULTS / "label-gains"
+    ),
     data_dir: DataDirOption = None,
 ) -> None:
     """Compare gains on images that label counts tell with those of committed cells."""
@@ -102,8 +104,8 @@ def image_gains_command(
     page = image_page(gains, "Written by `python -m reproduction image-gains`.")
     write_all(
         [
-            (Path(out) / "images.csv", image_gains_csv(gains)),
-            (Path(out) / "images.md", page.encode()),
+            (Path(out) / "label-gains.csv", image_gains_csv(gains)),
+            (Path(out) / "label-gains.md", page.encode()),
         ]
     )
     typer.echo(page)

@@ -12,7 +12,9 @@ learning rates that validation data prefers. The coalitions depend on competitio
     python -m reproduction image-gains
 """
 
+import csv
 import gzip
+import io
 import json
 import math
 import statistics
@@ -25,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.benefit.curve_fit import UNTRIED_POWER, HomeScores, Measures
-from fedegoists.files import csv_bytes
+from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import CurveValues
 from fedegoists.learning.data import SiloedData
 
@@ -168,6 +170,23 @@ def image_gains_csv(gains: Iterable[ImageGain]) -> bytes:
         tuple(ImageGain.__dataclass_fields__),
         [(*astuple(one)[:-2], f"{one.told:.6g}", f"{one.realised:.6g}") for one in gains],
     )
+
+
+def read_image_gains(path: Path) -> list[ImageGain]:
+    """Read what `image_gains_csv` wrote."""
+    return [
+        ImageGain(
+            line["data"],
+            line["division"],
+            line["competition"],
+            int(line["repetition"]),
+            line["participant"],
+            int(line["members"]),
+            float(line["told"]),
+            float(line["realised"]),
+        )
+        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
+    ]
 
 
 def fitted(gains: Sequence[ImageGain]) -> npt.NDArray[np.float64]:

@@ -37,7 +37,7 @@ from benchmarks.measure import RESULTS
 
 COLUMNS = ["kind", "what", "times", "violations", "command", "commit", "seed"]
 
-SHARES = {"members": 1.0, "runs": 1.0, "deployment": 2.0}
+SHARES = {"members": 0.5, "runs": 1.0, "deployment": 2.0}
 """Each part's share of the kills; a kill in a deployment takes the longest to get over."""
 
 
@@ -73,7 +73,7 @@ def main() -> int:
     if given.short:
         given.kills, given.at_most, given.members = 20, 30.0, 2
         given.no_runs = given.no_deployment = True
-    tally, told = Tally(), threading.Event()
+    tally, told, commit = Tally(), threading.Event(), _commit()
     signal.signal(signal.SIGTERM, lambda *_: told.set())  # nothing is left in the system then
 
     def enough(part: Tally, kills: float) -> bool:
@@ -118,10 +118,10 @@ def main() -> int:
                 f"{sum(tally.checks.values())} checks, {len(tally.violations)} violations",
                 flush=True,
             )
-    return _report(tally, given)
+    return _report(tally, given, commit)
 
 
-def _report(tally: Tally, given: argparse.Namespace) -> int:
+def _report(tally: Tally, given: argparse.Namespace, commit: str) -> int:
     if not ROOT:
         tally.note("not root: no full disks, no network namespaces")
     if COMPILER is None:
@@ -138,9 +138,9 @@ def _report(tally: Tally, given: argparse.Namespace) -> int:
     command = " ".join(f"python -m benchmarks.chaos {own}".split())
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     minutes = f"{(time.monotonic() - tally.began) / 60:.0f} min"
-    print(f"{command} at {_commit()}, seed {given.seed}, {minutes}, {day}")
+    print(f"{command} at {commit}, seed {given.seed}, {minutes}, {day}")
     if given.write:
-        _write([[*map(str, row), command, _commit(), str(given.seed)] for row in rows])
+        _write([[*map(str, row), command, commit, str(given.seed)] for row in rows])
     return 1 if tally.violations else 0
 
 

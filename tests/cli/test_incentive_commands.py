@@ -61,3 +61,13 @@ def test_bad_input_is_an_error_with_the_fix(run, files):
     code, _, err = run("incentives", "fair/certificate.json")
     assert code == 2
     assert "without an objective" in " ".join(err.split())
+
+
+def test_what_was_not_tried_is_said(run):
+    lines = [f"v{a},v{b},{1 + (a * b) % 3}" for a in range(11) for b in range(11) if a != b]
+    Path("b.csv").write_text("source,target,weight\n" + "\n".join(lines) + "\n")
+    Path("c.csv").write_text("a,b\nv0,v1\nv1,v2\nv3,v4\n")
+    code, out, _ = run("incentives", "b.csv", "c.csv", "--method", "stable", "--quiet")
+    assert code == 0
+    assert "Not all reports were tried" in out
+    assert "with more than 10 participants not all reports are tried" in out

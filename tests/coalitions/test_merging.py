@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.bench_adversarial import ladder
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
@@ -106,3 +107,12 @@ def test_a_single_ring_of_everybody_is_found_at_any_length():
     ring = BenefitGraph.from_edges([(i, (i + 1) % n, 1.0) for i in range(n)], names)
     formation = form(ring, CompetitionGraph([], names), "stable")
     assert formation.coalitions == (tuple(names),)
+
+
+@given(graphs(min_n=2), st.data())
+@settings(max_examples=100, deadline=None)
+def test_after_a_removal_only_the_neighbours_matter(instance, data):
+    z = Contraction(*instance)
+    before = sustained(z, z.nodes)
+    removed = before & data.draw(st.integers(0, z.nodes))
+    assert sustained(z, before & ~removed, removed) == sustained(z, before & ~removed)

@@ -346,7 +346,7 @@ def test_a_page_follows_one_run_at_a_time(browser):
     def events(route):
         followed.append(route.request.url)
         over = len(followed) < 3
-        run = {"state": "finished" if over else "running", "stage": "", "remark": ""}
+        run = {"state": "finished" if over else "running", "stage": "", "remark": "", "words": ""}
         told = f"data: {json.dumps({**run, 'total': 1, 'done': 1})}\n\n"
         told += 'event: end\ndata: "finished"\n\n' if over else ""
         route.fulfill(content_type="text/event-stream", body=told)

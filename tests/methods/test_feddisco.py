@@ -23,24 +23,26 @@ def silos():
     return lines((6, 4, 5), positives=(3, 0, 4))
 
 
-def averaged(weights):
+def averaged(weights, start=START):
     """The models of all after two logistic steps, in proportion to some weights."""
     trained = [
-        descended(lambda w, k=k: silos().gradient(k, w), START, [0.5, 0.5], 0.5) for k in range(3)
+        descended(lambda w, k=k: silos().gradient(k, w), start, [0.5, 0.5], 0.5) for k in range(3)
     ]
     return np.average(trained, axis=0, weights=weights)
 
 
-def test_the_first_round_by_hand():
+def test_two_rounds_by_hand():
     """Divergences from uniform: 0, log 2, and log 2 less the entropy of 1:4; then their shares."""
     shares = np.array(DIVERGENCES) / sum(DIVERGENCES)
     np.testing.assert_allclose(shares, [0, 0.7824, 0.2176], atol=5e-5)
     raw = [6 / 15 + 0.1, 4 / 15 - 0.4 * shares[1] + 0.1, 5 / 15 - 0.4 * shares[2] + 0.1]
     np.testing.assert_allclose(raw, [0.5, 0.0537, 0.3463], atol=5e-5)
     for federation in silos().federations():
-        states, reports = played(FedDisco(SETTINGS, a=0.4, b=0.1), federation, GROUP, 1)
+        states, reports = played(FedDisco(SETTINGS, a=0.4, b=0.1), federation, GROUP, 2)
         assert_close(states[0].tensors["discrepancy"][:, 0], DIVERGENCES)
-        assert_close(states[1].parameters, [averaged(raw)] * 3)
+        first = averaged(raw)
+        assert_close(states[1].parameters, [first] * 3)
+        assert_close(states[2].parameters, [averaged(raw, first)] * 3)
         assert reports[0].sample_passes == {"a": 12, "b": 8, "c": 10}
         assert reports[0].bytes_sent == reports[0].bytes_received == dict.fromkeys("abc", 12)
 

@@ -12,7 +12,12 @@ from fedegoists.cli.coalition_commands import JsonOption, certified_formation
 from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import errors, line, print_json, screen, titled_table
 from fedegoists.coalitions import FormationMethod
-from fedegoists.coalitions.incentives import IncentiveReport, Temptation, incentives
+from fedegoists.coalitions.incentives import (
+    IncentiveReport,
+    Temptation,
+    incentives,
+    inspection_probability,
+)
 from fedegoists.coalitions.incentives.incentive_report import DEFAULT_SECONDS, IncentiveProgress
 from fedegoists.coalitions.incentives.reporting import LIES
 from fedegoists.errors import SettingsError
@@ -151,6 +156,16 @@ def _verdict(report: IncentiveReport) -> str:
         return "No participant gains by misreporting the benefit it receives."
     rate = report.inspection_probability
     beside = f" and a deposit of {report.deposit:g}" if report.deposit else ""
+    if not all(one.by("misreport").exact for one in report.participants):
+        found = max(
+            inspection_probability(one.utility, one.by("misreport").gain, report.deposit)
+            for one in report.participants
+        )
+        return (
+            f"Not all reports were tried. With exclusion{beside} for liars, the lies that were "
+            f"found do not pay if each report is inspected with probability {found:.0%}; "
+            f"{rate:.0%} is enough for all. Under method 'truthful' misreports never pay."
+        )
     if rate >= 1:
         return (
             "No rate of inspections makes misreports unprofitable by exclusion alone, as a "

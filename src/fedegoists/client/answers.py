@@ -80,6 +80,7 @@ class RunAnswer(MemberRunAnswer):
     remark: str
     error: str
     seconds: float
+    words: str
 
 
 class MeAnswer(TypedDict):

@@ -454,7 +454,8 @@ def _members(coalitions: npt.ArrayLike) -> Floats:
 def _z_values(weights: Floats, errors: Floats) -> Floats:
     """Return weight over error; infinite for a positive weight without error."""
     sure = np.where(weights > 0, np.inf, 0.0)
-    return np.divide(weights, errors, out=sure, where=errors > 0)
+    with np.errstate(over="ignore"):
+        return np.divide(weights, errors, out=sure, where=errors > 0)
 
 
 def _null_share(z: Floats) -> float:

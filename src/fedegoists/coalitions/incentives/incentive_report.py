@@ -243,17 +243,19 @@ def _report(
         if progress is not None:
             progress(i, n)
         utility = float(truth.utilities[i])
-        if time.perf_counter() < deadline:
-            invent, hide = competitor_temptations(truth, i, deadline)
-            duplicate = duplicate_temptation(truth, i, deadline)
+        # Each participant has an equal share of the time that is left; misreports half of it.
+        began = time.perf_counter()
+        share = max(deadline - began, 0.0) / (n - i)
+        if began < deadline:
+            invent, hide = competitor_temptations(truth, i, began + share / 2)
+            duplicate = duplicate_temptation(truth, i, began + share / 2)
             price = price_of_names(truth, i) if method == "best" else None
         else:
             bound = max(float(truth.highest[i]) - utility, 0.0)
             invent, hide = Temptation("invent", 0.0, bound), Temptation("hide", 0.0, bound)
             givers = float(truth.benefit.weights[:, i].sum())
             duplicate, price = Temptation("duplicate", 0.0, givers - utility), None
-        own = time.perf_counter() + max(deadline - time.perf_counter(), 0.0) / (n - i)
-        misreport = received_temptation(truth, i, method, own)
+        misreport = received_temptation(truth, i, method, began + share)
         found.append(
             ParticipantIncentives(
                 name,
@@ -273,8 +275,8 @@ def _report(
     ]
     if unfinished:
         notes.append(
-            f"the time limit ended the search at {unfinished[0]}; for {len(unfinished)} of {n} "
-            "participants not all lies were tried, and the bounds hold for all"
+            f"the time limit ended the search; for {len(unfinished)} of {n} participants, such as "
+            f"{unfinished[0]}, not all lies were tried, and the bounds hold for all"
         )
     if any(not one.by("misreport").exact for one in found):
         why = (

@@ -12,12 +12,14 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    computed_field,
 )
 
 from fedegoists.coalitions.drawing.scene import Scene
 from fedegoists.coordinator.domain.accounts import AccountRole
 from fedegoists.coordinator.domain.coalition_decisions import formation_of, is_current
 from fedegoists.coordinator.domain.consortia import is_closed, members_of
+from fedegoists.coordinator.service.run_words import stage_words
 from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow, MemberRow
 from fedegoists.coordinator.store.moments import as_moment
@@ -273,11 +275,17 @@ class RunView(MemberRunView):
     kind: str
     engine: str
     stage: str
+    """The stage, and after a colon its part or the method, as the run itself names them."""
     done: int
     total: int
     remark: str
     error: str
     seconds: float
+
+    @computed_field
+    def words(self) -> str:
+        """Return what it is doing, in plain words."""
+        return stage_words(self.stage) if self.state == "running" else ""
 
 
 class LogEntryView(_ApiView):
