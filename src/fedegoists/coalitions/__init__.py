@@ -10,8 +10,9 @@ Where to find what::
     partition_search, forming           the formation methods, and `form`
     formation, usage  the result, and the data-usage graph G_u
     truthful_search   coalitions under which no misreport of received benefit pays
-    what_if, rearranging, explanation, core_stability     questions about a result
+    what_if, rearranging, explanation, core_stability, sensitivity    questions about a result
     incentives/       what false reports would add for each participant
+    worst_decile, doubt_report          decisions under uncertain benefits, and how sure they are
     value_*           the same with coalition values: search, principles, explanation
     certificate, proof/                 certificates, and checks that share no code with `exact`
     drawing/          pictures
@@ -38,6 +39,7 @@ from fedegoists.coalitions.incentives import (
 )
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.proof.verification import CertificateCheck, CheckedClaim
+from fedegoists.coalitions.sensitivity import Sensitivity, sensitivity
 from fedegoists.coalitions.usage import usage_graph
 from fedegoists.coalitions.what_if import Newcomer, WhatIf, what_if
 
@@ -57,6 +59,7 @@ __all__ = [
     "Newcomer",
     "Objective",
     "ParticipantIncentives",
+    "Sensitivity",
     "Temptation",
     "Verification",
     "WhatIf",
@@ -67,6 +70,7 @@ __all__ = [
     "form",
     "incentives",
     "inspection_probability",
+    "sensitivity",
     "usage_graph",
     "verify",
     "what_if",
