@@ -14,6 +14,7 @@ from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cell_from
 from reproduction.gains_study import COLUMNS, REPORTED_ON, Decided, Gain, StudyResult, gain_page
 from reproduction.hospital_study import HOSPITALS, hospital_page
+from reproduction.image_gains import committed_cells, image_page, read_image_gains
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
 from reproduction.real_data_commands import origins
@@ -179,6 +180,46 @@ def test_predicted_gains_of_the_readme_are_those_of_the_pages():
             shown["90% intervals with test noise cover"],
             shown["cost of the evidence, in trainings alone"],
         ]
+
+
+def test_gains_by_labels_are_those_of_their_rows_and_of_the_readme():
+    folder = RESULTS / "label-gains"
+    written = (folder / "label-gains.md").read_text(encoding="utf-8")
+    gains = read_image_gains(folder / "label-gains.csv")
+    assert image_page(gains, written.splitlines()[-1]) == written
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8").replace("−", "-")
+    rows = re.findall(r"^\| cifar\d+, .*\|$", written, re.MULTILINE)
+    assert len(rows) == 4
+    for row in rows:
+        assert row in text
+
+
+def test_realised_gains_by_labels_are_those_of_the_cells():
+    gains = read_image_gains(RESULTS / "label-gains" / "label-gains.csv")
+    cells = [
+        cell
+        for cell in committed_cells(RESULTS / "cells")
+        if (cell["budget"], cell["data"]) == ("converged", "cifar100")
+        if cell["options"]["partition"] == "dirichlet"
+    ]
+
+    def tested(gain, variant, **about):
+        """Return a participant's results, one for each learning rate."""
+        about = {"variant": variant, "repetition": gain.repetition, **about}
+        return [
+            cell["test"][gain.participant]
+            for cell in cells
+            if all(cell[key] == value for key, value in about.items())
+        ]
+
+    own = [one for one in gains if (one.data, one.division) == ("cifar100", "dirichlet")]
+    for gain in own[:20]:
+        possible = [
+            100 * (together - alone)
+            for together in tested(gain, "egomix-wide", competition=gain.competition)
+            for alone in tested(gain, "local")
+        ]
+        assert min(abs(gain.realised - one) for one in possible) < 1e-3
 
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):

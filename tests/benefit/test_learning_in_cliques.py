@@ -119,3 +119,13 @@ def test_a_part_of_a_federation_calls_nobody_else():
 def test_a_negative_threshold_is_refused():
     with pytest.raises(SettingsError, match="expected 0 or more"):
         EdgeThreshold(-0.1)
+
+
+def test_deployed_silos_are_not_asked_in_cliques():
+    """How often a silo is asked, and with whom, follows from the reports of others."""
+
+    class Deployed:
+        deployed = True
+
+    with pytest.raises(SettingsError, match="who competes with them"):
+        learning_among(Deployed(), LearnSettings())

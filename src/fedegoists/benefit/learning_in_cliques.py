@@ -114,7 +114,17 @@ def learning_among(federation: Federation, settings: LearnSettings) -> LearnAmon
     """Return a function that learns benefits among some participants of a federation.
 
     Each set of participants is learned once.
+
+    Raises
+    ------
+    SettingsError
+        If the silos are deployed: each would see, by how often it is asked, who competes with it.
     """
+    if federation.deployed:
+        raise SettingsError(
+            "learning inside cliques shows deployed silos who competes with them; learn among all "
+            "participants, or in a simulation"
+        )
     known: dict[frozenset[str], BenefitEstimate] = {}
 
     def learn_among(names: tuple[str, ...]) -> BenefitEstimate:

@@ -14,9 +14,7 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import (
     augmentation_draws,
-    batch_at,
     batch_plan,
-    share_of,
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import (
@@ -39,6 +37,7 @@ from fedegoists.federation.silo_operations import (
     Silo,
     augmented,
     class_weights,
+    evaluated_part,
     frozen_names,
     gradient_batch,
     learning_rates,
@@ -371,8 +370,7 @@ class ModuleTrainer:
             )
         positions = silo.splits[request.split]
         if request.share is not None:
-            count = share_of(len(positions), request.share, None)
-            drawn = torch.from_numpy(batch_at(len(positions), count, request.step, seed))
+            drawn = torch.from_numpy(evaluated_part(silo, request, seed))
             positions = positions[drawn.to(positions.device)]
         losses, scores = [], []
         noise = torch.zeros(len(request.rows), 1 + SCORE_NOISE)

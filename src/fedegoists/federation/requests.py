@@ -24,6 +24,7 @@ from fedegoists.federation.replies import (
     Trained,
 )
 from fedegoists.federation.validated import Matrix, Tensors, Validated, Vector
+from fedegoists.learning.safe_choice import ChooseBy
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -499,6 +500,8 @@ class Deliver(OfModels[Delivered]):
         The models; the one of the method ``local`` is the silo's own.
     shares : tuple of float
         Mixtures that the silo makes of each method's model, with this part, and its own.
+    choose_by : {"metric", "loss"}
+        What of its validation data decides.
     """
 
     replies: ClassVar[type[Reply]] = Delivered
@@ -506,6 +509,7 @@ class Deliver(OfModels[Delivered]):
     parameters: Matrix
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=1, max_length=100)]
     shares: Annotated[tuple[Share, ...], Field(max_length=100)] = ()
+    choose_by: ChooseBy = "metric"
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -94,6 +94,10 @@ class Federation(Protocol):
     def device(self) -> torch.device:
         """The device on which the server computes."""
 
+    @property
+    def deployed(self) -> bool:
+        """Whether silos are machines of organisations, which see what they are sent."""
+
     def call(
         self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
     ) -> dict[Participant, ReplyT | Failure]:
@@ -184,6 +188,7 @@ class WithTimeout:
         self._federation, self._seconds = federation, seconds
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
+        self.deployed = federation.deployed
         self.stream_name, self.samples = federation.stream_name, federation.samples
         self.masks, self.consents = federation.masks, federation.consents
         self.memory, self.restore = federation.memory, federation.restore
@@ -215,6 +220,7 @@ class PartOfFederation:
         self._federation = federation
         self.participants = tuple(one for one in federation.participants if one.name in names)
         self.schema, self.task, self.device = federation.schema, federation.task, federation.device
+        self.deployed = federation.deployed
         self.stream_name, self.samples = federation.stream_name, federation.samples
         self.masks, self.consents = federation.masks, federation.consents
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from fedegoists.federation.batches import (
     augmentation_draws,
-    batch_at,
-    share_of,
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import (
@@ -47,6 +45,7 @@ from fedegoists.federation.requests import (
 from fedegoists.federation.silo_operations import (
     Silo,
     class_weights,
+    evaluated_part,
     gradient_batch,
     learning_rates,
     pass_slices,
@@ -426,9 +425,10 @@ class StackedSilos:
         else:
             positions, sizes = beside(
                 [
-                    own[batch_at(len(own), share_of(len(own), request.share, None), step, seed)]
-                    for own, seed in zip(self._positions[request.split], seeds, strict=True)
-                    for step in [request.step]
+                    own[evaluated_part(silo, request, seed)]
+                    for own, silo, seed in zip(
+                        self._positions[request.split], self._silos, seeds, strict=True
+                    )
                 ],
                 together.device,
             )

@@ -246,7 +246,6 @@ MODELS: dict[str, ModelEntry] = {
             "fedegoists.learning.forest:Forest",
             _table_options,
             output_layer="",
-            tasks=("binary", "classification", "regression"),
             recipe="trees",
             tunable={"members": 8, "trees": 200, "depth": 3, "caution": 1.0, "least": 10},
             kind="trees",
