@@ -25,6 +25,8 @@ EXTRAS = {
     "dev": ["dev", "train", "privacy", "flare", "coordinator", "postgresql"],
 }
 CORE = ["hypothesis", "pytest", "pytest-xdist"]
+CORE_EXTRAS = ["--extra=draw", "--extra=exact"]
+"""What the tests of the rooms without PyTorch need besides the package."""
 UNLOCKED = re.compile(r"(torch|triton|nvidia-.*|cuda-.*)==")
 
 HEADER = """\
@@ -63,7 +65,7 @@ def main() -> None:
         given = [f"--extra={extra}" for extra in extras]
         lock = compiled([*pinned, *given, "pyproject.toml"], BUILD)
         (FOLDER / f"{name}.txt").write_text(HEADER + without_torch(lock), encoding="utf-8")
-    lock = compiled([*pinned, "pyproject.toml"], [*BUILD, *CORE])
+    lock = compiled([*pinned, *CORE_EXTRAS, "pyproject.toml"], [*BUILD, *CORE])
     (FOLDER / "core.txt").write_text(HEADER + lock, encoding="utf-8")
     # The tools that check the others live apart, as their own dependencies may differ.
     lock = compiled(["locks/audit.in"], [])

@@ -47,7 +47,11 @@ def check_replaceable(
 
 
 def write_folder(
-    folder: str | os.PathLike[str], contents: Mapping[str, bytes], *, replace: bool = False
+    folder: str | os.PathLike[str],
+    contents: Mapping[str, bytes],
+    *,
+    replace: bool = False,
+    gone: Collection[str] = (),
 ) -> None:
     """Write files into a folder, all of them or none; only their owner can read them.
 
@@ -59,6 +63,8 @@ def write_folder(
         By their paths in the folder.
     replace : bool
         Whether files of the same names may be replaced.
+    gone : collection of str
+        Paths of an earlier result that has no successor, and does not stay.
 
     Raises
     ------
@@ -73,12 +79,14 @@ def write_folder(
     if Path.cwd().is_relative_to(place) or os.path.ismount(place):
         # A shell would stay in the old folder, which is removed.
         write_all([(folder / name, content) for name, content in contents.items()], private=True)
+        for name in gone:
+            (folder / name).unlink(missing_ok=True)
         return
     new = place.with_name(f".{place.name[:40]}.{secrets.token_hex(8)}")
     try:
         write_all([(new / name, content) for name, content in contents.items()], private=True)
         if place.exists():
-            swap_in(new, place, tuple(contents))
+            swap_in(new, place, (*contents, *gone))
         else:
             _move(new, place)
     except FileError as error:

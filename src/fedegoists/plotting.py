@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from fedegoists.errors import MissingDependencyError, SettingsError
+from fedegoists.install_hints import install_command
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ def plotting() -> Iterator[None]:
         from matplotlib.font_manager import fontManager
     except ImportError:
         raise MissingDependencyError(
-            "drawing needs matplotlib, which is not installed; run: pip install matplotlib"
+            f"drawing needs Matplotlib, which is not installed; run: {install_command('draw')}"
         ) from None
     installed = set(fontManager.get_font_names())
     settings = {

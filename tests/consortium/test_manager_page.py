@@ -18,7 +18,7 @@ def test_says_everything(banks):
     page = Balance(pages_of(banks)["report.html"])
     assert "2 of 5 participants train together, in 1 coalition." in page.text
     assert "Cedar, Dogwood and Elm train alone." in page.text
-    assert "The welfare, which is the total benefit, is 0.75" in page.text
+    assert "The total benefit is 0.75" in page.text
     for part in (
         "fedavg+ft", "AUC", "fedegoists verify certificate.json", "Alder and Cedar compete",
         "fedegoists run config.toml", "no free riders", "PyTorch", "MB sent",

@@ -28,5 +28,6 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     text = "\n".join(shown)
     assert "proven optimal: True" in text
     assert "<svg" in text
-    assert "Cedar.safetensors" in text
-    assert (tmp_path / "my-banks" / "runs" / "friends" / "report.html").exists()
+    assert "Island.safetensors" in text
+    assert "everybody together" in text
+    assert (tmp_path / "my-registries" / "runs" / "friends" / "report.html").exists()

@@ -15,7 +15,7 @@ from fedegoists.learning.sample_scores import (
     calibration_groups,
     contributions,
     few_samples,
-    gain_interval,
+    gain_estimate,
     metric_interval,
     wilson,
     youden,
@@ -78,7 +78,7 @@ def test_the_gain_of_a_regression_is_the_paired_t_interval():
     targets = np.zeros(4)
     own, other = np.array([0.0, 1, 2, 1]), np.array([1.0, 2, 2, 3])
     groups = [contributions("regression", one, targets) for one in (own, other)]
-    found = gain_interval(groups[:1], groups[1:], -1.0)
+    found = gain_estimate(groups[:1], groups[1:], -1.0).interval()
     # The squared errors differ by 1, 3, 0 and 8: mean 3, deviation 3.5590; t is 3.18245.
     assert found.value == pytest.approx(3)
     assert found.high - 3 == pytest.approx(3.18245 * 3.5590 / 2, rel=1e-4)
@@ -90,11 +90,14 @@ def test_repetitions_add_to_the_uncertainty_of_a_gain():
     steady = [contributions("binary", labels + rng.normal(size=80), labels)] * 3
     base = [contributions("binary", rng.normal(size=80), labels)] * 3
     shaky = [contributions("binary", labels * k + rng.normal(size=80), labels) for k in (0, 1, 3)]
-    one, several = gain_interval(steady[:1], base[:1], 1.0), gain_interval(steady, base, 1.0)
+    one, several = (
+        gain_estimate(steady[:1], base[:1], 1.0).interval(),
+        gain_estimate(steady, base, 1.0).interval(),
+    )
     # The same in all repetitions: they add no variance.
     assert several.value == pytest.approx(one.value)
     assert several.high - several.low == pytest.approx(one.high - one.low)
-    wide = gain_interval(shaky, base, 1.0)
+    wide = gain_estimate(shaky, base, 1.0).interval()
     assert wide.high - wide.low > 2 * (several.high - several.low)
 
 
@@ -106,7 +109,7 @@ def test_the_interval_of_a_paired_gain_covers_the_truth():
         common = labels + rng.normal(size=120)
         one, two = (common + 0.5 * rng.normal(size=120) for _ in range(2))
         groups = [contributions("binary", scores, labels) for scores in (one, two)]
-        found = gain_interval(groups[:1], groups[1:], 1.0)  # the truth is 0
+        found = gain_estimate(groups[:1], groups[1:], 1.0).interval()  # the truth is 0
         covered += found.low <= 0 <= found.high
     assert 180 <= covered <= 198  # 190 expected, deviation 3.1
 
@@ -114,10 +117,10 @@ def test_the_interval_of_a_paired_gain_covers_the_truth():
 def test_no_difference_is_none_and_one_class_has_no_interval():
     labels = np.array([0.0, 1, 0, 1])
     same = [contributions("binary", np.array([1.0, 2, 3, 4]), labels)]
-    found = gain_interval(same, same, 1.0)
+    found = gain_estimate(same, same, 1.0).interval()
     assert (found.value, found.low, found.high) == (0, 0, 0)
     ones = [contributions("binary", np.array([1.0, 2]), np.ones(2))]
-    assert math.isnan(gain_interval(ones, ones, 1.0).value)
+    assert math.isnan(gain_estimate(ones, ones, 1.0).interval().value)
     assert math.isnan(metric_interval("binary", ones).low)
 
 

@@ -20,7 +20,7 @@ one that has the same covariances between units of a layer, and is not. The weig
 such a model's own deviation that the others explain, so that a decoy is explained by them as well,
 and as badly, as a real one.
 
-What remains is written down in ``docs/explanation-benefit-privacy.md``. In short: a fit to few
+What remains is written down in ``docs/explanation-privacy-and-trust.md``. In short: a fit to few
 models is a poor one; a draw from a normal distribution is not what training leaves, and a
 classifier that is trained for it recognises most decoys (``benchmarks/bench_decoys.py``); who knows
 a competitor's model from elsewhere, from another silo for instance, finds that it is missing.

@@ -18,6 +18,7 @@ from fedegoists.cli import (
     data_commands,
     demo_commands,
     deploy_commands,
+    incentive_commands,
     model_commands,
     moved_commands,
     training_commands,
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 coalition_commands.register(app)
+incentive_commands.register(app)
 data_commands.register(app)
 training_commands.register(app)
 consortium_commands.register(app)

@@ -51,10 +51,10 @@ def init_command(
     example: Annotated[
         str,
         typer.Option(
-            help="synthetic, hospitals; banks, images, survival, text or trees, with made-up "
-            "files; or own, for your data."
+            help="registries, banks, images, survival, text or trees, with made-up files; "
+            "synthetic or hospitals; or own, for your data."
         ),
-    ] = "synthetic",
+    ] = "registries",
 ) -> None:
     """Write a commented consortium.toml to start from."""
     from fedegoists.consortium.example_files import init
@@ -181,14 +181,37 @@ def run_consortium(
         line(f"{participant} has not received its model; see its silo.log.", "bold red")
     if len(result.formation.coalitions) == len(result.data.participants) > 1:
         line("No coalition was formed; the report says why, and what would change it.", "yellow")
+    _show_expected(result)
     _show_gains(result)
     _show_delivered(result)
+    _show_advice(result)
     folder = near(result.folder)
     certificate = shlex.quote(str(folder / "certificate.json"))
     line(f"Report: {folder / 'report.html'}", "bold", whole=True)
     line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
     if result.incomplete or result.undelivered:
         raise typer.Exit(1)
+
+
+def _show_expected(result: "ConsortiumRun") -> None:
+    """Print what is not known yet about expected gains, and what would tell."""
+    from fedegoists.consortium.report.expected_gains import expected_gains
+
+    expected = expected_gains(result.formation)
+    for sentence in () if expected is None else expected.sentences:
+        line(sentence)
+
+
+def _show_advice(result: "ConsortiumRun") -> None:
+    """Print the recommendation as the report has it."""
+    from fedegoists.consortium.report.bottom_line import bottom_line
+    from fedegoists.consortium.report.manager_page import headline
+    from fedegoists.consortium.report.results_section import Results
+
+    found = bottom_line(result, Results.of(result), headline(result.formation)[1])
+    line(f"\nRecommendation: {found.advice}", "bold green")
+    for reason in found.reasons:
+        line(reason)
 
 
 def _show_delivered(result: "ConsortiumRun") -> None:

@@ -20,7 +20,9 @@ from fedegoists.coalitions import explain, form
 from fedegoists.errors import SettingsError
 from fedegoists.folder_swap import check_replaceable
 
-KINDS = ("consortium", "coalitions")
+KINDS = ("registries", "synthetic", "coalitions")
+OTHER_NAMES = {"consortium": "registries"}
+"""Earlier names."""
 
 
 def register(app: typer.Typer) -> None:
@@ -32,10 +34,11 @@ def demo_command(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="[consortium|coalitions]",
-            help="A whole consortium, with training; or the coalitions of ten banks only.",
+            metavar="[registries|synthetic|coalitions]",
+            help="Eight registries of a rare disease, from data to report; the same for the "
+            "synthetic data of the paper; or the coalitions of ten banks only.",
         ),
-    ] = "consortium",
+    ] = "registries",
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where to write the example's files.")
     ] = Path("demo"),
@@ -45,28 +48,41 @@ def demo_command(
     quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Run a built-in consortium from data to report, or form and explain ten banks' coalitions."""
+    kind = OTHER_NAMES.get(kind, kind)
     if kind not in KINDS:
-        raise SettingsError(f"unknown demo {kind!r}; there are {' and '.join(KINDS)}")
-    if kind == "consortium":
-        _consortium(out, replace=replace)
-    else:
+        raise SettingsError(f"unknown demo {kind!r}; there are {', '.join(KINDS)}")
+    if kind == "coalitions":
         _coalitions(out / "coalitions", replace=replace)
+    else:
+        _consortium(out / kind, kind, replace=replace)
 
 
-def _consortium(out: Path, *, replace: bool) -> None:
+STORIES = {
+    "registries": (
+        "Eight registries of a rare muscle disease, with 140 to 240 patients each, predict how far "
+        "a patient will walk a year from now. There are two forms of the disease; which registry "
+        "has which form is not told to anybody. Two registries compete."
+    ),
+    "synthetic": (
+        "Eight participants learn one task; four have much data, four little, and some compete."
+    ),
+}
+
+
+def _consortium(out: Path, kind: str, *, replace: bool) -> None:
     with training_extra("this demo (unlike `fedegoists demo coalitions`)"):
         from fedegoists.consortium import pipeline  # noqa: F401
     from fedegoists.consortium.example_files import init
 
     file = out / "consortium.toml"
     if not file.exists():
-        init(out, "synthetic")
-    line("Eight participants learn one task; four have much data, four little, and some compete.")
+        init(out, kind)  # type: ignore[arg-type]
+    line(STORIES[kind])
     line(f"{file} describes them.\n")
     run_consortium(file, resume=True, replace=replace)
     line("\nNow change something in the file and run it again, or start your own:")
     line(f"  {_command()} run {file} --name again", "bold", whole=True)
-    line(f"  {_command()} init my-banks --example banks", "bold", whole=True)
+    line(f"  {_command()} init my-consortium --example own", "bold", whole=True)
 
 
 def _coalitions(out: Path, *, replace: bool) -> None:

@@ -8,7 +8,7 @@ from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.admissible import ValueProblem
 from fedegoists.coalitions.exact.reduction import components, restricted
-from fedegoists.coalitions.exact.value_enumeration import MOST_EXACT, best_by_values
+from fedegoists.coalitions.exact.value_enumeration import best_by_values, most_exact
 from fedegoists.coalitions.exact.value_search import (
     SEARCH_SHARE,
     ValueSearch,
@@ -16,11 +16,17 @@ from fedegoists.coalitions.exact.value_search import (
     cap_bound,
     prepare_search,
 )
-from fedegoists.coalitions.partition_search import WORK_SHARE, GapReport, SearchResult
+from fedegoists.coalitions.partition_search import (
+    WORK_SHARE,
+    GapReport,
+    SearchResult,
+    lacking_notes,
+)
 from fedegoists.coalitions.value_principles import Judge, valued_merger
 from fedegoists.coalitions.welfare import total_gain
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import pair_bounds
+from fedegoists.graphs.participant_graph import Entries
 
 MERGER_BUDGET = 2000
 """Sets of coalitions that the search for mergers looks at."""
@@ -46,10 +52,10 @@ def search_values(
     solved exactly, however long that takes: a few seconds at most. With more, the time limit
     counts.
     """
-    members, problem = _reduced(values, competition, confidence, fewest_members)
+    members, problem = reduced(values, competition, confidence, fewest_members)
     kept = restricted(keep, members)
     notes: list[str] = []
-    if problem.n <= MOST_EXACT:
+    if problem.n <= most_exact():
         partition, rule = best_by_values(problem, kept), "optimum"
         upper_bound = total_gain(problem.values, partition) * (1 + ROUNDING)
     else:
@@ -57,6 +63,7 @@ def search_values(
         partition, upper_bound, notes = _searched(
             problem, kept, seed=seed, time_limit=time_limit, progress=progress
         )
+        notes += lacking_notes()
         reached = total_gain(problem.values, partition)
         rule = "optimum" if reached >= upper_bound * (1 - 1e-9) else "best found"
     alone = set(range(len(values.participants))).difference(members)
@@ -64,7 +71,7 @@ def search_values(
     stable: bool | None = True  # uniting coalitions with gain would be better than the optimum
     if rule != "optimum":
         judge = Judge(values, competition, confidence, fewest_members)
-        whole, stable = _united(judge, whole)
+        whole, stable = united(judge, whole)
         if stable is None:
             notes.append("that no coalitions should merge was not proven within the budget")
     return SearchResult(
@@ -89,8 +96,8 @@ def value_bound(
     fewest_members: int = 1,
 ) -> tuple[float, float]:
     """Return the total gain of an admissible partition, and an upper bound on any total gain."""
-    members, problem = _reduced(values, competition, confidence, fewest_members)
-    if problem.n <= MOST_EXACT:
+    members, problem = reduced(values, competition, confidence, fewest_members)
+    if problem.n <= most_exact():
         best = total_gain(problem.values, best_by_values(problem))
         return best, best * (1 + ROUNDING)
     prepare_search(problem)
@@ -105,18 +112,18 @@ def quick_value_bound(values: CoalitionValues, competition: CompetitionGraph) ->
     return cap_bound(ValueProblem(values, competition.matrix))
 
 
-def _reduced(
+def reduced(
     values: CoalitionValues, competition: CompetitionGraph, confidence: float, fewest_members: int
 ) -> tuple[list[int], ValueProblem]:
     """Leave out the participants that are alone in any case."""
-    parts = components(pair_bounds(values), competition.matrix, fewest_members)
+    parts = components(Entries.of(pair_bounds(values)), competition.entries, fewest_members)
     members = sorted(chain.from_iterable(parts))
     names = [values.participants[k] for k in members]
     inside = competition.restricted_to(names).matrix
     return members, ValueProblem(values.restricted_to(names), inside, confidence, fewest_members)
 
 
-def _united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
+def united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
     """Unite coalitions that should merge until the checker finds none; tell if that is proven."""
     names = judge.values.participants
     place = {name: k for k, name in enumerate(names)}

@@ -10,10 +10,11 @@ from fedegoists.benefit import BenefitEstimate
 from fedegoists.coalitions import Formation
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.consortium.evaluations import Evaluations
+from fedegoists.consortium.everybody_together import EverybodyTogether
 from fedegoists.consortium.exposure import Exposure, MaskedSums
 from fedegoists.consortium.participant_models import ChosenModel, trained_participants
 from fedegoists.consortium.tree_yardstick import TreeYardstick
-from fedegoists.graphs import BenefitGraph
+from fedegoists.graphs import BenefitGraph, UncertainBenefits
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
 from fedegoists.notebooks import data_frame, html_table
@@ -29,10 +30,14 @@ def alone_in(formation: Formation) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LearnedBenefit:
-    """The benefit graph, and the estimate it was made from unless it was given."""
+    """The benefit graph, and the estimate it was made from unless it was given.
+
+    `uncertain` has the errors of benefits that were given with them.
+    """
 
     graph: BenefitGraph
     estimate: BenefitEstimate | None = None
+    uncertain: UncertainBenefits | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,12 @@ class ConsortiumRun:
         The test metric of boosted trees that each participant trains alone, on tables.
     delivered : mapping of str to ChosenModel
         The model that each participant's silo has chosen to keep.
+    everybody : EverybodyTogether, optional
+        The comparison with training all together, where it was asked for.
+    made : str
+        The day on which the run was made.
+    decided : bool
+        Whether the decision was made before the run, and given to it.
     """
 
     folder: Path
@@ -84,6 +95,9 @@ class ConsortiumRun:
     masked: tuple[MaskedSums, ...] = ()
     yardstick: TreeYardstick = field(default_factory=TreeYardstick)
     delivered: Mapping[str, ChosenModel] = field(default_factory=dict)
+    everybody: EverybodyTogether | None = None
+    made: str = ""
+    decided: bool = False
 
     @property
     def wanted(self) -> dict[str, Outcome]:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from fedegoists.consortium.example_banks import BANKS, SCHEMA, customers_csv
 from fedegoists.consortium.example_clinics import clinic_files
 from fedegoists.consortium.example_notes import note_files
+from fedegoists.consortium.example_rare_disease import RIVALS, rare_disease_files
 from fedegoists.consortium.example_registries import registry_files
 from fedegoists.consortium.example_scans import scan_files
 from fedegoists.consortium.toml_text import commented_toml
@@ -15,10 +16,18 @@ from fedegoists.errors import FileError, SettingsError
 from fedegoists.files import write_all
 from fedegoists.learning.model_registry import MODELS
 
-Example = Literal["synthetic", "banks", "hospitals", "images", "survival", "text", "trees", "own"]
+Example = Literal[
+    "registries", "synthetic", "banks", "hospitals", "images", "survival", "text", "trees", "own"
+]
 EXAMPLES: tuple[Example, ...] = get_args(Example)
 
 GIVEN: dict[Example, dict[str, object]] = {
+    "registries": {
+        "name": "registries",
+        "data": {"source": "registries"},
+        "competition": {"pairs": [list(RIVALS)]},
+        "training": {"methods": ["local", "fedavg"], "everybody": True},
+    },
     "synthetic": {
         "name": "synthetic",
         "data": {"source": "synthetic-weak"},
@@ -88,6 +97,12 @@ GIVEN: dict[Example, dict[str, object]] = {
 """The settings of each example; all others are written as comments."""
 
 NOTES: dict[Example, dict[str, str]] = {
+    "registries": {
+        "data.source": "Eight registries of a rare disease, one file each; schema.toml describes "
+        "them. Replace them by your own.",
+        "competition.pairs": "They compete for the same sponsors.",
+        "training.everybody": "The usual federated learning, to compare with.",
+    },
     "synthetic": {
         "data.source": "Eight participants, four with many samples and four with few.",
         "competition.published": "The eight pairs that the paper gives for this data.",
@@ -147,6 +162,7 @@ def _bank_files() -> dict[str, bytes]:
 
 
 FILES: dict[Example, Callable[[], Mapping[str, bytes]]] = {
+    "registries": rare_disease_files,
     "banks": _bank_files,
     "images": scan_files,
     "survival": registry_files,
@@ -156,7 +172,7 @@ FILES: dict[Example, Callable[[], Mapping[str, bytes]]] = {
 """For examples with made-up data: a function that returns its files, by path."""
 
 
-def init(folder: str | os.PathLike[str], example: Example = "synthetic") -> list[Path]:
+def init(folder: str | os.PathLike[str], example: Example = "registries") -> list[Path]:
     """Write a consortium.toml, and the files that belong to the example; return the paths.
 
     Raises

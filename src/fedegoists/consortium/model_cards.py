@@ -150,7 +150,7 @@ def _facts(run: "ConsortiumRun", card: ModelCard, origins: Sequence[str]) -> Car
         _coalition(run, card, origins),
         run.data.sizes.get(name),
         found.models.get(name, missing),
-        found.delivered.get(name),
+        None if name not in found.delivered else found.delivered[name].interval(),
         SIMULATED if found.models else deployed,
     )
 
@@ -159,7 +159,7 @@ def _quality(facts: CardFacts) -> list[str]:
     judged = facts.judged
     if isinstance(judged, str):
         return [judged]
-    lines = ["All intervals are 95 % confidence intervals over test samples.", ""]
+    lines = [f"All intervals are 95 % confidence intervals over {judged.over}.", ""]
     if judged.few:
         lines += [f"**This is no result: {judged.few}.**", ""]
     lines += ["| measure | value |", "|---|---|"]

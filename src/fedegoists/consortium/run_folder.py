@@ -21,6 +21,7 @@ from fedegoists.sealed_files import KEY_FILE, LEDGER_FILE
 RESULTS = (
     "benefit.csv",
     "weights.csv",
+    "benefit_errors.csv",
     "certificate.json",
     "metrics.csv",
     "summary.csv",
@@ -60,6 +61,8 @@ class RunFolder:
         The folder in which the run works: its own, or one beside the finished run it replaces.
     seconds : dict of str to float
         How long each finished stage took.
+    made : str
+        The day on which the run was made, in universal time.
     """
 
     def __init__(self, path: Path, progress: Progress) -> None:
@@ -67,6 +70,7 @@ class RunFolder:
         self._beside = path.parent / BESIDE / path.name
         self._number = 1
         self.seconds: dict[str, float] = {}
+        self.made = time.strftime("%Y-%m-%d", time.gmtime())
         self.progress = progress
 
     def begin(self, config: str, stage: str, *, resume: bool, replace: bool = False) -> None:

@@ -1,8 +1,11 @@
 """Facts about a consortium's data without any sample of it."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedegoists.learning.data import DataError, SiloedData, SplitSizes, TaskName
 from fedegoists.learning.preparation import Preparation, TargetScale
@@ -32,6 +35,8 @@ class DataDescription:
         Number type of each input array, such as ``f4``.
     digest : str
         Hash that changes whenever the data of any participant does.
+    fingerprints : mapping of str to str
+        Hash of each participant's own samples.
     description, class_names, preparation, competition_pairs, target_scales, schema
         As in `SiloedData`; empty where only the silos know them.
 
@@ -56,6 +61,7 @@ class DataDescription:
     competition_pairs: tuple[tuple[str, str], ...] = ()
     target_scales: tuple[TargetScale, ...] = ()
     schema: "Schema | ImageSchema | None" = None
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: SiloedData, digest: str) -> "DataDescription":
@@ -76,12 +82,26 @@ class DataDescription:
             competition_pairs=data.competition_pairs,
             target_scales=data.target_scales,
             schema=data.schema,
+            fingerprints=silo_fingerprints(data),
         )
 
     @property
     def participants(self) -> tuple[str, ...]:
         """The names of the participants."""
         return tuple(self.sizes)
+
+
+def silo_fingerprints(data: SiloedData) -> dict[str, str]:
+    """Return a hash of each silo's samples and of their division, whatever the others have."""
+    found = {}
+    for silo in data.silos:
+        content = hashlib.sha256()
+        for rows in (silo.train, silo.validation, silo.test):
+            for array in data.samples.arrays:
+                content.update(np.ascontiguousarray(array[rows]).tobytes())
+            content.update(len(rows).to_bytes(8, "big"))
+        found[silo.name] = content.hexdigest()
+    return found
 
 
 DataFacts = SiloedData | DataDescription

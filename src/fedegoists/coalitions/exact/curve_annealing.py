@@ -13,6 +13,7 @@ from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact import curve_moves
 from fedegoists.coalitions.exact.admissible import ValueProblem
+from fedegoists.coalitions.exact.compiled import between_looks
 from fedegoists.coalitions.exact.curve_moves import CurveState
 from fedegoists.graphs import CurveValues
 
@@ -75,7 +76,8 @@ class CurveAnnealing:
         # About a doubling of data for each, where nothing better is known yet.
         total = max(float(t.totals[curve_moves.TOTAL]), float(t.slopes.sum()))
         mean = total / max(len(t.x), 1)
-        chunks = -(-proposals // CHUNK) if mean > 0 else 0
+        chunk = between_looks(CHUNK)
+        chunks = -(-proposals // chunk) if mean > 0 else 0
         temperature, cooling = HOT * mean, (COLD / HOT) ** (1 / max(chunks, 1))
         for _ in range(chunks):
             if effort.over:
@@ -83,7 +85,7 @@ class CurveAnnealing:
             t.totals[curve_moves.STEPS] = 0.0
             curve_moves.anneal_curves(
                 t,
-                CHUNK,
+                chunk,
                 self._quantile,
                 PRICE,
                 RIDER * mean,
@@ -92,7 +94,7 @@ class CurveAnnealing:
             )
             temperature *= cooling
             scores = float(t.totals[curve_moves.STEPS])
-            effort.spend(scores * SECONDS_PER_SCORE + CHUNK * SECONDS_PER_PROPOSAL)
+            effort.spend(scores * SECONDS_PER_SCORE + chunk * SECONDS_PER_PROPOSAL)
         return sorted(np.flatnonzero(t.best == c).tolist() for c in np.unique(t.best))
 
 

@@ -16,6 +16,7 @@ from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.set_partitioning import choose, rows_of
+from fedegoists.coalitions.exact.solvers import has_solver
 
 SMALL = 14
 """With more participants column generation is faster; each further one triples the work."""
@@ -108,7 +109,7 @@ class Enumeration:
         partition = self._partition(best)
         incumbent.offer(partition)
         incumbent.close()
-        if keep and not self._effort.over:
+        if keep and has_solver() and not self._effort.over:
             self._move_few(self._joined_by(n - 1, best))
 
     def _joined_by(self, i: int, best: Floats) -> Floats:

@@ -21,8 +21,9 @@ from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.enumeration import as_columns, is_small, valid_coalitions
 from fedegoists.coalitions.exact.reduction import Subproblem, components, restricted
 from fedegoists.coalitions.exact.set_partitioning import partition_of, solve_until
-from fedegoists.coalitions.exact.solvers import load_solver
+from fedegoists.coalitions.exact.solvers import has_solver, load_solver, missing_packages
 from fedegoists.coalitions.welfare import utilities
+from fedegoists.graphs.participant_graph import Entries
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import LinearExprT
@@ -63,7 +64,7 @@ def fairest_partition(
     fewest_members : int
         The fewest members of a coalition of two or more.
     """
-    parts = components(weights, competition, fewest_members)
+    parts = components(Entries.of(weights), Entries.of(competition), fewest_members)
     result = [[i] for i in sorted(set(range(len(weights))).difference(*parts))]
     proven = True
     for component in parts:
@@ -75,7 +76,7 @@ def fairest_partition(
             if fairer(utilities(w, candidate), utilities(w, best)):
                 best = candidate
         columns = None if effort.over else _all_coalitions(w, rivals, effort, fewest_members)
-        if columns is None:
+        if columns is None or not has_solver():
             best, known = _improved(w, rivals, best, effort, fewest_members), False
         else:
             best, known = _choose(w, columns, best, effort)
@@ -94,6 +95,8 @@ def _all_coalitions(
         columns = as_columns(valid_coalitions(edges, competition, fewest_members), n)
         effort.spend(SECONDS_PER_SET * 2**n)
         return columns if len(columns) <= MOST_LISTED else None
+    if missing_packages():
+        return None
     from fedegoists.coalitions.exact.pricing import Pricing  # compiled, and not needed above
 
     problem = Subproblem(weights, weights > 0, competition, fewest_members=fewest_members)

@@ -1,9 +1,37 @@
-"""OR-Tools, imported when needed: the import takes a while, and it may be missing."""
+"""OR-Tools, imported when needed: the import takes a while, and it may be missing.
 
+OR-Tools and Numba come with the extra ``exact``. Without them, up to 14 participants that belong
+together are still solved with proof; more are left to a local search.
+"""
+
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 from fedegoists.errors import MissingDependencyError
+from fedegoists.install_hints import install_command
+
+PACKAGES = {"numba": "Numba", "ortools": "OR-Tools"}
+"""The packages of the extra ``exact``, with their names."""
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the names of the packages of the extra ``exact`` that are not installed."""
+    return tuple(name for package, name in PACKAGES.items() if not _installed(package))
+
+
+@cache
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # blocked, as a test does
+        return False
+
+
+def has_solver() -> bool:
+    """Whether OR-Tools is installed."""
+    return _installed("ortools")
 
 
 def load_solver() -> ModuleType:
@@ -20,6 +48,4 @@ def _load(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError:
-        raise MissingDependencyError(
-            "method 'best' needs OR-Tools: pip install ortools. Without it, method 'stable' works"
-        ) from None
+        raise MissingDependencyError(f"this needs OR-Tools: {install_command('exact')}") from None

@@ -10,15 +10,24 @@ from fedegoists.coalitions.array_types import Bools, Floats, Ints, Partition
 from fedegoists.coalitions.exact.admissible import ValueProblem, admissible_values
 from fedegoists.coalitions.exact.enumeration import as_columns, divided, is_small
 from fedegoists.coalitions.exact.set_partitioning import choose, partition_of
+from fedegoists.coalitions.exact.solvers import has_solver, missing_packages
 
 MOST_EXACT = 20
 """Participants for which all partitions are compared; each further one triples the work."""
+
+MOST_UNCOMPILED = 16
+"""The same without Numba."""
 
 TIED = 1e-11
 """Partitions whose total gain is lower by no more than this fraction are as good as the best."""
 
 MOST_TIED = 2000
 """With more coalitions in best partitions, none that moves few is looked for."""
+
+
+def most_exact() -> int:
+    """Return the largest number of participants for which all partitions are compared."""
+    return MOST_UNCOMPILED if "Numba" in missing_packages() else MOST_EXACT
 
 
 def best_by_values(problem: ValueProblem, keep: Partition = ()) -> list[list[int]]:
@@ -35,12 +44,12 @@ def best_by_values(problem: ValueProblem, keep: Partition = ()) -> list[list[int
     values = admissible_values(problem)
     masks = np.flatnonzero(values > -np.inf)
     # The last participant matters for the full set only, unless every best partition is wanted.
-    best = _best_of_subsets(values, masks, n if keep else n - 1)
+    best = best_of_all_subsets(values, masks, n if keep else n - 1)
     chosen = _chosen(values, masks, best, n)
     if keep:
         whole = (1 << n) - 1
         tied = masks[values[masks] + best[whole ^ masks] >= best[-1] * (1 - TIED)]
-        if len(chosen) < len(tied) <= MOST_TIED:
+        if len(chosen) < len(tied) <= MOST_TIED and has_solver():
             columns = as_columns(tied, n)
             return _moving_few(columns, values[tied], float(best[-1]), keep)
     return partition_of(as_columns(chosen, n))
@@ -59,9 +68,9 @@ def _moving_few(columns: Bools, values: Floats, best: float, keep: Partition) ->
     return choice.partition
 
 
-def _best_of_subsets(values: Floats, masks: Ints, n: int) -> Floats:
+def best_of_all_subsets(values: Floats, masks: Ints, n: int) -> Floats:
     """Return the best total of every set of the first n participants."""
-    if not is_small(n):
+    if not is_small(n) and "Numba" not in missing_packages():
         from fedegoists.coalitions.exact.subset_kernel import best_of_subsets
 
         return best_of_subsets(values, masks, n)

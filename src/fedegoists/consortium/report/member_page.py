@@ -6,11 +6,11 @@ graph other than through the members of the coalition.
 
 from typing import TYPE_CHECKING
 
+from fedegoists.consortium.report.bottom_line import member_bottom_line
 from fedegoists.consortium.report.calibration_chart import calibration_chart
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.results_section import CONFIDENCE, Results, failures_of
-from fedegoists.consortium.report.wording import listed, weight
-from fedegoists.version import __version__
+from fedegoists.consortium.report.wording import weight
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -36,6 +36,7 @@ def member_view(
     binary = None if judged is None else judged.binary
     return {
         "name": run.folder.name,
+        "bottom": member_bottom_line(run, results, participant),
         "participant": participant,
         "results": results,
         "confidence": CONFIDENCE,
@@ -48,7 +49,6 @@ def member_view(
             for other in others
         ],
         "incomplete": [what for name, what in run.incomplete if name == participant],
-        "together": listed(others),
         "utility": weight(formation.utilities[participant]),
         "gains": list(results.gains),
         "chart": gains_chart(results.gains),
@@ -58,5 +58,4 @@ def member_view(
         "calibration": None if binary is None else calibration_chart(binary),
         "method": results.chosen.get(participant),
         "failures": [(part, what) for part, who, what in failures_of(run) if who == participant],
-        "version": __version__,
     }

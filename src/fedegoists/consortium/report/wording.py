@@ -64,3 +64,18 @@ def signed(value: float, decimals: int) -> str:
 def weight(value: float) -> str:
     """Return a benefit's weight with three digits."""
     return f"{value:.3g}" if math.isfinite(value) else UNKNOWN
+
+
+def spoken_time(seconds: float) -> str:
+    """Return a duration with a unit that fits.
+
+    Examples
+    --------
+    >>> spoken_time(42.3), spoken_time(200), spoken_time(9000)
+    ('42 seconds', '3 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return counted(round(seconds), "second")
+    if seconds < 90 * 60:
+        return counted(round(seconds / 60), "minute")
+    return f"{seconds / 3600:.1f} hours"

@@ -187,6 +187,7 @@ def _keyed(table: DataTable, schema: Schema, features: Numbers, target: Array) -
         task=schema.task,
         class_names=schema.classes,
         event_at=f"{table.where}, column {schema.event!r}",
+        shares=schema.split,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedegoists.learning.data import Array, DataError, Indices, TaskName
-from fedegoists.learning.key_splits import FEWEST_KEYS, KeySplit, split_by_key
+from fedegoists.learning.key_splits import FEWEST_KEYS, KeySplit, Shares, split_by_key
 from fedegoists.learning.partitioners import SPLIT_SHARES
 
 FEWEST_ROWS = 10
@@ -60,6 +60,8 @@ class KeyedSamples:
         The names of the classes, where there are any.
     event_at : str
         Where a survival task says whether the event happened, as errors begin.
+    shares : three floats
+        The fractions for training, validation and test.
     """
 
     where: str
@@ -72,6 +74,7 @@ class KeyedSamples:
     task: TaskName
     class_names: tuple[str, ...] | None
     event_at: str = ""
+    shares: Shares = SPLIT_SHARES
 
     @property
     def keys(self) -> Sequence[bytes]:
@@ -116,7 +119,7 @@ def divided(samples: KeyedSamples, seed: int, notes: list[str], warnings: list[s
     elif samples.class_names is not None:
         _check_classes(samples, notes)
         warnings += _on_imbalance(samples)
-    division = split_by_key(keys, classes, seed)
+    division = split_by_key(keys, classes, seed, samples.shares)
     _remark_copies(samples, division, warnings)
     if division.moved:
         notes.append(
@@ -124,17 +127,20 @@ def divided(samples: KeyedSamples, seed: int, notes: list[str], warnings: list[s
             "class is in every split"
         )
     trained = float(np.mean(division.split == 0))
-    if alike and abs(trained - SPLIT_SHARES[0]) > UNEVEN:
+    if alike and abs(trained - samples.shares[0]) > UNEVEN:
         warnings.append(
-            f"{100 * trained:.0f} % of the {noun} are for training instead of 70 %: "
+            f"{100 * trained:.0f} % of the {noun} are for training instead of "
+            f"{100 * samples.shares[0]:.0f} %: "
             f"{samples.words.apart}"
         )
-    tested = np.bincount(classes[division.split == 2])
+    test = division.split == 2  # where a patient counts once for a class
+    once = set(zip(division.key_of[test].tolist(), classes[test].tolist(), strict=True))
+    tested = np.bincount([one for _, one in once])
     rarest = int(np.argmin(np.where(tested > 0, tested, np.iinfo(np.int64).max)))
     if tested[rarest] < FEWEST_TESTED:
         names = samples.class_names
         of = "" if names is None else f" of the class {names[rarest]!r}"
-        some = _counted(int(tested[rarest]), noun)
+        some = _counted(int(tested[rarest]), noun if count == len(keys) else what)
         notes.append(f"{some}{of} for test; its results are uncertain")
     return division
 

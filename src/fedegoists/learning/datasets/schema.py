@@ -1,5 +1,6 @@
 """The agreed schema of a consortium's files."""
 
+import math
 import os
 import tomllib
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.data import TaskName
 from fedegoists.learning.datasets.data_tables import WantedColumns
+from fedegoists.learning.partitioners import SPLIT_SHARES
 from fedegoists.learning.typed_settings import TypedSettings, validated
 
 OTHER = "other"
@@ -29,6 +31,7 @@ Name = Annotated[StrictStr, Field(pattern=r"\S")]
 # A file with the classes 0 and 1 invites to write them without quotes.
 ClassName = Annotated[Name, BeforeValidator(lambda v: str(v) if type(v) is int else v)]
 Code = StrictStr | StrictInt | StrictFloat
+Share = Annotated[float, Field(ge=0.05, le=0.9)]
 ColumnKind = Literal["number", "category", "boolean", "date"]
 
 
@@ -139,6 +142,9 @@ class Schema(TypedSettings):
     weight: Name | None = None
     """A column with numbers above 0: how much each row counts in the loss. Only ratios within an
     organisation's split matter; a weight of 2 is as good as a copy of the row."""
+    split: tuple[Share, Share, Share] = SPLIT_SHARES
+    """Fractions of the rows for training, validation and test. With little data, more rows for test
+    make results more certain, and models a little worse."""
     missing: Literal["error", "mean", "indicate"] = "error"
     """Refuse an empty cell, or fill in the mean over the organisation's own training rows; indicate
     also adds an input for each feature that says whether it was missing."""
@@ -165,6 +171,8 @@ class Schema(TypedSettings):
                 f"{self.target!r} is the target and a feature; what is to be predicted cannot be "
                 "given to the model"
             )
+        if not math.isclose(sum(self.split), 1.0, abs_tol=1e-6):
+            raise ValueError(f"the fractions in split sum to {sum(self.split):g}, not to 1")
         if (self.event is not None) != (self.task == "survival"):
             raise ValueError('task = "survival" and event = "…" go together')
         if self.event is not None and self.event in (*self.features, self.target):
