@@ -41,9 +41,7 @@ def test_probabilities_of_a_small_case_by_hand():
     doubt = UncertainBenefits([[0, 0.2], [0.4, 0]], [[0, 0.1], [0.1, 0]])
     share = 1 / 1.9
     assert doubt.null_share == pytest.approx(share)
-    # The scale is 1.5 (0.2² + 0.4²) / (0.2 + 0.4) = 0.5.
-    assert doubt.scale == pytest.approx(0.5)
-    odds = (1 - share) / share * 0.1 / 0.5 * 0.977250 / 0.0539910
+    odds = (1 - share) / share * 0.977250 / (6 * 0.0539910)
     assert doubt.probabilities[0, 1] == pytest.approx(odds / (1 + odds), rel=1e-5)
     p, q = doubt.probabilities[0, 1], doubt.probabilities[1, 0]
     # Each of the two receives with one of them and gives with the other.

@@ -333,7 +333,9 @@ class _Exact:
     def _changed(self, j: int, i: int, weight: float) -> ValueProblem:
         weights, errors = self._values.weights.copy(), self._values.errors.copy()
         weights[j, i], errors[j, i] = weight, 0.0
-        values = self._values.with_estimates(weights, errors)
+        values = UncertainBenefits(
+            weights, errors, self._values.participants, null_share=self._values.null_share
+        )
         return replace(self._problem, values=values)
 
     def report(self, a: int, b: int, *, named: bool) -> ReportChange | None:
@@ -424,7 +426,12 @@ def _again(formation: Formation, benefit: BenefitGraph) -> Formation:
         weights = np.maximum(
             values.weights + np.where(values.probabilities > 0, rise / p, 0.0), 0.0
         )
-        changed = values.with_estimates(weights, np.where(weights > 0, values.errors, 0.0))
+        changed = UncertainBenefits(
+            weights,
+            np.where(weights > 0, values.errors, 0.0),
+            values.participants,
+            null_share=values.null_share,
+        )
         return form(
             changed,
             formation.competition,

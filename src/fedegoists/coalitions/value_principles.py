@@ -115,7 +115,6 @@ def likelihoods_of(values: UncertainBenefits) -> Likelihoods:
             for j, i in known
         },
         values.given_share,
-        values.given_scale,
     )
 
 

@@ -10,14 +10,11 @@ learned from all pairs together:
   benefit.
 - The *null share* π is the estimated share of pairs without benefit. Of these, 95 % are not listed:
   π = (u + 1) / (0.95 m), at most m / (m + 1), with u of all m pairs not listed.
-- A real benefit has any size up to the *scale* B with the same density, 1 / B. The scale is learned
-  from all estimates, whatever their errors: B = 1.5 Σ w² / Σ w, which is the largest of sizes that
-  are spread evenly. With φ and Φ the density and the distribution function of the standard normal
-  distribution, the odds that a listed benefit is real are
+- A real benefit has any size with the same density, 1/6 per standard error. With φ and Φ the
+  density and the distribution function of the standard normal distribution, the odds that a listed
+  benefit is real are
 
-      (1 − π) / π · s / B · Φ(z) / φ(z).
-
-  So at the same z-value a small error is a worse sign: it could have shown a benefit clearly.
+      (1 − π) / π · Φ(z) / (6 φ(z)).
 
 - The *promised* benefit is the probability p that it is real times its estimate, p · w.
 
@@ -61,8 +58,8 @@ LISTED_CONFIDENCE = 0.95
 LISTED_Z = NormalDist().inv_cdf(LISTED_CONFIDENCE)
 """The z-value above which a pair is listed, 1.645."""
 
-SCALE_FACTOR = 1.5
-"""Sizes that are spread evenly from 0 to B have Σ w² / Σ w = B / 1.5."""
+SLAB_WIDTH = 6.0
+"""The density of real benefits is one over this number, per standard error."""
 
 DEFAULT_SAFETY = 0.8
 """The least probability that nobody rides free in a coalition. Most coalitions that satisfy it are
@@ -88,14 +85,13 @@ class UncertainBenefits:
         The standard error of each estimate; 0 for a weight that is known.
     participants : sequence of str, optional
         Names in the order of the rows; ``v0``, ``v1``, … by default.
-    null_share, scale : float, optional
-        The share of pairs without benefit, and the largest size of benefits, if they are not to be
-        learned from these pairs.
+    null_share : float, optional
+        The share of pairs without benefit, if it is not to be learned from these pairs.
 
     Attributes
     ----------
-    null_share, scale : float
-        The share of pairs without benefit, and the largest size of real benefits.
+    null_share : float
+        The share of pairs without benefit.
     probabilities : array of shape (n, n)
         The probability that each benefit is real; 0 for pairs that are not listed.
     promised : array of shape (n, n)
@@ -109,7 +105,7 @@ class UncertainBenefits:
     ...     [[0, 0.2], [0.4, 0]], [[0, 0.1], [0.1, 0]], ["North", "South"]
     ... )
     >>> round(doubt.null_share, 3), doubt.probabilities.round(3).tolist()
-    (0.526, [[0.0, 0.765], [0.999, 0.0]])
+    (0.526, [[0.0, 0.731], [0.999, 0.0]])
     """
 
     KIND: ClassVar[str] = "uncertain benefits"
@@ -122,7 +118,6 @@ class UncertainBenefits:
         participants: Iterable[str] | None = None,
         *,
         null_share: float | None = None,
-        scale: float | None = None,
     ) -> None:
         where = "uncertain benefits"
         names = None if participants is None else tuple(participants)
@@ -134,15 +129,12 @@ class UncertainBenefits:
         names_for(len(array), self._participants, f"{where}, errors")
         self.errors: Floats = np.array(array, dtype=np.float64, order="C") + 0.0
         self._check_errors()
-        self.given_share, self.given_scale = null_share, scale
+        self.given_share = null_share
         if null_share is not None and not 0 < null_share < 1:
             raise GraphError(f"{where}: the null share is {null_share}; expected 0 to 1")
-        if scale is not None and not 0 < scale < math.inf:
-            raise GraphError(f"{where}: the scale is {scale}; expected a positive number")
-        self.scale = _scale(self.weights) if scale is None else float(scale)
         z = _z_values(self.weights, self.errors)
         self.null_share = _null_share(z) if null_share is None else float(null_share)
-        self.probabilities: Floats = _probabilities(z, self.errors / self.scale, self.null_share)
+        self.probabilities: Floats = _probabilities(z, self.null_share)
         self.promised: Floats = self.probabilities * self.weights
         self._missing = np.log1p(-np.minimum(self.probabilities, 1 - 2.0**-53))
         self._missing[self.probabilities >= 1] = -np.inf
@@ -209,15 +201,11 @@ class UncertainBenefits:
         names = [self._participants[k] for k in keep]
         inside = np.ix_(keep, keep)
         return UncertainBenefits(
-            self.weights[inside],
-            self.errors[inside],
-            names,
-            null_share=self.null_share,
-            scale=self.scale,
+            self.weights[inside], self.errors[inside], names, null_share=self.null_share
         )
 
     def relearned(self) -> "UncertainBenefits":
-        """Return the same estimates, with null share and scale learned from these pairs alone."""
+        """Return the same estimates, with the null share learned from these pairs alone."""
         return UncertainBenefits(self.weights, self.errors, self._participants)
 
     # Probabilities -----------------------------------------------------------------------------
@@ -248,8 +236,8 @@ class UncertainBenefits:
         Examples
         --------
         >>> doubt = UncertainBenefits([[0, 0.2], [0.4, 0]], [[0, 0.1], [0.1, 0]])
-        >>> doubt.safety([[True, True]]).round(3).tolist()  # (0.765 · 0.999)²
-        [0.585]
+        >>> doubt.safety([[True, True]]).round(3).tolist()  # (0.731 · 0.999)²
+        [0.533]
         """
         members = _members(coalitions)
         both = self.receiving(members).prod(axis=1) * self.giving(members).prod(axis=1)
@@ -260,13 +248,7 @@ class UncertainBenefits:
         j, i = (index_of(name, self._participants, "measurement") for name in (source, target))
         weights, errors = self.weights.copy(), self.errors.copy()
         weights[j, i], errors[j, i] = (weights[j, i] if real else 0.0), 0.0
-        return self.with_estimates(weights, errors)
-
-    def with_estimates(self, weights: Floats, errors: Floats) -> "UncertainBenefits":
-        """Return other estimates for the same participants; null share and scale stay."""
-        return UncertainBenefits(
-            weights, errors, self._participants, null_share=self.null_share, scale=self.scale
-        )
+        return UncertainBenefits(weights, errors, self._participants, null_share=self.null_share)
 
     def scenarios(self, count: int, seed: int = 0) -> Floats:
         """Draw benefit graphs that the estimates allow: an array of shape (count, n, n).
@@ -313,13 +295,11 @@ class UncertainBenefits:
     def to_dict(self) -> dict[str, object]:
         """Return the estimates as plain values for JSON."""
         share = {} if self.given_share is None else {"null_share": self.given_share}
-        scale = {} if self.given_scale is None else {"scale": self.given_scale}
         return {
             "kind": self.KIND,
             "participants": list(self._participants),
             "edges": [list(row) for row in self._rows()],
             **share,
-            **scale,
         }
 
     def to_json(self) -> str:
@@ -331,7 +311,7 @@ class UncertainBenefits:
         """Make estimates from the mapping that `to_dict` returns; errors start with `where`."""
         required = {"participants", "edges"}
         if not isinstance(data, Mapping) or not (
-            required <= set(data) <= {*required, "kind", "null_share", "scale"}
+            required <= set(data) <= {*required, "kind", "null_share"}
         ):
             raise GraphError(f"{where}: expected an object with 'participants' and 'edges'")
         if data.get("kind", cls.KIND) != cls.KIND:
@@ -352,13 +332,10 @@ class UncertainBenefits:
                     "a weight and an error"
                 )
             rows.append((f"{where}, edge {k}", row[0], row[1], float(row[2]), float(row[3])))
-        given = []
-        for key in ("null_share", "scale"):
-            value = data.get(key)
-            if value is not None and not _is_number(value):
-                raise GraphError(f"{where}: {key} {shown(value)} is not a number")
-            given.append(None if value is None else float(value))
-        return cls._of_rows(rows, names, where, given[0], given[1])
+        share = data.get("null_share")
+        if share is not None and not _is_number(share):
+            raise GraphError(f"{where}: the null share {shown(share)} is not a number")
+        return cls._of_rows(rows, names, where, None if share is None else float(share))
 
     @classmethod
     def from_json(cls, text: str, where: str = "uncertain benefits") -> "UncertainBenefits":
@@ -391,7 +368,7 @@ class UncertainBenefits:
             names = natural_order({name for row in rows for name in row[1:3]})
         else:
             names = validated_names(participants)
-        return cls._of_rows(rows, names, str(path))
+        return cls._of_rows(rows, names, str(path), None)
 
     @classmethod
     def _of_rows(
@@ -399,8 +376,7 @@ class UncertainBenefits:
         rows: Iterable[tuple[str, str, str, float, float]],
         names: tuple[str, ...],
         where: str,
-        null_share: float | None = None,
-        scale: float | None = None,
+        null_share: float | None,
     ) -> "UncertainBenefits":
         matrices = np.zeros((2, len(names), len(names)))
         seen = set()
@@ -415,7 +391,7 @@ class UncertainBenefits:
             seen.add((j, i))
             matrices[:, j, i] = weight, error
         try:
-            return cls(matrices[0], matrices[1], names, null_share=null_share, scale=scale)
+            return cls(matrices[0], matrices[1], names, null_share=null_share)
         except GraphError as error:
             raise GraphError(f"{where}: {error}") from None
 
@@ -434,14 +410,11 @@ class UncertainBenefits:
             name: struct.pack(f">{matrix.size}d", *matrix.ravel().tolist()).hex()
             for name, matrix in (("weights", self.weights), ("errors", self.errors))
         }
-        given = [
-            "" if number is None else struct.pack(">d", number).hex()
-            for number in (self.given_share, self.given_scale)
-        ]
+        share = "" if self.given_share is None else struct.pack(">d", self.given_share).hex()
         value = {
             "kind": self.KIND,
             "participants": self._participants,
-            "given": given,
+            "null_share": share,
             **numbers,
         }
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -494,27 +467,17 @@ def _null_share(z: Floats) -> float:
     return min((unlisted + 1) / (LISTED_CONFIDENCE * pairs), pairs / (pairs + 1))
 
 
-def _scale(weights: Floats) -> float:
-    """Return the largest size of benefits, from all estimates."""
-    largest = float(weights.max(initial=0.0))
-    if not largest:
-        return 1.0
-    parts = (weights / largest).ravel().tolist()
-    return SCALE_FACTOR * largest * math.fsum(w * w for w in parts) / math.fsum(parts)
-
-
-def _probabilities(z: Floats, errors: Floats, null_share: float) -> Floats:
-    """Return the probability that each benefit is real, from errors in parts of the scale."""
+def _probabilities(z: Floats, null_share: float) -> Floats:
+    """Return the probability that each benefit is real."""
     found = np.zeros(z.shape)
-    prior = math.log((1 - null_share) / null_share * math.sqrt(2 * math.pi))
+    prior = math.log((1 - null_share) / null_share / SLAB_WIDTH * math.sqrt(2 * math.pi))
     for j, i in np.argwhere(z > LISTED_Z).tolist():
         ratio = float(z[j, i])
-        if math.isinf(ratio) or not errors[j, i]:
+        if math.isinf(ratio):
             found[j, i] = 1.0
             continue
         below = 0.5 * math.erfc(-ratio / math.sqrt(2))
-        size = math.log(float(errors[j, i]))
-        odds = prior + size + math.log(below) + 0.5 * ratio * ratio  # their logarithm
+        odds = prior + math.log(below) + 0.5 * ratio * ratio  # their logarithm
         found[j, i] = 1 / (1 + math.exp(-odds)) if odds < 700 else 1.0
     return found
 

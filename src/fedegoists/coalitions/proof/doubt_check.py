@@ -108,13 +108,6 @@ class DoubtCheck:
                 f"a null share of {known.null_share:.4g} is assumed, but the estimates themselves "
                 f"say {known.derived_share:.4g}"
             )
-        if known.scale > known.derived_scale * (1 + TOLERANCE) or known.scale < (
-            known.derived_scale * (1 - TOLERANCE)
-        ):
-            yield (
-                f"a scale of {known.scale:.4g} is assumed, but the estimates themselves say "
-                f"{known.derived_scale:.4g}"
-            )
         if not _close(stated.null_share, known.null_share):
             yield f"refuted: the null share is {known.null_share:.6g}"
         together = [group for group in self._coalitions if len(group) > 1]

@@ -23,7 +23,6 @@ class Likelihoods:
         participants: Sequence[str],
         estimates: Mapping[Edge, tuple[float, float]],
         null_share: float | None = None,
-        scale: float | None = None,
     ) -> None:
         self.participants = tuple(participants)
         self.estimates = dict(estimates)
@@ -34,13 +33,6 @@ class Likelihoods:
             derived = min((pairs - len(listed) + 1) / (0.95 * pairs), pairs / (pairs + 1))
         self.derived_share = derived
         self.null_share = derived if null_share is None else null_share
-        sizes = [weight for weight, _ in estimates.values() if weight > 0]
-        largest = max(sizes, default=1.0)
-        sizes = [weight / largest for weight in sizes]
-        self.derived_scale = 1.0
-        if sizes:
-            self.derived_scale = 1.5 * largest * math.fsum(w * w for w in sizes) / math.fsum(sizes)
-        self.scale = self.derived_scale if scale is None else scale
         self.real = {edge: self._probability(*one) for edge, one in listed.items()}
         self.promised = {edge: p * estimates[edge][0] for edge, p in self.real.items()}
 
@@ -48,16 +40,14 @@ class Likelihoods:
         if error == 0:
             return 1.0
         z = weight / error
-        if z > 30:
-            return 1.0  # beyond the range of numbers; the error in doing so is below 1e-190
-        slab = (1 - self.null_share) * STANDARD.cdf(z) * error / self.scale
+        slab = (1 - self.null_share) * STANDARD.cdf(z) / 6
         spike = self.null_share * STANDARD.pdf(z)
         return slab / (slab + spike)
 
     def after_measuring(self, edge: Edge, *, real: bool) -> "Likelihoods":
         """Return what would be known if a benefit were measured: it is as estimated, or none."""
         known = {**self.estimates, edge: (self.estimates[edge][0] if real else 0.0, 0.0)}
-        return Likelihoods(self.participants, known, self.null_share, self.scale)
+        return Likelihoods(self.participants, known, self.null_share)
 
     def receives(self, member: str, group: Iterable[str]) -> float:
         """Return the probability that a member receives a benefit from another."""
