@@ -11,6 +11,7 @@ import typer
 
 from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
+    JsonOption,
     errors,
     line,
     print_json,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 CertificateArgument = Annotated[
     Path, typer.Argument(metavar="CERTIFICATE", help="A certificate.json that `form` wrote.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 OutOption = Annotated[
     Path | None,
     typer.Option(
