@@ -160,7 +160,8 @@ class Tables:
 
     def work(self, variant: str) -> None:
         sys.argv = ["reproduction"]
-        tables_command(["principles"], out=self.place, repetitions=3 if variant == "old" else 5)
+        repetitions = 3 if variant == "old" else 5
+        tables_command(["principles"], out=self.place, repetitions=repetitions, resume=True)
 
     def found(self) -> dict[str, bytes]:
         return {

@@ -180,7 +180,9 @@ def form_command(
     ] = "best",
     objective: Annotated[
         Objective,
-        typer.Option(help="For best: the highest welfare, the fairest, or the fewest alone."),
+        typer.Option(
+            help="For best: the highest total benefit (welfare), the fairest, or the fewest alone."
+        ),
     ] = "welfare",
     fewest_members: FewestMembersOption = 1,
     time_limit: TimeLimitOption = None,
