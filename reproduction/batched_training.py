@@ -251,7 +251,7 @@ def _repetitions(
     defaults: Defaults,
     settings: GroupSettings,
 ) -> Repetitions:
-    options = model_options(next(iter(data.values())))
+    options = model_options(next(iter(data.values())), defaults.model)
     federation = SimulatedFederation(
         {
             label: data[repetition].restricted_to(names)

@@ -6,11 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedegoists.benefit import LearnSettings, learn_repetitions
+from fedegoists.benefit import (
+    EdgeThreshold,
+    LearnSettings,
+    learn_in_cliques,
+    learn_repetitions,
+    learning_among,
+)
 from fedegoists.coalitions import FormationMethod, form
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import json_value, read_text, write_all, write_bytes
@@ -24,8 +30,11 @@ from reproduction.cells import Cell
 from reproduction.folder_locks import alone, held
 from reproduction.measured_pairs import MeasureSettings, measure_repetitions
 from reproduction.packed_lines import ENDING, Record, packed, read_packed
-from reproduction.scenarios import Scenario
+from reproduction.scenarios import Scenario, competition_of
 from reproduction.variants import Where
+
+if TYPE_CHECKING:
+    from fedegoists.benefit.learning_in_cliques import LearnAmong
 
 __all__ = ["Benefits", "coalitions_of", "learned_by", "pack_graphs"]
 
@@ -33,6 +42,8 @@ THRESHOLD, HOSPITAL_THRESHOLD = 0.095, 0.085
 """Preferences above this number are edges, as in the released code.
 
 The released code has no number for synthetic data, which has that of images here."""
+RELATIVE = 0.95
+"""The threshold in multiples of an equal preference: that of images, at ten participants."""
 DENSER = 0.05
 """The threshold of a denser graph: half of the preference of ten participants preferred alike."""
 LEARNED_WITH = (
@@ -81,8 +92,18 @@ class Benefits:
         """Return the benefit graph of every cell; missing graphs are learned at once."""
         first = next(iter(data.values()))
         sources = {cell: learned_by(cell) for cell in cells}
+        again = [cell for cell in sources.values() if _in_cliques(cell)]
+        if self._missing(again, first):
+            with held(self.folder, self._lock(again[0]), self.stop) as mine:
+                if not mine:
+                    raise StoppedError("stopped before learned benefits were there")
+                self._learn_in_cliques(self._missing(again, first), data)
         for kind in ("learned", "denser", "measured"):
-            own = [cell for cell in sources.values() if cell.variant.benefit == kind]
+            own = [
+                cell
+                for cell in sources.values()
+                if cell.variant.benefit == kind and not _in_cliques(cell)
+            ]
             if self._missing(own, first):
                 # Another process may be making the same graphs; these are not made twice.
                 with held(self.folder, self._lock(own[0]), self.stop) as mine:
@@ -130,7 +151,9 @@ class Benefits:
         )  # fmt: skip
 
     def _essential(self, cell: Cell) -> Cell:
-        """Return the cell without competition, on which benefit does not depend."""
+        """Return the cell without competition, on which benefit usually does not depend."""
+        if _in_cliques(cell):
+            return cell
         return replace(cell, scenario=replace(cell.scenario, competition=""))
 
     def _key(self, cell: Cell, data: SiloedData) -> str:
@@ -144,6 +167,8 @@ class Benefits:
             "learn": {**learned, "local": local},
             "threshold": _threshold(cell, data),
         }
+        if _in_cliques(cell):
+            content |= {"revision": cell.revision, "competition": cell.scenario.competition}
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -185,6 +210,38 @@ class Benefits:
             }
             write_bytes(self._path(cell, first), f"{json.dumps(record)}\n".encode())
 
+    def _learn_in_cliques(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> None:
+        """Learn graphs as the released code does, again inside each clique and its remainder."""
+        known: dict[tuple[Any, ...], LearnAmong] = {}
+        for cell in cells:
+            own = data[cell.repetition]
+            place = (cell.scenario.data, cell.scenario.options, cell.repetition)
+            if place not in known:
+                federation = SimulatedFederation(
+                    own,
+                    build_model(defaults_for(own).model, 0, **model_options(own)),
+                    device=self.device,
+                )
+                known[place] = learning_among(federation, self._settings(own))
+            relative = cell.variant.benefit == "relative"
+            threshold = EdgeThreshold(_threshold(cell, own), relative=relative)
+            rivals = competition_of(cell.scenario, cell.repetition, own)
+            graph = learn_in_cliques(known[place], rivals, threshold)
+            record: Record = {
+                "graph": self._key(cell, own),
+                "data": cell.scenario.data,
+                "options": dict(cell.scenario.options),
+                "competition": cell.scenario.competition,
+                "repetition": cell.repetition,
+                "kind": cell.variant.benefit,
+                "threshold": threshold.epsilon,
+                "revision": cell.revision,
+                **graph.to_dict(),
+            }
+            write_bytes(self._path(cell, own), f"{json.dumps(record)}\n".encode())
+            if self.stop():
+                raise StoppedError("stopped before learned benefits were there")
+
     def _read(self, cell: Cell, data: SiloedData) -> BenefitGraph:
         names = data.participants
         if cell.variant.benefit == "everybody":
@@ -195,6 +252,11 @@ class Benefits:
         return BenefitGraph.from_dict(
             {key: record[key] for key in ("participants", "edges") if key in record}, str(path)
         )
+
+
+def _in_cliques(cell: Cell) -> bool:
+    """Return whether the benefits of a cell are learned again inside cliques."""
+    return cell.revision > 1 and cell.variant.benefit in ("learned", "relative")
 
 
 def _object_in(path: Path) -> dict[str, Any]:
@@ -217,6 +279,8 @@ def _recorded(scenario: Scenario) -> dict[str, Any]:
 def _threshold(cell: Cell, data: SiloedData) -> float:
     if cell.variant.benefit == "denser":
         return DENSER
+    if cell.variant.benefit == "relative":
+        return RELATIVE
     return HOSPITAL_THRESHOLD if data.name == "eicu-demo" else THRESHOLD
 
 

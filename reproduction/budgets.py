@@ -10,7 +10,7 @@ from fedegoists.training.defaults import Defaults, defaults_for
 
 __all__ = ["BOTH", "BUDGETS", "BudgetName", "budget", "budget_words"]
 
-BudgetName = Literal["published", "converged", "plain"]
+BudgetName = Literal["published", "converged", "plain", "pfllib", "pfllib-augmented"]
 BUDGETS: tuple[BudgetName, ...] = get_args(BudgetName)
 BOTH: tuple[BudgetName, ...] = ("published", "converged")
 """The budgets of the paper's tables."""
@@ -23,6 +23,10 @@ ROUNDS = 20
 """Rounds of the published budget; the paper does not say how often models are averaged."""
 PLAIN_STEPS = {"pathological": 2000, "dirichlet": 3000}
 """Steps without augmentation, by partition."""
+
+
+PFLLIB_MODEL, PFLLIB_STEPS, PFLLIB_BATCH = "pfllib-cnn", 4000, 32
+"""Of PFLlib's settings: its network, and fewer steps with larger batches than its 2,000 epochs."""
 
 
 def budget(
@@ -53,6 +57,8 @@ def budget(
         found = defaults_for(data, steps)
     elif name == "plain":
         found = _plain(data, partition, steps)
+    elif name in ("pfllib", "pfllib-augmented"):
+        found = _pfllib(data, steps, augment=name != "pfllib")
     else:
         found = _published(data, f"{data.name} {partition}".strip(), steps)
     if steps is not None:
@@ -94,6 +100,15 @@ def _plain(data: SiloedData, partition: str, steps: int | None) -> Defaults:
     return replace(own, train=train, tune=tune)
 
 
+def _pfllib(data: SiloedData, steps: int | None, *, augment: bool) -> Defaults:
+    own = defaults_for(data, steps or PFLLIB_STEPS, PFLLIB_MODEL)
+    train, tune = (
+        settings.changed(batch_size=PFLLIB_BATCH, augment=augment)
+        for settings in (own.train, own.tune)
+    )
+    return replace(own, train=train, tune=tune)
+
+
 def budget_words(name: BudgetName) -> str:
     """Return the description of a budget for a page."""
     if name == "published":
@@ -108,6 +123,13 @@ def budget_words(name: BudgetName) -> str:
             "**plain**: as `converged`, but without augmentation by flips and crops, "
             f"in {PLAIN_STEPS['pathological']:,} steps on pathological partitions and "
             f"{PLAIN_STEPS['dirichlet']:,} on Dirichlet ones."
+        )
+    if name in ("pfllib", "pfllib-augmented"):
+        how = "without augmentation, as there" if name == "pfllib" else "with flips and crops"
+        return (
+            f"**{name}**: PFLlib's network, {how}: {PFLLIB_STEPS:,} steps of {PFLLIB_BATCH} in "
+            "rounds of 50, learning rate 0.02 falling along a cosine, momentum 0.9, weight decay "
+            "5e-4; tuning takes 400 steps more."
         )
     return (
         "**converged**: on images 4,000 steps of 64 in rounds of 50, learning rate 0.02 falling "

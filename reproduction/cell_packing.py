@@ -13,6 +13,7 @@ groups of cells that were trained together; the line of a cell has the name of i
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from reproduction.budgets import BOTH
@@ -33,6 +34,7 @@ ABOUT = {
     "rounds": "trained_rounds",
 }
 """Column names of what a file says ``about`` a cell; all others are the same."""
+TRAINED_AS = ("budget", "steps", "factor", "until", "revision")
 SPENT = ("sample_passes", "bytes_sent", "bytes_received")
 MEASURED = ("test", "validation", "curves")
 """What has a number for every participant, which may be undefined."""
@@ -49,7 +51,10 @@ def table_holding(cell: Cell) -> str:
 
 
 def _place(competition: str, cell: Cell) -> tuple[Any, ...]:
-    return cell.scenario.data, cell.scenario.options, competition, cell.variant, cell.budget
+    # Settings that were tried, or chosen, are not those of the row.
+    variant = replace(cell.variant, settings=()) if cell.revision > 1 else cell.variant
+    where = (cell.scenario.data, cell.scenario.options, competition)
+    return *where, variant, cell.budget, cell.revision
 
 
 def _holders() -> dict[tuple[Any, ...], str]:
@@ -58,7 +63,7 @@ def _holders() -> dict[tuple[Any, ...], str]:
         for _, scenario in () if table.derived else table.scenarios:
             for variant in table.variants:
                 for budget in BOTH if table.budget is None else (table.budget,):
-                    cell = Cell(scenario, 0, variant, budget)
+                    cell = Cell(scenario, 0, variant, budget, revision=table.revision)
                     # Without competition where a method does not depend on it.
                     for competition in (scenario.competition, ""):
                         found.setdefault(_place(competition, cell), table.name)
@@ -72,7 +77,8 @@ def line_order(record: Record) -> tuple[Any, ...]:
     """Return the key by which the lines of a file are sorted."""
     until = record.get("until") or 0
     first = (record["budget"], record["data"], str(record["options"]), record["variant"])
-    return *first, record["competition"], record["factor"], until, record["repetition"]
+    settings = (str(record["variant_settings"]), record.get("revision", 1))
+    return *first, record["competition"], record["factor"], until, record["repetition"], *settings
 
 
 def packed_cell(digest: str, content: Mapping[str, Any]) -> Record:
@@ -93,7 +99,7 @@ def packed_cell(digest: str, content: Mapping[str, Any]) -> Record:
         "variant_settings": dict(variant["settings"]),
         "length": variant["passes"],
         "repetition": settings["trial"],
-        **{key: settings[key] for key in ("budget", "steps", "factor", "until") if key in settings},
+        **{key: settings[key] for key in TRAINED_AS if key in settings},
         "metric": content["metric"],
         **{key: _null_for_nan(content[key]) for key in MEASURED if key in content},
         "best_rounds": content["rounds"],
@@ -121,7 +127,7 @@ def unpacked_cell(record: Record, groups: Mapping[str, Sequence[str]]) -> dict[s
         },
         "trial": rest.pop("repetition"),
     }
-    keys = [key for key in ("budget", "steps", "factor", "until") if key in rest]
+    keys = [key for key in TRAINED_AS if key in rest]
     settings |= {key: rest.pop(key) for key in keys}
     content = {
         "settings": settings,

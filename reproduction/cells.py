@@ -55,6 +55,8 @@ class Cell:
     until : int, optional
         The round whose models all participants take; without it, each participant's own
         validation data chooses its round.
+    revision : int
+        See `reproduction.reproduced_tables.ReproducedTable`.
     """
 
     scenario: Scenario
@@ -64,12 +66,13 @@ class Cell:
     steps: int | None = None
     factor: float = 1.0
     until: int | None = None
+    revision: int = 1
 
     @property
     def settings(self) -> dict[str, Any]:
         """All settings under their recorded names, which never change: digests depend on them."""
         scenario, variant = self.scenario, self.variant
-        found = {
+        found: dict[str, Any] = {
             "scene": {
                 "data": scenario.data,
                 "options": scenario.options,
@@ -89,7 +92,8 @@ class Cell:
             "steps": self.steps,
             "factor": self.factor,
         }
-        return found if self.until is None else {**found, "until": self.until}
+        found |= {} if self.until is None else {"until": self.until}
+        return found if self.revision == 1 else {**found, "revision": self.revision}
 
     @property
     def decides_rounds(self) -> bool:
@@ -136,6 +140,7 @@ def cell_from(settings: Mapping[str, Any]) -> Cell:
             settings["steps"],
             settings["factor"],
             settings.get("until"),
+            settings.get("revision", 1),
         )
     except (KeyError, TypeError) as error:
         raise FileError(f"not the settings of a cell ({error})") from None
@@ -160,7 +165,7 @@ def cells_of(table: ReproducedTable, plan: Plan) -> list[tuple[Mapping[str, Any]
             alike = variant.depends_on_coalitions and variant.rivals
             own = scenario if alike else replace(scenario, competition="")
             found += [
-                (key, Cell(own, repetition, variant, budget, plan.steps))
+                (key, Cell(own, repetition, variant, budget, plan.steps, revision=table.revision))
                 for repetition in range(plan.repetitions_of(table))
             ]
     return found

@@ -14,6 +14,8 @@ from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import SettingsError, shown
 from fedegoists.files import write_all
 from fedegoists.folder_swap import check_replaceable
+from fedegoists.learning.datasets import load
+from reproduction import RESULTS
 from reproduction.gains_study import (
     GAIN_STUDIES,
     REPORTED_ON,
@@ -23,13 +25,24 @@ from reproduction.gains_study import (
     gains_csv,
     gains_of,
 )
+from reproduction.image_gains import (
+    DIVISIONS,
+    committed_cells,
+    image_gains,
+    image_gains_csv,
+    image_page,
+)
 
 __all__ = ["register"]
+
+IMAGE_REPETITIONS = range(5)
+"""Those of Tables 1 and 2."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command("gains")(gains_command)
+    app.command("image-gains")(image_gains_command)
 
 
 def gains_command(
@@ -70,6 +83,31 @@ def gains_command(
         f"{data}.png": gain_picture(data, result.gains),
     }
     write_all([(Path(out) / name, content) for name, content in contents.items()])
+    typer.echo(page)
+
+
+def image_gains_command(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = (
+        RESULTS / "label-gains"
+    ),
+    data_dir: DataDirOption = None,
+) -> None:
+    """Compare gains on images that label counts tell with those of committed cells."""
+    divided = {
+        (data, division, repetition): load(
+            data, data_dir=data_dir, seed=repetition, partition=division
+        )
+        for data, division in DIVISIONS
+        for repetition in IMAGE_REPETITIONS
+    }
+    gains = image_gains(committed_cells(RESULTS / "cells"), divided)
+    page = image_page(gains, "Written by `python -m reproduction image-gains`.")
+    write_all(
+        [
+            (Path(out) / "label-gains.csv", image_gains_csv(gains)),
+            (Path(out) / "label-gains.md", page.encode()),
+        ]
+    )
     typer.echo(page)
 
 

@@ -3,8 +3,8 @@
 Coalitions are random partitions without competitors, so that nothing about them depends on the
 estimate. All silos train alone and, with EgoMix, in their coalitions; the gain of a member is the
 difference of its test metrics, at the steps that validation data chooses, turned so that higher is
-better. The prediction uses training and validation data of single silos only, and no coalition was
-trained for it. Its settings were chosen on repetitions 10 to 14; the results are of 0 to 9.
+better. The prediction uses training and validation data only, and no such coalition was trained for
+it. Its settings were chosen on repetitions 10 to 14; the results are of 0 to 9.
 
 Test sets are small, and training ends differently each time. The standard error that a realised
 gain has for these reasons comes from resampling its test samples, and from training alone twice,
@@ -21,6 +21,7 @@ of Nadeau and Bengio.
 
 import math
 import os
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -37,18 +38,20 @@ from fedegoists.benefit import BenefitEstimate, learn_repetitions
 from fedegoists.benefit.estimator_registry import CURVES
 from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Participant, SimulatedFederation
+from fedegoists.federation import Participant, SimulatedFederation, TrainSettings
 from fedegoists.files import csv_bytes
 from fedegoists.graphs import CompetitionGraph, CurveValues
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.datasets import load
-from fedegoists.learning.model_registry import AUTO, model_options
+from fedegoists.learning.model_registry import AUTO, model_for, model_options
 from fedegoists.learning.models import build_model
 from fedegoists.learning.task import Task
 from fedegoists.methods import Outcome, RunSettings, run
 from fedegoists.methods.egomix import EgoMix
 from fedegoists.plotting import plotting, saved
+from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.defaults import Defaults, defaults_for, learn_settings
+from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import chosen_test_values
 
 if TYPE_CHECKING:
@@ -260,7 +263,8 @@ def gains_of(
     began = time.monotonic()
     data = {seed: study.load(data_dir=data_dir, seed=seed) for seed in repetitions}
     first = next(iter(data.values()))
-    names, defaults = first.participants, defaults_for(first, study.steps, study.model)
+    names = first.participants
+    defaults = _with_decays(study, data, defaults_for(first, study.steps, study.model), device)
     found = _estimated(study, data, defaults, device, CURVES)
     graphs = _estimated(study, data, defaults, device, "transfer")
     told(f"estimated after {time.monotonic() - began:.0f} s")
@@ -298,6 +302,35 @@ def gains_of(
             if choice in CHOICES
         ],
         spent / float(np.mean(alone)),
+    )
+
+
+def _with_decays(
+    study: GainStudy, data: Mapping[int, SiloedData], defaults: Defaults, device: str
+) -> Defaults:
+    """Return settings with the weight decays of linear models that validation data prefers.
+
+    As in a consortium: one alone, and one in coalitions, here as large as competition allows. But
+    both are the medians over repetitions, so that all can be trained at once.
+    """
+    first = next(iter(data.values()))
+    if model_for(first, study.model).recipe != "linear":
+        return defaults
+    repetitions = Repetitions.simulated(data, steps=study.steps, device=device, model=study.model)
+    place = {name: k for k, name in enumerate(first.participants)}
+    groups = []
+    for seed, one in data.items():
+        rivals = {frozenset((place[a], place[b])) for a, b in one.competition_pairs}
+        widest = widest_partition(len(place), rivals)
+        names = [[one.participants[k] for k in group] for group in widest]
+        groups += Participant.groups(names, seed)
+    alone = statistics.median_low(searched_decays(repetitions).values())
+    together = statistics.median_low(searched_decays_together(repetitions, groups).values())
+    return replace(
+        defaults,
+        train=defaults.train.changed(weight_decay=alone),
+        tune=defaults.tune.changed(weight_decay=alone),
+        together_decay=together,
     )
 
 
@@ -362,7 +395,14 @@ def _estimated(
     first = next(iter(data.values()))
     options = model_options(first, study.model)
     federation = SimulatedFederation(data, build_model(defaults.model, 0, **options), device=device)
-    settings = learn_settings(first, estimator, model=study.model)
+    training = {"weight_decay": defaults.train.weight_decay}
+    settings = learn_settings(
+        first,
+        estimator,
+        model=study.model,
+        training=training,
+        ridge=defaults.together_decay is not None,
+    )
     apart: Apart = {seed: one.competition_pairs for seed, one in data.items()}
     estimates = learn_repetitions(federation, settings, apart=apart, secret="")
     return {seed: estimates[seed] for seed in data}
@@ -376,38 +416,36 @@ def _trained(
 ) -> dict[tuple[int, str, str], tuple[float, float]]:
     """Train alone, alone again and in all partitions at once; return gains and their errors."""
     first = next(iter(data.values()))
-    names, options = first.participants, model_options(first, defaults.model)
+    names = first.participants
     alone = {f"{seed} {again}": seed for seed in data for again in ("alone", "again")}
-    drawn_as = alone | {f"{seed} in {number}": seed for seed, number in partitions}
-    federation = SimulatedFederation(
-        {label: data[seed] for label, seed in drawn_as.items()},
-        build_model(defaults.model, 0, **options),
-        device=device,
-        drawn_as=drawn_as,
-    )
-    coalitions: list[tuple[Participant, ...]] = [
-        (Participant(name, label),) for label in alone for name in names
+    together = {f"{seed} in {number}": seed for seed, number in partitions}
+    # Two runs, since weight decays differ.
+    runs = [
+        _TrainedCoalitions.of(
+            {label: data[seed] for label, seed in alone.items()},
+            alone,
+            [(Participant(name, label),) for label in alone for name in names],
+            defaults,
+            defaults.train,
+            device,
+        )
     ]
+    coalitions: list[tuple[Participant, ...]] = []
     for (seed, number), groups in partitions.items():
         label = f"{seed} in {number}"
         coalitions += [tuple(Participant(names[k], label) for k in group) for group in groups]
-    models = {
-        seed: federation.schema.flatten(
-            dict(build_model(defaults.model, seed, **options).named_parameters())
+    runs.append(
+        _TrainedCoalitions.of(
+            {label: data[seed] for label, seed in together.items()},
+            together,
+            coalitions,
+            defaults,
+            defaults.together,
+            device,
         )
-        for seed in [*data, *(AGAIN + seed for seed in data)]
-    }
-    initial = torch.stack(
-        [
-            models[drawn_as[label] + AGAIN * label.endswith("again")]
-            for one in federation.participants
-            for label in [str(one.repetition)]
-        ]
     )
-    method = EgoMix(defaults.train)
-    settings = RunSettings(rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every)
-    outcome = run(method, federation, coalitions, initial.to(federation.device), settings)
-    tested = chosen_test_values(outcome, federation)
+    tested = runs[0].tested | runs[1].tested
+    federation = runs[0].federation
     sign = 1.0 if federation.task.higher_is_better else -1.0
 
     def test(name: str, label: str) -> float:
@@ -424,20 +462,71 @@ def _trained(
     found = {}
     for seed, number in partitions:
         for name in names:
-            both = Participant(name, f"{seed} in {number}"), Participant(name, f"{seed} alone")
             gain = test(name, f"{seed} in {number}") - test(name, f"{seed} alone")
-            noise = 0.0 if number in CHOICES else _test_noise(federation, outcome, both)
+            noise = 0.0
+            if number not in CHOICES:
+                noise = _test_noise(
+                    federation.task,
+                    runs[1].outputs(Participant(name, f"{seed} in {number}")),
+                    runs[0].outputs(Participant(name, f"{seed} alone")),
+                )
             found[seed, number, name] = gain, math.hypot(noise, math.sqrt(by_training[name]))
     return found
 
 
-def _test_noise(
-    federation: SimulatedFederation, outcome: Outcome, both: tuple[Participant, Participant]
-) -> float:
+@dataclass(frozen=True)
+class _TrainedCoalitions:
+    """Training of some coalitions with EgoMix, and the test metrics at the chosen steps."""
+
+    federation: SimulatedFederation
+    outcome: Outcome
+    tested: dict[Participant, float]
+
+    @classmethod
+    def of(
+        cls,
+        data: Mapping[str, SiloedData],
+        drawn_as: Mapping[str, int],
+        coalitions: list[tuple[Participant, ...]],
+        defaults: Defaults,
+        train: TrainSettings,
+        device: str,
+    ) -> "_TrainedCoalitions":
+        """Train; a label that ends with *again* starts from another initial model."""
+        first = next(iter(data.values()))
+        options = model_options(first, defaults.model)
+        federation = SimulatedFederation(
+            data,
+            build_model(defaults.model, 0, **options),
+            device=device,
+            drawn_as=drawn_as,
+        )
+        seeds = {label: seed + AGAIN * label.endswith("again") for label, seed in drawn_as.items()}
+        models = {
+            seed: federation.schema.flatten(
+                dict(build_model(defaults.model, seed, **options).named_parameters())
+            )
+            for seed in set(seeds.values())
+        }
+        initial = torch.stack(
+            [models[seeds[str(one.repetition)]] for one in federation.participants]
+        )
+        settings = RunSettings(
+            rounds=defaults.rounds, seed=0, evaluate_every=defaults.evaluate_every
+        )
+        start = initial.to(federation.device)
+        outcome = run(EgoMix(train), federation, coalitions, start, settings)
+        return cls(federation, outcome, chosen_test_values(outcome, federation))
+
+    def outputs(self, participant: Participant) -> tuple[Tensor, Tensor]:
+        """Return a participant's outputs on its test samples, and their targets."""
+        place = self.federation.participants.index(participant)
+        return self.federation.outputs(participant, self.outcome.best[place], "test")
+
+
+def _test_noise(task: Task, one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> float:
     """Return the standard error of a difference of test metrics, by resampling test samples."""
-    place = {name: k for k, name in enumerate(federation.participants)}
-    one, other = (federation.outputs(name, outcome.best[place[name]], "test") for name in both)
-    targets, task = one[1].cpu(), federation.task
+    targets = one[1].cpu()
     rng = np.random.default_rng(0)
     differences = [
         _difference(task, one[0].cpu()[rows], other[0].cpu()[rows], targets[rows])

@@ -12,6 +12,10 @@ The validation sets of hospitals are so small that a participant's best round is
 most of all at rates at which the metric jumps. There the number of rounds is chosen together with
 the rate, one number for all participants and repetitions.
 
+In corrected tables (`revision` 2) three repetitions decide that no table shows, 10 to 12, for all
+data. Then two other values of one parameter of the method are tried at the best rate, or two more
+rates for methods without a parameter: as many trials for all.
+
 A rate is not chosen if training diverges in the deciding repetitions, in more than one in a hundred
 of all participants' rounds; it may still diverge in others. Test data is not used. Fine-tuned rows
 have the rate of their method. The published budget has published rates, and most tables beyond the
@@ -33,7 +37,7 @@ from typing import Any, TypeVar
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, Plan, cells_of
 from reproduction.reproduced_tables import ReproducedTable
-from reproduction.variants import crossed_name, wide_name
+from reproduction.variants import PARAMETERS, crossed_name, wide_name
 
 __all__ = [
     "ALL_FACTORS",
@@ -43,6 +47,7 @@ __all__ = [
     "chooses",
     "chosen_rates",
     "chosen_rounds",
+    "chosen_settings",
     "deciding_cells",
     "preferred_company",
     "validation_means",
@@ -61,9 +66,41 @@ TOLERATED = 0.01
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 """The factors tried on synthetic data."""
 
+DECIDING = (10, 11, 12)
+"""The repetitions that decide in corrected tables."""
+CORRECTED_FACTORS = (1.0, 2.0, 4.0, 8.0)
+"""The factors tried on synthetic data in corrected tables."""
+BETWEEN = 2**0.5
+"""Methods without a parameter are tried at the best rate divided and multiplied by this."""
+
 Deciding = tuple[Cell, ...]
-Choice = tuple[float, int | None]
-"""A factor, and the round where one is chosen for all participants."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is tried: a multiple of the learning rate, and a setting of the method if any."""
+
+    factor: float
+    setting: tuple[str, Any] | None = None
+
+    def of(self, cell: Cell) -> Cell:
+        """Return a cell trained in this way."""
+        variant = cell.variant
+        if self.setting is not None:
+            variant = variant.set_to(dict([self.setting]))
+        return replace(cell, factor=self.factor, variant=variant)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is chosen: a trial, and the round where one is chosen for all participants."""
+
+    trial: Trial
+    until: int | None
+
+    def of(self, cell: Cell) -> Cell:
+        """Return a cell trained as chosen."""
+        return replace(self.trial.of(cell), until=self.until)
 
 
 def chooses(table: ReproducedTable, plan: Plan) -> bool:
@@ -88,7 +125,7 @@ def at_chosen_rates(
         if deciding not in known:
             known[deciding] = _tried(deciding, store)[1]
         chosen = known[deciding]
-        rated = None if chosen is None else replace(cell, factor=chosen[0], until=chosen[1])
+        rated = None if chosen is None else chosen.of(cell)
         found.append((key, cell, rated))
     return found
 
@@ -139,6 +176,23 @@ class Company:
     validation: Mapping[str, float]
 
 
+def chosen_settings(
+    table: ReproducedTable, plan: Plan, store: CellStore
+) -> dict[str, dict[str, str]]:
+    """Return the chosen settings other than a row's own, like `chosen_rates`."""
+    found: dict[str, dict[str, str]] = {}
+    for _, cell, rated in at_chosen_rates(table, replace(plan, budget="converged"), store):
+        if rated is not None and rated.variant != cell.variant:
+            own = dict(cell.variant.settings)
+            changed = (
+                f"{name} {value:g}"
+                for name, value in rated.variant.settings
+                if own.get(name) != value
+            )
+            found.setdefault(_where(cell), {})[cell.variant.name] = ", ".join(changed)
+    return found
+
+
 def validation_means(
     table: ReproducedTable, plan: Plan, store: CellStore
 ) -> dict[str, dict[str, float]]:
@@ -149,8 +203,7 @@ def validation_means(
     found: dict[str, dict[str, float]] = {}
     for (where, name), results in _decided(table, plan, store).items():
         if results:
-            mean = fmean(result.mean_validation for result in results)
-            found.setdefault(where, {})[name] = mean
+            found.setdefault(where, {})[name] = _mean_validation(results)
     return found
 
 
@@ -165,6 +218,10 @@ def _decided(
     for _, cell, rated in at_chosen_rates(table, plan, store):
         place = (_where(cell), cell.variant.name)
         if rated is not None and place not in rows:
+            if rated.revision > 1:
+                if rated.variant.tuned:
+                    continue  # it has the coalitions of its method
+                rated = replace(rated, until=None)  # what decided was trained to the end
             decided = [
                 store.get(replace(rated, scenario=one.scenario, repetition=one.repetition))
                 for one in _deciding(cell, plan.repetitions_of(table))
@@ -191,7 +248,7 @@ def preferred_company(
         if all(both.values()):
             scores = _scores(both)
             best, score = max(scores.items(), key=itemgetter(1))
-            values = {row: fmean(one.mean_validation for one in own) for row, own in both.items()}
+            values = {row: _mean_validation(own) for row, own in both.items()}
             company = Company(best if score > -math.inf else None, values)
             found.setdefault(where, {})[name] = company
     return found
@@ -210,9 +267,9 @@ def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellSto
         for _, cell in cells_of(table, plan)
     )
     return [
-        replace(cell, factor=factor)
+        trial.of(cell)
         for deciding in all_deciding
-        for factor in _tried(deciding, store)[0]
+        for trial in _tried(deciding, store)[0]
         for cell in deciding
     ]
 
@@ -220,13 +277,17 @@ def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellSto
 def _deciding(cell: Cell, number: int) -> Deciding:
     """Return the cells that decide about the learning rate of a cell with `number` repetitions."""
     scenario, repetitions = cell.scenario, range(number)
-    if _is_image(cell):
+    if cell.revision > 1:
+        repetitions = range(DECIDING[0], DECIDING[-1] + 1)
+    if _is_image(cell) and not dict(scenario.options).get("pooled"):
         options = tuple(
             (name, BETA if name == "beta" else value) for name, value in scenario.options
         )
         rivals = COMPETITION if scenario.competition else ""
-        scenario, repetitions = replace(scenario, options=options, competition=rivals), range(1)
-    chooser = replace(cell, variant=cell.variant.chooser, scenario=scenario, factor=1.0)
+        scenario = replace(scenario, options=options, competition=rivals)
+        repetitions = repetitions if cell.revision > 1 else range(1)
+    variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
+    chooser = replace(cell, variant=variant, scenario=scenario, factor=1.0)
     return tuple(replace(chooser, repetition=repetition) for repetition in repetitions)
 
 
@@ -234,26 +295,68 @@ def _is_image(cell: Cell) -> bool:
     return bool(cell.scenario.partition)
 
 
-def _tried(deciding: Deciding, store: CellStore) -> tuple[list[float], Choice | None]:
-    """Return the factors to try, and the best of them once all are finished."""
-    results: dict[float, list[CellResult]] = {}
-    extends = _is_image(deciding[0]) or deciding[0].scenario.small
-    factors = list(FACTORS if extends else ALL_FACTORS)
-    while True:
-        for factor in factors[len(results) :]:
-            done = [store.get(replace(cell, factor=factor)) for cell in deciding]
-            results[factor] = [one for one in done if one is not None]
-            if len(results[factor]) < len(done):
-                return factors, None
+def _tried(deciding: Deciding, store: CellStore) -> tuple[list[Trial], Choice | None]:
+    """Return what is tried, and the best of it once all is finished."""
+    results: dict[Trial, list[CellResult]] = {}
+    trials, rate = _rates_tried(deciding, store, results)
+    if rate is None:
+        return trials, None
+    best = rate
+    if deciding[0].revision > 1:
+        trials += _further(deciding[0], rate)
+        if not _filled(deciding, store, trials, results):
+            return trials, None
         scores = _scores(results)
-        best = max(factors, key=lambda factor: (scores[factor], -abs(math.log2(factor))))
+        best = max(trials, key=lambda one: (scores[one], one == rate))
         if scores[best] == -math.inf:
-            best = min(factors)
-        at_edge = extends and best in (min(factors), max(factors))
-        further = best / 2 if best == min(factors) else 2 * best
+            best = rate
+    return trials, Choice(best, _best_round(results[best]))
+
+
+def _rates_tried(
+    deciding: Deciding, store: CellStore, results: dict[Trial, list[CellResult]]
+) -> tuple[list[Trial], Trial | None]:
+    """Return the rates to try, and the best of them once all are finished."""
+    extends = _is_image(deciding[0]) or deciding[0].scenario.small
+    known = ALL_FACTORS if deciding[0].revision == 1 else CORRECTED_FACTORS
+    trials = [Trial(factor) for factor in (FACTORS if extends else known)]
+    while True:
+        if not _filled(deciding, store, trials, results):
+            return trials, None
+        scores = _scores(results)
+        factors = [one.factor for one in trials]
+        best = max(trials, key=lambda one: (scores[one], -abs(math.log2(one.factor))))
+        if scores[best] == -math.inf:
+            best = min(trials, key=lambda one: one.factor)
+        at_edge = extends and best.factor in (min(factors), max(factors))
+        further = best.factor / 2 if best.factor == min(factors) else 2 * best.factor
         if not at_edge or not LEAST <= further <= MOST:
-            return factors, (best, _best_round(results[best]))
-        factors.append(further)
+            return trials, best
+        trials.append(Trial(further))
+
+
+def _filled(
+    deciding: Deciding,
+    store: CellStore,
+    trials: Sequence[Trial],
+    results: dict[Trial, list[CellResult]],
+) -> bool:
+    """Read the results of what is tried; return whether all are there."""
+    for trial in trials[len(results) :]:
+        done = [store.get(trial.of(cell)) for cell in deciding]
+        found = [one for one in done if one is not None]
+        if len(found) < len(done):
+            return False
+        results[trial] = found
+    return True
+
+
+def _further(cell: Cell, rate: Trial) -> list[Trial]:
+    """Return two more trials at the best rate: other settings, or rates beside it."""
+    settings = PARAMETERS.get(cell.variant.method)
+    if settings is None:
+        return [Trial(rate.factor / BETWEEN), Trial(rate.factor * BETWEEN)]
+    return [Trial(rate.factor, one) for one in settings]
 
 
 def _best_round(results: Sequence[CellResult]) -> int | None:
@@ -314,6 +417,16 @@ def _values(results: Sequence[CellResult]) -> dict[tuple[int, str], float]:
         for number, result in enumerate(results)
         for name, value in _validation(result, until).items()
     }
+
+
+def _mean_validation(results: Sequence[CellResult]) -> float:
+    """Return the mean validation metric, at the round that is best for all if one is chosen."""
+    until = _best_round(results)
+    each = (
+        [value for value in _validation(result, until).values() if math.isfinite(value)]
+        for result in results
+    )
+    return fmean(fmean(values) if values else math.nan for values in each)
 
 
 def _validation(result: CellResult, until: int | None) -> Mapping[str, float]:

@@ -14,7 +14,17 @@ from fedegoists.cli.output import line
 from fedegoists.files import read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable
 from reproduction import COMMAND, RESULTS
-from reproduction.hospital_study import ALONE, HOSPITALS, SEEDS, hospital_page, hospital_rows
+from reproduction.default_decisions import (
+    CONSORTIA,
+    DECIDED_ON,
+    decision_page,
+    decisions_of,
+    read_decisions,
+    written_decisions,
+)
+from reproduction.free_rider_study import TASKS as RIDDEN
+from reproduction.free_rider_study import losses_csv, losses_of, read_losses, rider_page
+from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.participation_study import (
     BOUNDS,
     CHOSEN_ON,
@@ -25,13 +35,14 @@ from reproduction.participation_study import (
     participation_page,
     read_endings,
 )
-from reproduction.repeated_runs import Measured, read_rows, rows_csv
+from reproduction.repeated_runs import ALONE, Measured, read_rows, rows_csv
 from reproduction.running import commit
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
 
 __all__ = ["register"]
 
 MOST_DIVISIONS = len(SEEDS)
+USUAL_DECISIONS = len(DECIDED_ON)
 WRITTEN = "Written by"
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")]
 WorkOption = Annotated[
@@ -48,6 +59,8 @@ def register(app: typer.Typer) -> None:
     app.command("hospitals")(hospitals_command)
     app.command("yardsticks")(yardsticks_command)
     app.command("participation")(participation_command)
+    app.command("decisions")(decisions_command)
+    app.command("free-riders")(free_riders_command)
 
 
 def hospitals_command(
@@ -133,6 +146,55 @@ def participation_command(
     )
     write_bytes(out / "participation.md", text.encode())
     line(text)
+
+
+def decisions_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help=f"{', '.join(CONSORTIA)}.")
+    ] = None,
+    out: OutOption = RESULTS / "decisions",
+    work: WorkOption = None,
+    first: Annotated[int, typer.Option(min=0, help="The first division of the samples.")] = 0,
+    divisions: DivisionsOption = USUAL_DECISIONS,
+) -> None:
+    """Let the defaults decide on real consortia, without training in the coalitions.
+
+    The rows of other data stay as they are.
+    """
+    began, path = time.monotonic(), out / "decisions.csv"
+    rows = read_decisions(path) if path.exists() else []
+    with _folder(work) as folder:
+        for name in _checked(names, CONSORTIA):
+            found = decisions_of(name, folder, range(first, first + divisions))
+            for one in found:
+                line(f"{name}, division {one.seed}: {one.coalitions or 'nobody'}")
+            rows = [row for row in rows if row.data != name] + found
+    rows.sort(key=lambda row: list(CONSORTIA).index(row.data))
+    write_bytes(path, written_decisions(rows))
+    about = origin(" ".join(["decisions", *(names or ())]), divisions, began)
+    write_bytes(out / "decisions.md", decision_page(read_decisions(path), about).encode())
+
+
+def free_riders_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TASK", help=f"{', '.join(RIDDEN)}.")
+    ] = None,
+    out: OutOption = RESULTS / "free-riders",
+) -> None:
+    """Measure what one bad member costs the others, by method and coalition rule.
+
+    The rows of other tasks stay as they are.
+    """
+    began, code = time.monotonic(), commit()  # others may commit while this trains
+    table = out / "free-riders.csv"
+    for name in _checked(names, dict.fromkeys(RIDDEN)):
+        found = losses_of(name, tell=line)
+        known = read_losses(table) if table.exists() else []
+        known = [one for one in known if one.task != name] + found
+        known.sort(key=lambda one: RIDDEN.index(one.task))
+        write_bytes(table, losses_csv(known))
+    told = origin(" ".join(["free-riders", *(names or ())]), MOST_DIVISIONS, began, code)
+    write_bytes(out / "free-riders.md", rider_page(read_losses(table), told).encode())
 
 
 def known_alone(path: Path) -> list[Measured]:

@@ -6,7 +6,7 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from fedegoists.consortium.model_choice import searches_decay, training_changes, training_steps
@@ -17,12 +17,15 @@ from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes, read_text, write_bytes
 from fedegoists.learning.estimates import over_divisions
 from fedegoists.learning.own_models import model_parts
-from fedegoists.training.decay_search import searched_decays
+from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.repetitions import Repetitions, train_methods
 from fedegoists.training.summary import chosen_test_values
 
 __all__ = ["Difference", "Measured", "consortium_text", "corrected", "measured", "read_rows"]
+
+ALONE = "local"
+"""The method that trains alone."""
 
 COLUMNS = ("data", "model", "method", "seed", "participant", "train", "test", "decay", "value")
 
@@ -83,23 +86,32 @@ def measured(data: str, model: str, texts: Mapping[int, str], work: Path) -> lis
         path = work / f"{data}-{model}-{seed}.toml".replace(" ", "-")
         write_bytes(path, text.encode())
         consortia[seed] = Consortium.read(path)
-    groups: dict[float | None, list[int]] = {}
-    for seed, decay in _decays(consortia).items():
-        groups.setdefault(decay, []).append(seed)
+    groups: dict[tuple[float | None, float | None], list[int]] = {}
+    for seed, decays in _decays(consortia).items():
+        groups.setdefault(decays, []).append(seed)
     rows = []
-    for decay, seeds in groups.items():
-        changes = {} if decay is None else {"weight_decay": decay}
-        rows += _trained({seed: consortia[seed] for seed in seeds}, data, model, changes)
+    for decays, seeds in groups.items():
+        rows += _trained({seed: consortia[seed] for seed in seeds}, data, model, *decays)
     return sorted(rows, key=lambda row: row.seed)
 
 
-def _decays(consortia: Mapping[int, Consortium]) -> dict[int, float | None]:
-    """Return the weight decay of each division: searched for, or as it is set."""
+def _decays(consortia: Mapping[int, Consortium]) -> dict[int, tuple[float | None, float | None]]:
+    """Return the weight decays of each division, alone and in coalitions: searched for, or none."""
     first = next(iter(consortia.values()))
     if not searches_decay(first.settings.training, first.model, simulated=True):
-        return dict.fromkeys(consortia)
-    found = searched_decays(_repetitions(consortia, {}))
-    return {seed: found[seed] for seed in consortia}
+        return dict.fromkeys(consortia, (None, None))
+    repetitions = _repetitions(consortia, {})
+    alone = searched_decays(repetitions)
+    together = searched_decays_together(repetitions, _coalitions(consortia))
+    return {seed: (alone[seed], together.get(seed)) for seed in consortia}
+
+
+def _coalitions(consortia: Mapping[int, Consortium]) -> list[tuple[Participant, ...]]:
+    return [
+        group
+        for seed, one in consortia.items()
+        for group in Participant.groups(one.form(one.learn_benefit()).coalitions, seed)
+    ]
 
 
 def _repetitions(consortia: Mapping[int, Consortium], changes: Mapping[str, object]) -> Repetitions:
@@ -121,15 +133,17 @@ def _repetitions(consortia: Mapping[int, Consortium], changes: Mapping[str, obje
 
 
 def _trained(
-    consortia: Mapping[int, Consortium], data: str, model: str, changes: Mapping[str, object]
+    consortia: Mapping[int, Consortium],
+    data: str,
+    model: str,
+    decay: float | None,
+    together: float | None,
 ) -> list[Measured]:
     """Train with all methods, and return the test metrics."""
-    repetitions = _repetitions(consortia, changes)
-    coalitions = [
-        group
-        for seed, one in consortia.items()
-        for group in Participant.groups(one.form(one.learn_benefit()).coalitions, seed)
-    ]
+    repetitions = _repetitions(consortia, {} if decay is None else {"weight_decay": decay})
+    defaults = replace(repetitions.defaults, together_decay=together)
+    repetitions = replace(repetitions, defaults=defaults)
+    coalitions = _coalitions(consortia)
     wanted = next(iter(consortia.values())).wanted
     with tempfile.TemporaryDirectory() as folder:
         outcomes = train_methods(
@@ -144,8 +158,9 @@ def _trained(
         for one in repetitions.federation.participants:
             assert one.repetition is not None
             sizes = consortia[int(one.repetition)].data.sizes[one.name]
-            decay = repetitions.defaults.train.weight_decay
-            about = (one.name, sizes.train, sizes.test, decay, values.get(one, math.nan))
+            settings = defaults.train if method == ALONE else defaults.together
+            used = settings.weight_decay
+            about = (one.name, sizes.train, sizes.test, used, values.get(one, math.nan))
             rows.append(Measured(data, model, method, int(one.repetition), *about))
     return rows
 

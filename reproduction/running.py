@@ -38,6 +38,10 @@ COMMIT_VARIABLE = "FEDEGOISTS_COMMIT"
 """Environment variable with the commit, for code that runs outside its repository."""
 
 
+CORRECTED_METHODS = ("feddisco", "fedegoists", "fedora", "pfedgraph")
+"""Methods of which cells of the first revision are not what they would be now."""
+
+
 @dataclass(frozen=True)
 class GroupProgress:
     """Functions called when a group begins and ends, and while waiting for other processes."""
@@ -166,6 +170,12 @@ def rerun(digest: str, settings: GroupSettings) -> Rerun:
     if not re.fullmatch("[0-9a-f]{16}", digest) or digest not in store:
         raise FileError(f"{settings.out} has no such cell: {digest}")
     cell = cell_from(store.load(digest)["settings"])
+    if cell.revision == 1 and cell.variant.method in CORRECTED_METHODS:
+        found = store.load(digest)["about"].get("commit")
+        raise FileError(
+            f"{cell.variant.method} was corrected since this cell was trained; commit {found} "
+            "trains it again"
+        )
     recorded = store.get(cell)
     assert recorded is not None
     benefits = Benefits(settings.out, settings.device, cell.steps)

@@ -43,7 +43,7 @@ RepetitionsOption = Annotated[
         "--repetitions",
         "--trials",
         min=1,
-        help="Number of repetitions, seeds 0 and up (default: 5; 20 for Table 4, converged).",
+        help="Number of repetitions, seeds 0 and up (default: the table's own).",
     ),
 ]
 OnlyOption = Annotated[

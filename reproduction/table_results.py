@@ -14,7 +14,7 @@ from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore
 from reproduction.cells import CellResult, Plan
 from reproduction.rate_choice import at_chosen_rates
-from reproduction.reproduced_tables import TABLES, ReproducedTable
+from reproduction.reproduced_tables import CORRECTED, TABLES, ReproducedTable
 from reproduction.variants import BASELINES, HOSPITALS, LOCAL, YARDSTICKS
 
 __all__ = [
@@ -199,7 +199,9 @@ def _shown(value: object) -> str:
 def published_value(table: ReproducedTable, line: TableLine) -> float | None:
     """Return the published mean of a line, if there is one."""
     key = {**dict(line.key), "method": line.method}
-    found = _published(table.name).get(tuple(_shown(key[column]) for column in table.keys))
+    found = _published(table.name.removesuffix(CORRECTED)).get(
+        tuple(_shown(key[column]) for column in table.keys)
+    )
     return None if found is None else found[0]
 
 

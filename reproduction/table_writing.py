@@ -12,6 +12,7 @@ from reproduction.cells import Plan
 from reproduction.rate_choice import (
     chosen_rates,
     chosen_rounds,
+    chosen_settings,
     preferred_company,
     validation_means,
 )
@@ -64,6 +65,7 @@ def table_contents(table: ReproducedTable, plan: Plan, store: CellStore) -> dict
         preferred_company(table, plan, store),
         chosen_rounds(table, plan, store),
         validation_means(table, plan, store),
+        chosen_settings(table, plan, store),
     )
     return {
         f"{table.name}.csv": table_csv(table, lines),

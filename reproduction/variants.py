@@ -1,5 +1,6 @@
 """The rows of the tables: a method, its coalitions, and its benefit graph."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ __all__ = [
 ]
 
 Where = Literal["alone", "baseline", "published", "best"]
-Benefit = Literal["learned", "crossed", "denser", "measured", "everybody"]
+Benefit = Literal["learned", "relative", "crossed", "denser", "measured", "everybody"]
 
 
 CROSSED = ", another trial's benefits"
@@ -40,7 +41,8 @@ class Variant:
         The coalitions: all participants ``alone``, ``baseline`` (cliques, then strongly connected
         components), those of the ``published`` algorithm, or the ``best`` ones.
     benefit : str
-        The benefit graph that decides about coalitions and contributors: ``learned``, ``crossed``
+        The benefit graph that decides about coalitions and contributors: ``learned``, ``relative``
+        (learned, with a threshold relative to the number of members), ``crossed``
         (learned in the next repetition, which divides the same samples differently), ``denser``
         (learned with a lower threshold), ``measured``, or ``everybody`` (all benefit all others).
     rivals : bool
@@ -75,6 +77,11 @@ class Variant:
         if self.benefit != "crossed":
             return self.base
         return replace(self.base, name=self.base.name.removesuffix(CROSSED), benefit="learned")
+
+    def set_to(self, given: Mapping[str, Any]) -> "Variant":
+        """Return the row with some settings changed."""
+        changed = {**dict(self.settings), **given}
+        return replace(self, settings=tuple(changed.items()))
 
     def renamed(self, ending: str, **changes: Any) -> "Variant":
         """Return a changed row with an ending of its name, before ``+ft``."""
@@ -258,9 +265,61 @@ LONGER = (
 )
 """Rows that show whether training has converged, and the effect of wider coalitions then."""
 
+MODERN = (
+    *("fedavgm", "slowmo", "fedper", "fedrep", "fedbabu", "ditto", "apfl", "fedala", "fedfomo"),
+)
+"""Methods that the paper does not compare with."""
+OWN_BUDGET = {"pfedme": 5, "pfedhn": 6}
+"""Steps that a method's paper takes, in multiples of Local's: pFedMe's personal model takes five
+steps where its shared one takes one, and pFedHN's participants train 25,000 steps on images."""
+PARAMETERS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "fedprox": (("mu", 0.001), ("mu", 0.1)),
+    "scaffold": (("server_rate", 0.5), ("server_rate", 1.5)),
+    "pfedme": (("lam", 5.0), ("lam", 45.0)),
+    "pfedhn": (("outer_rate", 0.003), ("outer_rate", 0.03)),
+    "feddisco": (("a", 0.1), ("a", 1.0)),
+    "pfedgraph": (("alpha", 0.2), ("alpha", 3.2)),
+    "fedora": (("propagation", 0.5), ("propagation", 0.95)),
+    "fedegoists": (("own_weight", 0.5), ("warm_up", 0.25)),
+    "egomix": (("outer", 0.3), ("outer", 0.7)),
+    "fedavgm": (("beta", 0.5), ("beta", 0.7)),
+    "slowmo": (("beta", 0.5), ("beta", 0.8)),
+    "fedrep": (("head", 0.25), ("head", 0.75)),
+    "ditto": (("lam", 0.01), ("lam", 1.0)),
+    "apfl": (("start_at", 0.25), ("start_at", 0.75)),
+    "fedala": (("rate", 0.1), ("rate", 10.0)),
+    "fedfomo": (("server_rate", 0.5), ("server_rate", 1.5)),
+}
+"""The settings that are tried beside each method's defaults, two for every method. Methods without
+a parameter are tried at two more learning rates."""
+
+_OTHERS = tuple(variant for variant in BASELINES if not variant.tuned)
+_MODERN = tuple(Variant(name, name) for name in MODERN)
+FAIR = (
+    LOCAL,
+    LOCAL_KEPT,
+    BEST,
+    WIDE,
+    *_with_tuning(*_OTHERS, *_MODERN),
+    *_with_tuning(*(_wide(variant) for variant in (*_OTHERS, *_MODERN))),
+    *_with_tuning(EGOISTS),
+    *(
+        replace(variant, name=f"{variant.name}, own budget", length=OWN_BUDGET[variant.method])
+        for variant in _OTHERS
+        if variant.method in OWN_BUDGET
+    ),
+    *(
+        variant.renamed(", relative threshold", benefit="relative")
+        for variant in (BASELINES[0], EGOISTS, BEST)
+    ),
+)
+"""The rows of corrected tables: all methods along learned benefits, as the paper has its baselines,
+and in the widest coalitions, tuned and not."""
+FAIR_HOSPITALS = (*FAIR, BEST.renamed(CROSSED, benefit="crossed"))
+
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
-    for rows in (HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER)
+    for rows in (HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER, FAIR)
     for variant in rows
 }
 

@@ -25,6 +25,9 @@ def planted(sizes, seed=0, task="binary", random=(), tests=30):
         y = (rule + 0.2 * rng.normal(size=n)).astype(np.float32)
     elif task == "classification":
         y = np.digitize(rule + 0.2 * rng.normal(size=n), [-0.5, 0.5])
+    elif task == "survival":
+        times = rng.exponential(np.exp(-1.5 * rule)) + 1e-3
+        y = np.where(rng.random(n) < 0.7, times, -times).astype(np.float32)
     else:
         y = (rng.random(n) < 1 / (1 + np.exp(-2.5 * rule))).astype(np.int64)
     parts, start = [], 0

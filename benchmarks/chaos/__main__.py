@@ -7,15 +7,16 @@ Runs small coordinators with members who report and join, a coordinator with que
 deployment with a FLARE server, silos and their supervisors, all in folders of their own.
 Afterwards nothing that was acknowledged may be lost, the audit log must verify, runs must end with
 the bytes of undisturbed ones where these must be equal, and no process may be left. As root, disks
-are small file systems that are filled, and silos live in network namespaces whose links are cut and
-slowed; clocks jump where `faketime` is installed. Without, these faults are left out, and the table
-says so.
+are small file systems that are filled, and silos live in network namespaces whose links are cut,
+delayed and throttled; clocks jump where there is a C compiler. Without, these faults are left out,
+and the table says so. `--write` adds a piece, under its seed, to ``benchmarks/results/chaos.csv``.
 """
 
 import argparse
 import csv
 import datetime
 import math
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,13 +29,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.chaos.machine import FAKETIME, ROOT
+from benchmarks.chaos.machine import COMPILER, ROOT
 from benchmarks.chaos.members import kill_among_members
 from benchmarks.chaos.runs import kill_among_runs
 from benchmarks.chaos.tally import Tally
 from benchmarks.measure import RESULTS
 
-SHARES = {"members": 1.0, "runs": 1.0, "deployment": 2.0}
+COLUMNS = ["kind", "what", "times", "violations", "command", "commit", "seed"]
+
+SHARES = {"members": 0.5, "runs": 1.0, "deployment": 2.0}
 """Each part's share of the kills; a kill in a deployment takes the longest to get over."""
 
 
@@ -53,9 +56,15 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=8"]
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _commit() -> str:
+    """Return the commit; results of pieces before this one do not make it dirty."""
+    changed = _git("status", "--porcelain", "--", ":/", f":(exclude){RESULTS}")
+    return _git("rev-parse", "--short=8", "HEAD") + ("-dirty" if changed else "")
 
 
 def main() -> int:
@@ -64,11 +73,13 @@ def main() -> int:
     if given.short:
         given.kills, given.at_most, given.members = 20, 30.0, 2
         given.no_runs = given.no_deployment = True
-    tally = Tally()
+    tally, told, commit = Tally(), threading.Event(), _commit()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())  # nothing is left in the system then
 
     def enough(part: Tally, kills: float) -> bool:
         gone = time.monotonic() - tally.began
-        return gone > given.at_most or (gone > given.at_least and part.all_kills >= kills)
+        late = told.is_set() or gone > given.at_most
+        return late or (gone > given.at_least and part.all_kills >= kills)
 
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as temporary:
         base = given.keep or Path(temporary)
@@ -107,14 +118,14 @@ def main() -> int:
                 f"{sum(tally.checks.values())} checks, {len(tally.violations)} violations",
                 flush=True,
             )
-    return _report(tally, given)
+    return _report(tally, given, commit)
 
 
-def _report(tally: Tally, given: argparse.Namespace) -> int:
+def _report(tally: Tally, given: argparse.Namespace, commit: str) -> int:
     if not ROOT:
         tally.note("not root: no full disks, no network namespaces")
-    if FAKETIME is None:
-        tally.note("faketime is not installed: no jumping clocks")
+    if COMPILER is None:
+        tally.note("there is no C compiler: no jumping clocks")
     rows = tally.rows()
     rows.append(("in all", "kills", tally.all_kills, len(tally.violations)))
     table = Table("", "what", "times", "violations", title="Chaos", title_justify="left")
@@ -127,14 +138,21 @@ def _report(tally: Tally, given: argparse.Namespace) -> int:
     command = " ".join(f"python -m benchmarks.chaos {own}".split())
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     minutes = f"{(time.monotonic() - tally.began) / 60:.0f} min"
-    print(f"{command} at {_commit()}, seed {given.seed}, {minutes}, {day}")
+    print(f"{command} at {commit}, seed {given.seed}, {minutes}, {day}")
     if given.write:
-        RESULTS.mkdir(exist_ok=True)
-        with (RESULTS / "chaos.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["kind", "what", "times", "violations", "command", "commit", "seed"])
-            writer.writerows([*row, command, _commit(), given.seed] for row in rows)
+        _write([[*map(str, row), command, commit, str(given.seed)] for row in rows])
     return 1 if tally.violations else 0
+
+
+def _write(rows: list[list[str]]) -> None:
+    """Keep a piece; one with the same seed is replaced."""
+    file, seed = RESULTS / "chaos.csv", rows[0][-1]
+    before: list[list[str]] = []
+    if file.exists():
+        with file.open(newline="", encoding="utf-8") as known:
+            before = [row for row in csv.reader(known) if row[-1] not in (seed, COLUMNS[-1])]
+    with file.open("w", newline="", encoding="utf-8") as new:
+        csv.writer(new, lineterminator="\n").writerows([COLUMNS, *before, *rows])
 
 
 if __name__ == "__main__":

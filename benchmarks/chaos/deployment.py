@@ -8,7 +8,15 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.chaos.machine import ROOT, Network, Running, SmallDisk, marked, wait_until
+from benchmarks.chaos.machine import (
+    ROOT,
+    Clock,
+    Network,
+    Running,
+    SmallDisk,
+    marked,
+    wait_until,
+)
 from benchmarks.chaos.runs import TO_FINISH, QueuedRuns, WorkerKiller
 from benchmarks.chaos.service import CoordinatorProgram
 from benchmarks.chaos.tally import Tally
@@ -25,16 +33,25 @@ TO_CONNECT = 600.0
 TO_END = 30.0
 """Seconds in which the FLARE process of a killed supervisor must have ended."""
 
-AT_THE_SERVER = ("coordinator service", "run worker", "FLARE server", "supervisor of the server")
+AT_THE_SERVER = (
+    "coordinator service",
+    "run worker over silos",
+    "FLARE server",
+    "job process of the server",
+    "supervisor of the server",
+)
 """After these, a run goes back to its checkpoint and ends with the bytes of an undisturbed one."""
 
 AT_SILOS = (
     "silo",
     "job process of a silo",
     "supervisor of a silo",
-    "link cut",
-    "link slowed",
+    "run worker over silos",
+    "link of a silo cut",
+    "link of a silo delayed",
+    "link of a silo throttled",
     "disk of a silo full",
+    "clock of a silo moved",
 )
 """After these, a silo may miss a round, and bytes may differ."""
 
@@ -50,7 +67,10 @@ class _Deployment:
         self.tally, self.mark = tally, mark
         self.network = Network(f"fgc{subnet}", subnet, len(NAMES) + 1) if ROOT else None
         host = self.network.host if self.network else "localhost"
-        file = write_consortium(folder, NAMES, port=free_port())
+        port = free_port()
+        if self.network:
+            self.network.open(port)
+        file = write_consortium(folder, NAMES, port=port)
         text = file.read_text().replace('host = "localhost"', f'host = "{host}"')
         text = text.replace("wait = 60", "wait = 600").replace("deadline = 60", "deadline = 120")
         file.write_text(text)
@@ -59,12 +79,14 @@ class _Deployment:
         self.kits = {"": local.kit, **{name: local.silo(name) for name in NAMES}}
         # What silos keep between calls is on small disks of their own.
         self.disks = {name: SmallDisk(local.silo(name) / "state", 16) for name in NAMES}
+        self.clocks = {name: Clock(folder / f"{name}.clock") for name in NAMES}
         self.supervisors = {
             name: Running(
                 ["deploy", "start", "silo" if name else "coordinator", kit],
                 mark,
                 folder / f"{name or 'server'}.log",
                 self.inside(k),
+                self.clocks.get(name),
             )
             for k, (name, kit) in enumerate(self.kits.items())
         }
@@ -90,40 +112,57 @@ class _Deployment:
         return found
 
     def disturb(
-        self, kind: str, service: CoordinatorProgram, killer: WorkerKiller, rng: random.Random
+        self,
+        kinds: tuple[str, ...],
+        service: CoordinatorProgram,
+        killer: WorkerKiller,
+        rng: random.Random,
     ) -> None:
-        """Do one thing to a random party."""
-        name = rng.choice(NAMES)
-        if kind == "coordinator service":
-            service.kill()
-            self.tally.check("the coordinator starts again", service.start(), "see its log")
-        elif kind == "run worker":
-            killer.kill(self.mark)
-        elif kind == "FLARE server":
-            self._kill(self.of_kit("", "server_train")[:1], kind)
-        elif kind == "silo":
-            self._kill(self.of_kit(name, "client_train")[:1], kind)
-        elif kind == "job process of a silo":
-            self._kill(self.of_kit(name, "_process")[:1], kind)
-        elif kind.startswith("supervisor"):
-            self._kill_supervisor("" if kind.endswith("server") else name, kind)
-        elif kind.startswith("disk"):
-            if self.disks[name].small:
-                with self.disks[name].full():
-                    time.sleep(rng.uniform(1, 8))
-                self.tally.fault(kind)
-        elif self.network is not None:
-            self._disturb_network(kind, NAMES.index(name) + 1, rng)
+        """Do one of some things to a random party: what has been done least and can be done now."""
+        done = self.tally.done()
+        for kind in sorted(kinds, key=lambda one: (done[one], rng.random())):
+            if self._disturb(kind, service, killer, rng):
+                return
 
-    def _kill(self, processes: list[psutil.Process], kind: str) -> None:
-        for one in processes:
+    def _disturb(
+        self, kind: str, service: CoordinatorProgram, killer: WorkerKiller, rng: random.Random
+    ) -> bool:
+        """Do one thing to a random party; return whether it could be done."""
+        name = rng.choice(NAMES)
+        match kind:
+            case "coordinator service":
+                service.kill(kind)
+                self.tally.check("the coordinator starts again", service.start(), "see its log")
+                return True
+            case "run worker over silos":
+                return killer.kill(self.mark, kind)
+            case "FLARE server":
+                return self._kill(self.of_kit("", "server_train"), kind)
+            case "job process of the server":
+                return self._kill(self.of_kit("", "_process"), kind)
+            case "silo":
+                return self._kill(self.of_kit(name, "client_train"), kind)
+            case "job process of a silo":
+                return self._kill(self.of_kit(name, "_process"), kind)
+            case "supervisor of the server":
+                return self._kill_supervisor("", kind)
+            case "supervisor of a silo":
+                return self._kill_supervisor(name, kind)
+            case _:
+                return self._disturb_machine(kind, name, rng)
+
+    def _kill(self, processes: list[psutil.Process], kind: str) -> bool:
+        for one in processes[:1]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
                 self.tally.killed(kind)
+                return True
+        return False
 
-    def _kill_supervisor(self, name: str, kind: str) -> None:
-        if self.supervisors[name].kill():
-            self.tally.killed(kind)
+    def _kill_supervisor(self, name: str, kind: str) -> bool:
+        if not self.supervisors[name].kill():
+            return False
+        self.tally.killed(kind)
         gone = wait_until(lambda: not self.of_kit(name), TO_END)
         left = [" ".join(one.cmdline())[:150] for one in self.of_kit(name)]
         self.tally.check("a killed supervisor leaves no FLARE process", gone, left)
@@ -131,18 +170,38 @@ class _Deployment:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         self.supervisors[name].start()
+        return True
 
-    def _disturb_network(self, kind: str, member: int, rng: random.Random) -> None:
-        assert self.network is not None
-        if kind == "link cut":
+    def _disturb_machine(self, kind: str, name: str, rng: random.Random) -> bool:
+        """Disturb the disk, the clock or the network of a silo for some seconds."""
+        member, seconds = NAMES.index(name) + 1, rng.uniform(1, 10)
+        if kind == "clock of a silo moved":
+            # Not before the true time: a certificate that is not valid yet is rightly refused.
+            possible = self.clocks[name].jump(rng.randint(0, 36))
+        elif kind == "disk of a silo full":
+            possible = self.disks[name].small
+            if possible:
+                with self.disks[name].full():
+                    time.sleep(seconds)
+        elif self.network is None:
+            return False
+        elif kind == "link of a silo cut":
             self.network.cut(member, off=True)
-            time.sleep(rng.uniform(1, 12))
+            time.sleep(seconds)
             self.network.cut(member, off=False)
-            self.tally.fault("network namespace cut off")
-        elif self.network.slow(member, on=True):
-            time.sleep(rng.uniform(2, 12))
-            self.network.slow(member, on=False)
-            self.tally.fault("network namespace slowed")
+            possible = True
+        elif kind == "link of a silo delayed":
+            self.network.delay(member, rng.uniform(0.2, 3))
+            time.sleep(seconds)
+            self.network.delay(member, 0)
+            possible = True
+        else:
+            possible = self.network.throttle(member, on=True)
+            time.sleep(seconds if possible else 0)
+            self.network.throttle(member, on=False)
+        if possible:
+            self.tally.fault(kind)
+        return possible
 
     def close(self) -> None:
         """Stop all supervisors; nothing may be left of them."""
@@ -236,7 +295,7 @@ def kill_in_a_deployment(folder: Path, tally: Tally, seed: int, goal) -> None:
                 # In the middle of getting over the fault before, or of the work after it.
                 time.sleep(rng.uniform(0.5, 3) if rng.random() < 0.7 else rng.uniform(5, 20))
                 if not goal() and next(left, None) is not None:
-                    deployment.disturb(rng.choice(kinds), service, killer, rng)
+                    deployment.disturb(kinds, service, killer, rng)
 
             if not _finished(runs, plan, tally, disturb):
                 continue

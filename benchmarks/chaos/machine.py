@@ -6,18 +6,24 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from benchmarks.chaos.slow_relay import SlowRelay
+from benchmarks.chaos.tally import Tally
+
 __all__ = [
-    "FAKETIME",
+    "COMPILER",
     "MARK",
     "ROOT",
+    "Clock",
     "Forked",
     "Network",
     "Running",
@@ -30,7 +36,7 @@ MARK = "FEDEGOISTS_CHAOS"
 """Environment variable that every process of an instance inherit: so its orphans are found."""
 
 ROOT = os.geteuid() == 0
-FAKETIME = shutil.which("faketime")
+COMPILER = shutil.which("cc")
 
 
 def wait_until(condition, seconds: float, pause: float = 0.1) -> bool:
@@ -66,13 +72,43 @@ def _environment(mark: str) -> dict[str, str]:
     }
 
 
+class Clock:
+    """A wall clock of some programs that can be moved while they run, where there is a compiler."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.environment: Mapping[str, str] = {}
+        if COMPILER is None:
+            return
+        library = file.with_suffix(".so")
+        source = str(Path(__file__).with_name("moved_clock.c"))
+        command = [COMPILER, "-shared", "-fPIC", "-O2", "-o", str(library), source]
+        subprocess.run(command, check=True)
+        self._file.write_bytes(struct.pack("q", 0))
+        self.environment = {"LD_PRELOAD": str(library), "MOVED_CLOCK": str(file)}
+
+    def jump(self, hours: int) -> bool:
+        """Set how far it is from the true time; return whether there is such a clock."""
+        if not self.environment:
+            return False
+        with self._file.open("r+b") as file:  # in place: programs have it mapped
+            file.write(struct.pack("q", hours * 3600))
+        return True
+
+
 class Running:
     """A program of an instance, which can be killed and started again."""
 
     def __init__(
-        self, arguments: Sequence[object], mark: str, log: Path, prefix: Sequence[str] = ()
+        self,
+        arguments: Sequence[object],
+        mark: str,
+        log: Path,
+        prefix: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
         self.arguments, self.mark, self.log, self.prefix = arguments, mark, log, tuple(prefix)
+        self.clock = clock
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -84,7 +120,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(self.mark),
+                env={**_environment(self.mark), **(self.clock.environment if self.clock else {})},
                 start_new_session=True,
             )
 
@@ -110,22 +146,10 @@ class Running:
 class Forked:
     """A program that is forked from a process which has loaded it; see `zygote`."""
 
-    def __init__(
-        self, arguments: Sequence[object], mark: str, log: Path, *, clock: bool = False
-    ) -> None:
+    def __init__(self, arguments: Sequence[object], mark: str, log: Path) -> None:
         self.arguments, self.log = [str(part) for part in arguments], log
-        self.clock = log.with_name("clock") if clock and FAKETIME is not None else None
-        environment = _environment(mark)
-        if self.clock is not None:
-            self.clock.write_text("+0\n")
-            environment |= {
-                "LD_PRELOAD": _faketime_library(),
-                "FAKETIME_TIMESTAMP_FILE": str(self.clock),
-                "FAKETIME_CACHE_DURATION": "1",
-                "NO_FAKE_STAT": "1",
-                "DONT_FAKE_MONOTONIC": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
+        self.clock = Clock(log.with_name("clock"))
+        environment = {**_environment(mark), **self.clock.environment}
         with log.open("ab") as errors:
             self._zygote = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.chaos.zygote"],
@@ -160,13 +184,6 @@ class Forked:
         if not _ended(self.pid, signal.SIGTERM, 30):
             self.kill()
 
-    def move_clock(self, rng: random.Random) -> bool:
-        """Let the clock jump by up to two days, while the program runs."""
-        if self.clock is None:
-            return False
-        self.clock.write_text(f"{rng.randint(-48, 48) * 3600:+d}\n")
-        return True
-
     def close(self) -> None:
         """End it for good."""
         self.stop()
@@ -186,11 +203,6 @@ def _ended(pid: int | None, how: signal.Signals, seconds: float) -> bool:
         except psutil.TimeoutExpired:
             return False
     return True
-
-
-def _faketime_library() -> str:
-    found = [*Path("/usr/lib").rglob("libfaketime.so.1")]
-    return str(found[0]) if found else ""
 
 
 class SmallDisk:
@@ -224,6 +236,14 @@ class SmallDisk:
         finally:
             filler.unlink(missing_ok=True)
 
+    def fill_now_and_then(self, stop: threading.Event, rng: random.Random, tally: Tally) -> None:
+        """Fill it again and again for up to a second, until told to stop."""
+        while self.small and not stop.wait(rng.uniform(0.1, 2.0)):
+            if rng.random() < 0.4:
+                with self.full():
+                    tally.fault("disk of a coordinator full")
+                    stop.wait(rng.uniform(0.2, 1.0))
+
     def close(self) -> None:
         """Remove the file system."""
         if self.small:
@@ -231,21 +251,27 @@ class SmallDisk:
 
 
 class Network:
-    """Network namespaces around a bridge, whose links can be slowed and cut; needs root.
+    """Network namespaces around a bridge, with links to be delayed, throttled and cut; needs root.
 
-    In each of them `host` is the name of the first one.
+    In each of them `host` is the name of the first one. Silos reach it through a `SlowRelay`.
     """
 
     def __init__(self, name: str, subnet: int, members: int) -> None:
         self.name, self.host = name, f"{name}-hub"
         self.spaces = [f"{name}{k}" for k in range(members)]
         self.addresses = [f"10.99.{subnet}.{k + 10}" for k in range(members)]
+        self.relays: dict[int, SlowRelay] = {}
         self._ip("link", "add", name, "type", "bridge")
         self._ip("addr", "add", f"10.99.{subnet}.1/24", "dev", name)
         self._ip("link", "set", name, "up")
-        for space, address in zip(self.spaces, self.addresses, strict=True):
+        for k, (space, address) in enumerate(zip(self.spaces, self.addresses, strict=True)):
             self._ip("netns", "add", space)
-            hosts = f"127.0.0.1 localhost\n{self.addresses[0]} {self.host}\n"
+            hub = self.addresses[0]
+            if k:
+                hub = f"10.99.{subnet}.{k + 100}"
+                self._ip("addr", "add", f"{hub}/24", "dev", name)
+                self.relays[k] = SlowRelay(hub, self.addresses[0])
+            hosts = f"127.0.0.1 localhost\n{hub} {self.host}\n"
             own = Path("/etc/netns") / space
             own.mkdir(parents=True, exist_ok=True)
             (own / "hosts").write_text(hosts)
@@ -261,6 +287,11 @@ class Network:
     def _ip(*arguments: str) -> None:
         subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
+    def open(self, port: int) -> None:
+        """Let silos reach a port of the hub."""
+        for relay in self.relays.values():
+            relay.open(port)
+
     def inside(self, member: int) -> tuple[str, ...]:
         """Return the prefix that starts a program in a namespace."""
         return ("ip", "netns", "exec", self.spaces[member])
@@ -269,9 +300,12 @@ class Network:
         """Take the link to a namespace down, or up again."""
         self._ip("link", "set", f"v{self.spaces[member]}", "down" if off else "up")
 
-    def slow(self, member: int, *, on: bool) -> bool:
+    def delay(self, member: int, seconds: float) -> None:
+        """Let everything between a silo and the hub take longer, both ways."""
+        self.relays[member].seconds = seconds
+
+    def throttle(self, member: int, *, on: bool) -> bool:
         """Let packets to a namespace queue for seconds; return whether this machine can."""
-        # netem, which delays directly, is not in every kernel.
         limits = ["root", "tbf", "rate", "200kbit", "burst", "4kb", "latency", "3s"]
         change = [
             "replace",
@@ -284,6 +318,8 @@ class Network:
 
     def close(self) -> None:
         """Remove the namespaces and the bridge."""
+        for relay in self.relays.values():
+            relay.close()
         for space in self.spaces:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
             shutil.rmtree(Path("/etc/netns") / space, ignore_errors=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2 as httpx
 import psutil
 
-from benchmarks.chaos.machine import marked, wait_until
+from benchmarks.chaos.machine import SmallDisk, marked, wait_until
 from benchmarks.chaos.service import CoordinatorProgram, bearer
 from benchmarks.chaos.tally import Tally
 from tests.coordinator.banks import BANKS, with_banks
@@ -22,6 +22,10 @@ DEATHS = 3
 """Kills of a worker without progress in between; at five the coordinator gives a run up."""
 
 TO_FINISH = 900.0
+QUEUED = 4
+"""Acknowledged runs that have not finished, at most; one of them is worked on."""
+
+DISK = 96
 COMPARED = 2
 """Runs that are repeated without disturbance at the end."""
 
@@ -128,7 +132,7 @@ class WorkerKiller:
     def __init__(self, runs: QueuedRuns) -> None:
         self._runs, self._progress, self._deaths = runs, None, 0
 
-    def kill(self, mark: str) -> bool:
+    def kill(self, mark: str, kind: str = "run worker") -> bool:
         """Kill the workers of an instance; return whether there were any to kill."""
         found = workers(mark)
         if not found:
@@ -144,7 +148,7 @@ class WorkerKiller:
         for one in found:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
-                self._runs.tally.killed("run worker")
+                self._runs.tally.killed(kind)
         return True
 
 
@@ -176,40 +180,58 @@ def kill_among_runs(folder: Path, tally: Tally, seed: int, goal) -> None:
     """Kill the coordinator and its workers while simulated runs are queued and worked on."""
     rng = random.Random(seed)
     data, mark = folder / "data", f"runs-{seed}"
-    data.mkdir()
+    disk = SmallDisk(data, DISK)
     with_banks(data)
     service = CoordinatorProgram(data, mark, tally)
     order = {
         "engine": "simulation",
         "plan": {"source": "banks", "methods": ["local", "fedegoists"], "seeds": 1},
     }
+    stop = threading.Event()
+    filling = (stop, random.Random(rng.random()), tally)
     try:
         assert service.start(), service.log.read_text()[-2000:]
         manager = service.accept(service.invitation())
         runs = QueuedRuns(service, manager, BANKS, order)
-        killer, wanted = WorkerKiller(runs), plans()
-        while not goal():
-            asking = None
-            if runs.open < 2:
-                asking = threading.Thread(target=runs.enqueue, args=(next(wanted),))
-                asking.start()
-            time.sleep(rng.uniform(0.5, 8.0))
-            if asking is not None and rng.random() < 0.7:
-                asking.join()  # to be acknowledged takes as long as a run's worker to start
-            if rng.random() < 0.6 and killer.kill(mark):
-                continue
-            service.kill()
-            if asking is not None:
-                asking.join()
-            if not tally.check("the coordinator starts again", service.start(), "see its log"):
-                return
-            runs.verify()
+        threading.Thread(target=disk.fill_now_and_then, args=filling, daemon=True).start()
+        kept = _disturbed(service, runs, rng, goal)
+        stop.set()
+        if not kept:
+            return
         if not runs.plans:
-            runs.enqueue(next(wanted))
+            runs.enqueue({"steps": 40})
         done = wait_until(lambda: runs.verify() and not runs.open, TO_FINISH, 1.0)
         tally.check("all acknowledged runs finish", done, runs.states())
         again = QueuedRuns(service, manager, BANKS, order, name="Undisturbed")
         compared(runs, again, tally)
         service.check_log(manager)
     finally:
+        stop.set()
         service.end()
+        disk.close()
+
+
+def _disturbed(service: CoordinatorProgram, runs: QueuedRuns, rng: random.Random, goal) -> bool:
+    """Queue runs and kill until the goal is reached; return whether the coordinator lives."""
+    tally, killer, wanted = runs.tally, WorkerKiller(runs), plans()
+    while not goal():
+        asking = None
+        if runs.open < QUEUED:
+            asking = threading.Thread(target=runs.enqueue, args=(next(wanted),))
+            asking.start()
+        time.sleep(rng.uniform(0.5, 8.0))
+        clock = service.program.clock
+        if clock is not None and rng.random() < 0.3 and clock.jump(rng.randint(-48, 48)):
+            tally.fault("clock of a coordinator with runs moved")
+        if asking is not None and rng.random() < 0.7:
+            asking.join()  # to be acknowledged takes as long as a run's worker to start
+        if rng.random() < 0.6 and killer.kill(service.mark):
+            continue
+        queued = runs.open > 1  # one of them is worked on
+        service.kill(f"coordinator service{' with runs queued' if queued else ''}")
+        if asking is not None:
+            asking.join()
+        if not tally.check("the coordinator starts again", service.start(), "see its log"):
+            return False
+        runs.verify()
+    return True

@@ -36,7 +36,6 @@ class CoordinatorProgram:
         *options: object,
         host: str = "127.0.0.1",
         prefix: tuple[str, ...] | None = None,
-        clock: bool = False,
     ) -> None:
         self.data, self.mark, self.tally = data, mark, tally
         self.port = _free_port(host)
@@ -45,7 +44,7 @@ class CoordinatorProgram:
         limit = ["--requests-per-minute", 1_000_000]
         whole = [*arguments, *limit, *options]
         self.program: Running | Forked = (
-            Forked(whole, mark, self.log, clock=clock)
+            Forked(whole, mark, self.log)
             if prefix is None
             else Running(whole, mark, self.log, prefix)
         )
@@ -85,10 +84,10 @@ class CoordinatorProgram:
         assert answer.status_code == 200, answer.text
         return str(answer.json()["token"])
 
-    def kill(self) -> None:
+    def kill(self, kind: str = "coordinator service") -> None:
         """Kill the service, and none of its workers."""
         if self.program.kill():
-            self.tally.killed("coordinator service")
+            self.tally.killed(kind)
 
     def check_log(self, manager: str) -> None:
         """Check the audit log, and that the hash noted last is still in it."""

@@ -59,6 +59,11 @@ class Tally:
                 print(f"VIOLATION {text}", flush=True)
         return holds
 
+    def done(self) -> Counter[str]:
+        """Return how often each kind of kill and of fault was done."""
+        with self._lock:
+            return self.kills + self.faults
+
     @property
     def all_kills(self) -> int:
         """Kills of all kinds."""

@@ -4,7 +4,7 @@
 
 Reads one JSON list of arguments and a log's path per line from its input, and prints the process ID
 of a child that runs ``fedegoists`` with these arguments. Its own environment, with the mark of its
-instance and, where it is wanted, a clock that can be moved, is that of all its children.
+instance and a clock that can be moved, is that of all its children.
 """
 
 import json

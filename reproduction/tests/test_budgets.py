@@ -47,3 +47,26 @@ def test_without_augmentation_images_need_fewer_steps(data):
         cells = cells_of(TABLES["plain"], Plan(budget=name))
         assert {cell.budget for _, cell in cells} == {"plain"}
     assert deciding_cells([TABLES["plain"]], Plan(budget="published"), CellStore(data / "none"))
+
+
+def test_pfllibs_settings_have_its_network_and_clients(data):
+    table = TABLES["pfllib"]
+    assert len(table.scenarios) == 6
+    for _, scenario in table.scenarios:
+        options = dict(scenario.options)
+        assert (options["participants"], options["pooled"]) == (20, True)
+        assert not scenario.competition
+    cells = cells_of(table, Plan())
+    assert {cell.budget for _, cell in cells} == {"pfllib"}
+    assert {cell.revision for _, cell in cells} == {2}
+    rows = {cell.variant.name for _, cell in cells}
+    assert {"local", "egomix-wide", "fedavgm-wide+ft", "fedrep-wide", "ditto-wide"} <= rows
+    images = training.load("cifar10", partition="dirichlet", beta=0.1, pooled=True)
+    own, augmented = budget("pfllib", images), budget("pfllib-augmented", images)
+    assert own.model == augmented.model == "pfllib-cnn"
+    assert (own.train.batch_size, own.train.augment, own.rounds * own.train.steps) == (
+        32,
+        False,
+        4000,
+    )
+    assert augmented.train.augment

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from fedegoists.methods import METHODS
 from reproduction.cell_store import CellStore
 from reproduction.cells import Plan, cells_of
 from reproduction.rate_choice import (
     ALL_FACTORS,
+    CORRECTED_FACTORS,
     FACTORS,
     at_chosen_rates,
     chosen_rates,
     chosen_rounds,
+    chosen_settings,
     deciding_cells,
     preferred_company,
 )
@@ -21,7 +24,7 @@ from reproduction.running import done_of, left_of
 from reproduction.table_results import lines_of
 from reproduction.table_writing import write_tables
 from reproduction.tests.samples import curves, result, small, used
-from reproduction.variants import crossed_name
+from reproduction.variants import FAIR, PARAMETERS, crossed_name
 
 
 def preferred(table, plan, store):
@@ -344,3 +347,85 @@ def test_of_equal_learning_rates_the_budgets_own_is_taken(tmp_path, values):
         known = dict(zip(("v0", "v1", "v2"), given, strict=True))
         store.put(cell, replace(result(test=1.0), validation=known))
     assert used(table, plan, store)["local"] == {1.0}
+
+
+def finished(table, plan, store, score):
+    """Train everything that decides, with a validation metric by factor and settings."""
+    while missing := store.missing(deciding_cells([table], plan, store)):
+        for cell in missing:
+            settings = dict(cell.variant.settings)
+            value = score(cell.variant.name, cell.factor, settings)
+            store.put(cell, result(test=1.0, validation=value, metric="mse"))
+
+
+def test_corrected_tables_choose_on_repetitions_that_no_table_shows(tmp_path):
+    table, store = small(TABLES["table7-corrected"], ("local", "fedprox")), CellStore(tmp_path)
+    plan = Plan()
+    deciding = deciding_cells([table], plan, store)
+    assert {cell.repetition for cell in deciding} == {10, 11, 12}
+    assert {cell.revision for cell in deciding} == {2}
+    assert plan.repetitions_of(table) == 10
+    assert {cell.repetition for _, cell in cells_of(table, plan)} == set(range(10))
+
+
+def test_every_method_has_as_many_trials_and_one_parameter_is_chosen(tmp_path):
+    rows = ("local", "fedprox", "fedprox+ft", "egomix", "fedegoists")
+    table, plan, store = small(TABLES["table7-corrected"], rows), Plan(), CellStore(tmp_path)
+
+    def error(name, factor, settings):
+        if name == "local":  # has no parameter: rates beside the best one are tried
+            return 1 + abs(factor - 4 * 2**0.5)
+        wanted = {"fedprox": {"mu": 0.1}, "egomix": {"outer": 0.7}, "fedegoists": {"warm_up": 0.25}}
+        return 1 + abs(factor - 2) + (0.0 if settings == wanted[name] else 0.5)
+
+    finished(table, plan, store, error)
+    tried = {}
+    for cell in deciding_cells([table], plan, store):
+        kind = (cell.factor, cell.variant.settings)
+        tried.setdefault(cell.variant.name, set()).add(kind)
+    assert {name: len(kinds) for name, kinds in tried.items()} == {
+        name: len(CORRECTED_FACTORS) + 2 for name in ("local", "fedprox", "egomix", "fedegoists")
+    }
+    chosen = chosen_settings(table, plan, store)["synthetic-strong"]
+    assert chosen == {
+        "fedprox": "mu 0.1",
+        "fedprox+ft": "mu 0.1",  # what is tuned has the choice of its method
+        "egomix": "outer 0.7",
+        "fedegoists": "warm_up 0.25",
+    }
+    rates = chosen_rates(table, plan, store)["synthetic-strong"]
+    assert rates == pytest.approx({**dict.fromkeys(rows, 2.0), "local": 4 * 2**0.5})
+    for cell in left_of([table], plan, store):
+        store.put(cell, result(test=0.5, metric="mse"))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "table7-corrected.md").read_text(encoding="utf-8")
+    assert "| fedprox | 2, mu 0.1 (1.000) |" in page
+    assert "| local | 5.66 (1.000) |" in page
+    assert "repetitions 10 to 12, which no table shows" in page
+    assert "Trained before corrections" not in page
+
+
+def test_a_setting_that_makes_training_diverge_is_not_chosen(tmp_path):
+    table, plan, store = (
+        small(TABLES["table7-corrected"], ("fedavgm",)),
+        Plan(),
+        CellStore(tmp_path),
+    )
+    while missing := store.missing(deciding_cells([table], plan, store)):
+        for cell in missing:
+            wild = dict(cell.variant.settings).get("beta") == 0.7
+            done = result(test=1.0, validation=0.1 if wild else 1.0, metric="mse",
+                          failures=1000 if wild else 0)  # fmt: skip
+            store.put(cell, done)
+    assert chosen_settings(table, plan, store) == {}
+
+
+def test_every_parameter_that_is_tried_is_a_setting_of_its_method():
+    for method, trials in PARAMETERS.items():
+        assert len(trials) == 2
+        for trial in trials:
+            changed = METHODS[method](**dict([trial]))
+            assert getattr(changed, trial[0]) == trial[1]
+            assert getattr(METHODS[method](), trial[0]) != trial[1]
+    used_methods = {variant.method for variant in FAIR}
+    assert used_methods - PARAMETERS.keys() == {"local", "fedavg", "fedper", "fedbabu"}

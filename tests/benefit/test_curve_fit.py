@@ -1,5 +1,7 @@
 """Coalition values from planted learning curves, deviations and trials."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +9,10 @@ from hypothesis import strategies as st
 
 from fedegoists.benefit.curve_fit import (
     POWER,
+    RIDGE_POWER,
     HomeScores,
     Measures,
+    _target,
     coalition_parts,
     curve_values,
     derivative,
@@ -123,6 +127,67 @@ def test_planted_exchange_rates_are_recovered():
     assert gains[0] == pytest.approx([0.04 * 3 / 4] * 4, rel=0.15)
     assert gains[1, :2] == pytest.approx([0.04 / 2] * 2, rel=0.15)
     assert values.unit == "auc"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-0.3, 1.0), min_size=3, max_size=3),
+    st.lists(st.floats(0.2, 4.0), min_size=3, max_size=3),
+    st.sampled_from([POWER, RIDGE_POWER, -0.3]),
+    st.floats(0.01, 0.1),
+)
+def test_any_planted_exchange_rates_are_recovered_from_gains(rates, ratios, power, excess):
+    """Gains of one participant in all coalitions with three others, without noise."""
+    slope = -power * np.log(2) * excess
+    others = sampled_coalitions(4)[:, 1:][sampled_coalitions(4)[:, 0]]
+    values = CurveValues(
+        [1, *ratios],
+        [slope, 0, 0, 0],
+        [[0] * 4, *([rate, 0, 0, 0] for rate in rates)],
+        powers=power,
+    )
+    rows = np.concatenate([np.ones((len(others), 1), bool), others], 1)
+    gains = values.gains(rows)[:, 0]
+    worth = others * np.array(ratios)
+    found_slope, found, _ = _target(worth, gains, np.full(len(gains), 1e-6), power, excess)
+    assert found_slope == pytest.approx(slope, rel=1e-6)
+    assert found == pytest.approx(rates, abs=0.02)
+
+
+@pytest.mark.parametrize("worth", [0.5, 1.0, 3.0])
+def test_the_trial_tells_how_much_the_metric_gains(worth):
+    """The loss gains in the trial what curves tell, the metric as much, half or three times."""
+    plain = planted([0.04] * 4, samples=np.full(4, 100.0))
+    metric = replace(
+        plain.metric, trial=plain.metric.half + worth * (plain.metric.trial - plain.metric.half)
+    )
+    everybody = [[True] * 4]
+    usual, other = (
+        curve_values(scores, "auc").gains(everybody)[0]
+        for scores in (plain, replace(plain, metric=metric))
+    )
+    assert other == pytest.approx(worth * usual, rel=1e-3)
+
+
+def test_a_trial_whose_metric_is_noise_changes_little_and_adds_doubt():
+    plain = planted([0.04] * 4, samples=np.full(4, 100.0))
+    random = np.random.default_rng(0)
+    metric = replace(
+        plain.metric, trial=plain.metric.trial + random.normal(size=plain.metric.trial.shape)
+    )
+    everybody = [[True] * 4]
+    usual, noisy = (
+        curve_values(scores, "auc") for scores in (plain, replace(plain, metric=metric))
+    )
+    ratios = noisy.gains(everybody)[0] / usual.gains(everybody)[0]
+    assert ((ratios > 0.5) & (ratios < 1.5)).all()
+    assert (noisy.standard_errors(everybody) > usual.standard_errors(everybody)).all()
+
+
+def test_curves_are_less_steep_where_weight_decay_suits_each_number_of_samples():
+    plain = planted([0.04] * 4)
+    assert plain.power == POWER
+    assert replace(plain, ridge=True).power == RIDGE_POWER > POWER
 
 
 def test_two_groups_help_inside_and_harm_across_and_harm_has_an_end():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fedegoists.benefit import BenefitEstimate, learn, learn_repetitions
 from fedegoists.benefit.curve_fit import pair_gains
-from fedegoists.benefit.curves import repeats_for, trial_company
+from fedegoists.benefit.curves import answers_needed, repeats_for, trial_company
 from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Participant, Train, Trained, TrainSettings
@@ -78,6 +78,22 @@ def test_a_competitors_model_never_reaches_its_rival(data):
         assert same != differ
 
 
+@pytest.mark.parametrize("rivals", [["b1"], ["a2", "b1", "b2", "a3"]])
+def test_two_worlds_of_reports_look_the_same_to_a_deployed_silo(data, rivals):
+    """Alone in a trial, it would get its own model back, and know that others have named it."""
+    worlds = []
+    for apart in ([], [(name, "a1") for name in rivals]):
+        recorder = Recorder(federation(data), "a1")
+        recorder.deployed = True
+        learn(recorder, quick("curves"), apart=apart, secret=SECRET)
+        worlds.append(recorder.calls)
+    for (name, rows, rest), (other, others, more) in zip(*worlds, strict=True):
+        assert (name, rows.shape, rest) == (other, others.shape, more)
+        shown = rows.ndim == 2 and len(rows) == len(TASKS)
+        differing = (rows != others).any(-1).sum().item()
+        assert differing == (len(rivals) if shown else 0)  # decoys, and nothing else
+
+
 def test_between_competitors_nothing_is_learned(data):
     estimate = learn(federation(data), quick("curves"), apart=[("a1", "a2")])
     assert not estimate.weights[[0, 1], [1, 0]].any()
@@ -93,7 +109,7 @@ class Replies:
         self.inner, self.requests, self.replies = inner, [], []
         self.of = {one.name: [] for one in inner.participants}
         self.participants, self.schema = inner.participants, inner.schema
-        self.task, self.device = inner.task, inner.device
+        self.task, self.device, self.deployed = inner.task, inner.device, inner.deployed
 
     def call(self, requests, timeout=None):
         replies = self.inner.call(requests, timeout)
@@ -140,6 +156,31 @@ def test_models_of_parts_stay_at_home_and_are_judged_on_what_they_did_not_see(da
     assert set(judged) == {(0.25, 0), (0.25, 3), (0.5, 0), (0.5, 1)}
     slots = silos.inner.silo_memory(Participant("a1")).slots
     assert not slots  # and are forgotten in the end
+
+
+def test_weight_decay_is_in_proportion_to_one_over_the_samples(data):
+    """Of one silo alone it is 0.1: on a quarter 0.4, on a half 0.2, on five halves 0.04."""
+    own = TrainSettings(steps=30, batch_size=64, weight_decay=0.1)
+    for ridge, expected in ((True, {0.4, 0.2, 0.04}), (False, {0.1})):
+        silos = Replies(federation(data))
+        learn(silos, quick("curves", repeats=1, local=own, ridge=ridge))
+        trained = [one for one in silos.requests if isinstance(one, Train)]
+        assert {round(one.settings.weight_decay, 6) for one in trained} == expected
+
+
+@pytest.mark.parametrize("transfers", [True, False])
+def test_answers_are_counted_before_they_are_asked_for(data, transfers):
+    """Silos limit answers about training samples in a day: each model and each score is one."""
+    silos = Replies(federation(data))
+    small = TrainSettings(steps=30, batch_size=64)
+    own = quick("curves", repeats=2, transfers=transfers, local=small)
+    learn(silos, own)
+    given = sum(
+        len(one.rows) if isinstance(one, Evaluate) else 1
+        for one in silos.requests
+        if isinstance(one, Train | Evaluate)
+    )
+    assert given == len(TASKS) * answers_needed(own, len(TASKS))
 
 
 def test_a_silo_that_fails_is_absent_and_reported(data):

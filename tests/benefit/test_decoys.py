@@ -24,7 +24,7 @@ class Recorder:
         self.away = [Participant(name) for name in away]
         self.calls, self.models = [], []
         self.participants, self.schema = inner.participants, inner.schema
-        self.task, self.device = inner.task, inner.device
+        self.task, self.device, self.deployed = inner.task, inner.device, inner.deployed
 
     def call(self, requests, timeout=None):
         replies = self.inner.call(requests, timeout)

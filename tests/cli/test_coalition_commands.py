@@ -68,7 +68,7 @@ def test_form_as_json(run):
     assert (result["stable"], result["optimal"]) == (True, True)
 
 
-@pytest.mark.parametrize("method", ["best", "stable", "published", "cliques"])
+@pytest.mark.parametrize("method", ["best", "stable", "published", "cliques", "truthful"])
 def test_form_writes_everything(run, folder, method):
     arguments = ("--method", method, "--out", "new/result", "--json")
     code, out, _ = run("form", "benefit.csv", "competition.csv", *arguments)
@@ -184,7 +184,7 @@ BAD_BENEFITS = {
 }
 
 
-@pytest.mark.parametrize("method", ["best", "stable", "published", "cliques"])
+@pytest.mark.parametrize("method", ["best", "stable", "published", "cliques", "truthful"])
 def test_huge_weights_are_refused_and_large_ones_are_not(run, folder, method):
     (folder / "competition.csv").write_text("a,b\n")
     for weight, expected in (("1e308", 2), ("1e12", 0)):

@@ -65,22 +65,22 @@ def test_a_competitor_in_the_other_coalition():
 def test_nobody_would_benefit():
     found = explain(consortium("ab ba ac", coalitions="ab c"), "a", "c")
     assert str(found) == (
-        "a and c are apart because c cannot join a's coalition (nobody there would benefit from c) "
-        "and a cannot pair up with c (a would not benefit from c)."
+        "a and c are apart because c cannot join a's coalition (no benefit of c to anybody there "
+        "is known) and a cannot pair up with c (no benefit of c to a is known)."
     )
 
 
 def test_nothing_to_get():
     found = explain(consortium("ab ba ca", coalitions="ab c"), "c", "b")
-    assert "c cannot join b's coalition (c would not benefit from anybody there)" in str(found)
+    assert "c cannot join b's coalition (no benefit of anybody there to c is known)" in str(found)
 
 
 def test_two_singles_of_which_one_gives_nothing():
     assert str(explain(consortium("ab", coalitions="a b"), "a", "b")) == (
-        "a and b are apart because a cannot pair up with b (a would not benefit from b)."
+        "a and b are apart because a cannot pair up with b (no benefit of b to a is known)."
     )
     assert str(explain(consortium("ba", coalitions="a b"), "a", "b")) == (
-        "a and b are apart because a cannot pair up with b (b would not benefit from a)."
+        "a and b are apart because a cannot pair up with b (no benefit of a to b is known)."
     )
 
 

@@ -21,7 +21,7 @@ from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact import fairest_partition
 from fedegoists.coalitions.exact.pricing import Pricing
 from fedegoists.coalitions.exact.reduction import Subproblem
-from fedegoists.coalitions.merging import joinable_with
+from fedegoists.coalitions.merging import joinable_with, sustained
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better
 from fedegoists.coalitions.rearranging import repaired
 from fedegoists.coalitions.upper_bound import quick_upper_bound
@@ -285,7 +285,7 @@ def test_a_single_is_joinable_exactly_if_a_large_enough_set_with_it_is_valid(bot
             for size in range(1, n)
             for rest in itertools.combinations(others, size)
         )
-        group = joinable_with(z, single, z.nodes, Budget(10**6), demand)
+        group = joinable_with(z, single, sustained(z, z.nodes), Budget(10**6), demand)
         assert (group is not None) == expected
         if group is not None:
             assert is_valid(list(bits(group)), *both, demand)

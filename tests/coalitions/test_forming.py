@@ -104,7 +104,7 @@ def test_the_same_work_gives_the_same_partition_however_long_it_takes():
     alone = [[i] for i in range(60)]
     results = [
         best_partition(
-            benefit.weights, competition.matrix, [alone], seconds=0.3, deadline=math.inf, seed=seed
+            benefit.entries, competition.entries, [alone], seconds=0.3, deadline=math.inf, seed=seed
         )
         for seed in (1, 1, 2)
     ]

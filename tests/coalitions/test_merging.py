@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.bench_adversarial import ladder
 from fedegoists import BenefitGraph, CompetitionGraph, form, verify
@@ -24,7 +25,7 @@ def test_a_single_is_joinable_exactly_if_some_subset_with_it_is_valid(instance):
             for size in range(1, benefit.n)
             for rest in itertools.combinations(others, size)
         )
-        group = joinable_with(z, single, z.nodes, Budget(10**6))
+        group = joinable_with(z, single, sustained(z, z.nodes), Budget(10**6))
         assert (group is not None) == expected
         if group is not None:
             assert group >> single & 1
@@ -85,7 +86,7 @@ def test_long_alternating_paths_are_answered_honestly(length, method):
 def test_a_spent_budget_is_not_an_answer():
     z = Contraction(*ladder(10, 0.33, seed=1))
     with pytest.raises(BudgetSpentError):
-        joinable_with(z, 0, z.nodes, Budget(1))
+        joinable_with(z, 0, sustained(z, z.nodes), Budget(1))
     _, proven = stabilise(z, steps_per_single=0)
     assert not proven
 
@@ -106,3 +107,12 @@ def test_a_single_ring_of_everybody_is_found_at_any_length():
     ring = BenefitGraph.from_edges([(i, (i + 1) % n, 1.0) for i in range(n)], names)
     formation = form(ring, CompetitionGraph([], names), "stable")
     assert formation.coalitions == (tuple(names),)
+
+
+@given(graphs(min_n=2), st.data())
+@settings(max_examples=100, deadline=None)
+def test_after_a_removal_only_the_neighbours_matter(instance, data):
+    z = Contraction(*instance)
+    before = sustained(z, z.nodes)
+    removed = before & data.draw(st.integers(0, z.nodes))
+    assert sustained(z, before & ~removed, removed) == sustained(z, before & ~removed)

@@ -35,19 +35,41 @@ def test_gains_have_intervals_and_probabilities():
     assert north.interval == "+0.0036 to +0.0364"
     assert north.probability == "98 %"
     assert (south.gain, south.probability) == ("+0.0400", "100 %")
-    assert found.sentence == ""
+    assert found.sentences == ()
 
 
-def test_how_much_more_would_be_needed():
+def test_how_much_more_would_be_needed_and_the_next_experiment():
     """North's 0.02 ± 0.04: (1.28 · 2)² = 6.6 times the samples."""
-    assert "about 7 times the samples" in expected_gains(formed(0.04)).sentence
-    assert "far too little" in expected_gains(formed(1.0)).sentence
+    needed, following = expected_gains(formed(0.04)).sentences
+    assert "about 7 times the samples" in needed
+    assert "for North, +0.0200 ± 0.0400 could still be nothing" in needed
+    assert "every member keep the better model" in following
+    assert any("far too little" in one for one in expected_gains(formed(1.0)).sentences)
 
 
 def test_where_nobody_gains_it_says_so():
     found = expected_gains(formed(0.01, rate=-0.2))
     assert found.rows == ()
-    assert "more evidence would not help" in found.sentence
+    assert found.sentences == (
+        "In no coalition is every member likely to gain and to give the others something.",
+        "No pair is expected to gain, so more evidence would hardly help.",
+    )
+
+
+def test_without_a_coalition_the_free_rider_is_named_and_no_gain_denied():
+    """South would gain 0.04 ± 0.04 and give nothing: nobody is together, which is no verdict."""
+    values = CurveValues(
+        [100, 100], [0.02, 0.04], [[0, 1], [0, 0]], NAMES, slope_errors=0.04, unit="AUC"
+    )
+    found = expected_gains(form(values, CompetitionGraph([], NAMES)))
+    assert found.rows == ()
+    first, rider, needed, following = found.sentences
+    assert first.startswith("In no coalition")
+    assert rider.startswith("South is alone because South cannot pair up with North")
+    assert "South itself would gain +0.04 ± 0.04 AUC" in rider
+    assert "that of South with North, about 2 times the samples" in needed
+    assert "experiment" in following
+    assert not any("not benefit" in one for one in found.sentences)
 
 
 def test_benefits_have_no_units():

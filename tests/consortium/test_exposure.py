@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedegoists.benefit import LearnSettings
 from fedegoists.consortium.exposure import (
     check_estimator_consent,
     check_methods,
@@ -49,8 +50,15 @@ def test_coalitions_with_masked_sums_are_named_for_the_methods_that_need_no_more
 
 
 def test_an_estimator_is_refused_before_it_asks_silos_that_do_not_consent():
-    check_estimator_consent("transfer", federation(*NAMES))
+    transfer = LearnSettings(estimator="transfer")
+    check_estimator_consent(transfer, federation(*NAMES))
     with pytest.raises(ConsentError, match=r"transfer shows the server models .* s0, s2 did not"):
-        check_estimator_consent("transfer", federation("s1", "s3", "s4"))
+        check_estimator_consent(transfer, federation("s1", "s3", "s4"))
     with pytest.raises(ConsentError, match="gradients of each participant"):
-        check_estimator_consent("hypernetwork", federation())
+        check_estimator_consent(LearnSettings(estimator="hypernetwork"), federation())
+
+
+def test_curves_need_no_consent_where_models_stay_at_home():
+    with pytest.raises(ConsentError, match="transfers = false, with which only scores leave"):
+        check_estimator_consent(LearnSettings(estimator="curves"), federation())
+    check_estimator_consent(LearnSettings(estimator="curves", transfers=False), federation())

@@ -258,6 +258,21 @@ def test_what_looks_odd_is_said_and_trained(tmp_path):
     assert not seen & {row.tobytes() for row in inputs[np.r_[own.validation, own.test]]}
 
 
+def test_a_patient_three_times_is_one_patient_in_every_result(tmp_path):
+    """Sixty rows for test are twenty patients; the report counts these."""
+    tripled = [row for row in patients(100, 3) for _ in range(3)]
+    run = Consortium.read(written(tmp_path, north=tripled, south=SOUTH)).run()
+    found = run.evaluations.models["north"]
+    assert found.samples == 3 * found.groups
+    assert "groups of test samples, fewer than 10 of each" in found.few
+    text = f"of {found.groups} groups (patients, or copies)"
+    assert text in text_of(run.folder / "members" / "north.html")
+    assert "copies count as one" in text_of(run.folder / "report.html")
+    card = (run.folder / "cards" / "north.md").read_text()
+    assert f"over the {found.groups} groups of test samples" in card
+    assert run.evaluations.models["south"].groups is None
+
+
 def test_one_in_fifty_is_stratified_and_judged_by_what_notices(tmp_path):
     path = written(tmp_path, north=patients(200, 0, 0.02), south=patients(200, 1, 0.5))
     consortium = Consortium.read(path)

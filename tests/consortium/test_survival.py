@@ -8,6 +8,7 @@ import torch
 
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.export import PreparedModel, export, read_model
+from fedegoists.consortium.prediction import predict
 from fedegoists.federation import Failure, Participant, SimulatedFederation, Train, TrainSettings
 from fedegoists.learning.data import DataError
 from fedegoists.learning.datasets import load_own
@@ -77,6 +78,25 @@ def test_a_consortium_learns_who_is_at_risk(folder, tmp_path):
     with torch.no_grad():
         risks = PreparedModel(model, card)(raw)
     assert TASKS["survival"].score(risks, times) > 0.7
+
+
+def test_trees_learn_who_is_at_risk_and_are_a_yardstick(folder, tmp_path):
+    pytest.importorskip("lightgbm")
+    training = ["training.model=trees", 'training.methods=["local", "bagging"]']
+    few = ["training.steps=40", f"output.folder={tmp_path / 'runs'}"]
+    run = Consortium.read(folder / "consortium.toml", [*training, *few]).run()
+    assert not any(outcome.failures for outcome in run.outcomes.values())
+    export(run.folder, "Bonn", tmp_path / "out")
+    found = predict(tmp_path / "out" / "Bonn.safetensors", folder / "clinics" / "Bonn.csv")
+    with (folder / "clinics" / "Bonn.csv").open() as file:
+        times = [(float(r["days"]), r["died"] == "yes") for r in csv.DictReader(file)]
+    targets = torch.tensor([time if died else -time for time, died in times])
+    assert TASKS["survival"].score(torch.from_numpy(found.values[:, :1]), targets) > 0.7
+    cox = Consortium.read(
+        folder / "consortium.toml", ["name=cox", "training.steps=20", *few[1:]]
+    ).run()
+    assert set(cox.yardstick.values) == {"Aachen", "Bonn", "all"}
+    assert cox.yardstick.values["all"][0] > 0.6
 
 
 @pytest.mark.parametrize("execution", ["looped", "stacked"])

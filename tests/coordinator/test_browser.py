@@ -1,28 +1,31 @@
-"""The whole story in a real browser: found, invite, report, decide, what if, run, read reports.
-
-Set FEDEGOISTS_SCREENSHOTS to a folder to keep pictures of the pages at two widths.
-"""
+"""The whole story in a real browser: found, invite, report, decide, what if, run, read reports."""
 
 import csv
 import json
-import os
-import shutil
-from dataclasses import asdict
+import re
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from fedegoists import coordinator
-from fedegoists.coalitions.drawing.scene import formation_scene
-from fedegoists.coordinator.service.rendering import base_style
-from tests.coalitions.drawing.test_scene import decision
 from tests.coordinator.banks import BANKS, with_banks
+from tests.coordinator.browsing import (
+    PATIENCE,
+    Person,
+    beyond_the_keyboard,
+    looked_at,
+    opened_browser,
+    serious_findings,
+)
 from tests.coordinator.served import running
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("Chromium is not installed (apt-get install chromium)", allow_module_level=True)
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+try:
+    from axe_playwright_python.sync_playwright import Axe
+except ImportError:
+    Axe = None
+
+browser = opened_browser
 
 pytestmark = pytest.mark.slow
 
@@ -43,83 +46,84 @@ Elm,Dogwood,0.2
 Cedar,Elm,0.3
 """
 
-WIDTHS = {"wide": 1280, "narrow": 390}
-PATIENCE = 120_000
-"""How many milliseconds to wait at most for something on a page."""
+
+class Story:
+    """What is seen while a story is told."""
+
+    def __init__(self) -> None:
+        self.findings: list[object] = []
+        self.dead: list[object] = []
+
+    def look(self, page, name: str) -> None:
+        looked_at(page, name)
+        self.follow(page)
+        if Axe is not None:
+            self.findings += serious_findings(page, Axe())
+
+    def follow(self, page) -> None:
+        """Load whatever the page links to, without leaving it."""
+        for link in set(page.evaluate("[...document.links].map((link) => link.href)")):
+            target, _, anchor = link.partition("#")
+            if target == page.url.partition("#")[0]:
+                alive = not anchor or page.locator(f'[id="{anchor}"]').count() == 1
+            else:
+                alive = page.context.request.get(target).status == 200
+            if not alive:
+                self.dead.append((page.url, link))
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+def story(browser):
+    """The whole story, told once."""
+    seen = Story()
+    with tempfile.TemporaryDirectory() as folder:
+        with_banks(Path(folder) / "data")
+        limit = ("--requests-per-minute", "100000")
+        with running(Path(folder) / "data", *limit, log=Path(folder) / "log") as service:
+            tell(browser, service, seen)
+            secrets = re.findall(r"fe-\w+-\S+", service.log.read_text())
+    assert secrets == []
+    return seen
 
 
-@pytest.fixture
-def service(tmp_path):
-    with_banks(tmp_path / "data")
-    with running(
-        tmp_path / "data", "--requests-per-minute", "100000", log=tmp_path / "log"
-    ) as process:
-        yield process
+@pytest.mark.usefixtures("story")
+def test_the_story():
+    """Nothing in it went wrong."""
 
 
-class Person:
-    """Somebody with a browser of its own, whose pages must not complain."""
-
-    def __init__(self, browser, url, width=WIDTHS["wide"]):
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, base_url=url)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE)
-        self.complaints = []
-        self.page.on("console", self._hear)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("requestfailed", self._miss)
-
-    def _hear(self, message):
-        refused = (
-            "409 (Conflict)" in message.text or "422 (" in message.text
-        )  # which the story itself brings about
-        if message.type in ("error", "warning") and not refused:
-            self.complaints.append(message.text)
-
-    def _miss(self, request):
-        # What is still loading when a page is left is given up, such as an icon or a run's events.
-        if request.failure != "net::ERR_ABORTED":
-            self.complaints.append(f"failed {request.url}: {request.failure}")
-
-    def joins(self, link):
-        """Follow an invitation; it is in the part of the address that is not sent."""
-        self.page.goto(link)
-        assert "#" not in self.page.url
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.reload()  # neither repeats anything nor loses the token
-        assert self.page.locator("#token").inner_text().startswith("fe-token-")
-        self.page.get_by_role("link", name="I have stored it").click()
-
-    def signs_in(self, secret):
-        self.page.goto("/login")
-        self.page.get_by_label("Token or invitation").fill(secret)
-        self.page.get_by_role("button", name="Sign in").click()
-        if secret.startswith("fe-invitation-"):
-            assert self.page.locator("#token").inner_text().startswith("fe-token-")
-            self.page.get_by_role("link", name="I have stored it").click()
+def test_no_page_has_serious_findings(story):
+    pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    assert story.findings == []
 
 
-def pictured(page, name):
-    """Keep the page at both widths; nothing may stick out at the narrow one."""
-    folder = os.environ.get("FEDEGOISTS_SCREENSHOTS")
-    for kind, width in WIDTHS.items():
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(
-            "(width) => document.documentElement.scrollWidth <= width", arg=width, timeout=PATIENCE
-        )
-        for theme in ("light", "dark") if folder else ():
-            page.emulate_media(color_scheme=theme)
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=f"{folder}/coordinator-{name}-{kind}-{theme}.png", full_page=True)
-    page.set_viewport_size({"width": WIDTHS["wide"], "height": 900})
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ("<input>", "label"),
+        ("<p style='color: #999; background: #fff'>pale</p>", "color-contrast"),
+        ("<button></button>", "button-name"),
+    ],
+)
+def test_serious_findings_are_found(browser, wrong, rule):
+    pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    page = browser.new_page()
+    page.set_content(f"<html lang='en'><title>Page</title><main><h1>Page</h1>{wrong}</main>")
+    assert {found[2] for found in serious_findings(page, Axe())} == {rule}
+    page.close()
+
+
+def test_what_the_keyboard_cannot_do_is_found(browser):
+    page = browser.new_page()
+    style = "<style>:focus-visible { outline: 3px solid } .unseen { outline: none }</style>"
+    offers = "<button>A</button><a href='/' tabindex='-1'>B</a><a class='unseen' href='/'>C</a>"
+    page.set_content(style + offers)
+    found = beyond_the_keyboard(page)
+    assert [one[-5] for one in found] == ["B", "C"]
+    page.close()
+
+
+def test_no_link_is_dead(story):
+    assert story.dead == []
 
 
 def contrast_of(page):
@@ -150,10 +154,20 @@ def contrast_of(page):
     )
 
 
-def test_the_story(browser, service):
-    manager = Person(browser, service.url)
+def tell(browser, service, seen):
+    manager = Person(browser, service)
     page = manager.page
-    manager.signs_in(service.invitation)
+    page.goto("/login")
+    seen.look(page, "login")
+    page.get_by_label("Token or invitation").fill("fe-token-wrong")
+    page.get_by_role("button", name="Sign in").click()
+    assert "not known here" in page.get_by_role("alert").inner_text()
+    page.goto(f"{service.url}/login#{service.invitation}")
+    page.get_by_role("button", name="Sign in").click()
+    page.reload()  # neither repeats anything nor loses the token
+    seen.look(page, "token")
+    page.get_by_role("link", name="I have stored it").click()
+    seen.look(page, "consortia")
     page.get_by_label("Name").fill("Five banks")
     page.get_by_role("button", name="Found").click()
     assert page.locator("h1").inner_text() == "Five banks"
@@ -169,35 +183,38 @@ def test_the_story(browser, service):
     assert [(one["organisation"], one["link"]) for one in written] == list(
         zip(BANKS, links, strict=True)
     )
-    pictured(page, "invitations")
+    seen.look(page, "invitations")
     page.get_by_role("button", name="I have sent them").click()
     members = {}
     for name, link in zip(BANKS, links, strict=True):
-        members[name] = Person(browser, service.url)
+        members[name] = Person(browser, service)
         members[name].joins(link)
         assert members[name].page.locator("h1").inner_text() == name
 
     for reporter, competitor in (("Alder", "Birch"), ("Elm", "Cedar")):
-        own = members[reporter].page
-        own.get_by_label("Competitor", exact=True).select_option(competitor)
-        own.get_by_role("button", name="Report in confidence").click()
-        own.get_by_role("button", name=f"Withdraw {competitor}").wait_for()
-        own.get_by_role("button", name="I have reported all of them").click()
-        own.locator("#finished").wait_for()
+        members[reporter].tick(competitor)
+        members[reporter].click("Send in confidence")
+        members[reporter].page.locator("#finished").wait_for()
+        assert members[reporter].page.get_by_label(competitor).is_checked()
     for name in ("Birch", "Cedar"):
         members[name].page.reload()
-        assert "You have reported no competitors." in members[name].page.inner_text("main")
-        members[name].page.get_by_role("button", name="I have no competitors").click()
+        assert members[name].page.locator("input:checked").count() == 0
+        members[name].click("Send in confidence")
         members[name].page.locator("#finished").wait_for()
+    seen.look(members["Elm"].page, "member-reports")
+    assert beyond_the_keyboard(members["Elm"].page) == []
+    for role, own in (("manager", page), ("member", members["Elm"].page)):
+        own.get_by_role("link", name="API").click()
+        seen.look(own, f"api-{role}")
 
-    page.reload()
+    page.goto("/consortia/1")
     assert "4 of 5 finished; waiting for Dogwood" in page.inner_text("#reports")
-    pictured(page, "reports")
+    seen.look(page, "reports")
     page.goto("/consortia/1#draft")
     assert page.get_by_role("button", name="Form coalitions").is_disabled()
     page.get_by_role("button", name="Close now").click()
     members["Alder"].page.reload()
-    assert members["Alder"].page.get_by_role("button", name="Report in confidence").count() == 0
+    assert members["Alder"].page.get_by_role("button", name="Send in confidence").count() == 0
 
     content = {"name": "benefit.csv", "mimeType": "text/csv", "buffer": b"source,target\n"}
     page.get_by_label("CSV file").set_input_files(content)
@@ -219,6 +236,20 @@ def test_the_story(browser, service):
     page.get_by_label("Other", exact=True).select_option("Birch")
     page.get_by_role("button", name="Why are they together or apart?").click()
     page.locator("#why-result", has_text="Alder and Birch compete").wait_for()
+    page.get_by_text("Gains of all members").click()
+    page.get_by_role("link", name="Why Alder is there").click()
+    seen.look(page, "explain")
+    page.get_by_role("link", name="Back to the decision").click()
+    page.locator("#workbench[data-ready]").wait_for()
+    page.goto("/consortia/7")
+    assert "Sign out" in page.inner_text("header")
+    seen.look(page, "error")
+    page.goto("/consortia/1#join")
+    page.locator("summary", has_text="Expel …").first.click()
+    assert "This cannot be undone." in page.inner_text("#join")
+    seen.look(page, "expel")
+    page.goto("/consortia/1#draft")
+    page.locator("#workbench[data-ready]").wait_for()
 
     # What if: by keyboard alone, then by drawing a line; nothing is kept.
     page.get_by_label("One", exact=True).focus()
@@ -231,7 +262,12 @@ def test_the_story(browser, service):
     page.get_by_label("Find a member").fill("dog")
     assert page.locator("#about").inner_text().startswith("Dogwood, gain")
     page.get_by_label("Find a member").fill("")
-    pictured(page, "overview")
+    for kind in ("SVG", "PNG"):  # what the page may load, it may also export
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save as {kind}").click()
+        assert download.value.path().stat().st_size > 1000
+    seen.look(page, "overview")
+    assert beyond_the_keyboard(page) == []
     page.get_by_role("button", name="Start over").click()
     page.locator("#whatif-changes li").wait_for(state="detached")
     drags(page, "Birch", "Dogwood")
@@ -252,10 +288,11 @@ def test_the_story(browser, service):
     page.get_by_role("link", name="Report of run 1").wait_for(timeout=4 * PATIENCE)
     page.goto("/consortia/1#train")
     page.get_by_role("link", name="Report", exact=True).wait_for()
-    pictured(page, "runs")
+    seen.look(page, "runs")
     page.get_by_role("link", name="Report", exact=True).click()
     assert page.locator("h1").count() == 1
     assert page.locator("main a:not([href^='#'])").count() == 0  # files beside it are not served
+    seen.look(page, "report")
     page.go_back()
     page.get_by_role("heading", name="Five banks").wait_for()  # still signed in
 
@@ -268,7 +305,7 @@ def test_the_story(browser, service):
     last = json.loads(download.value.path().read_text().splitlines()[-1])
     assert last["digest"] == page.locator("#head").inner_text()
     assert "run ended" in page.inner_text("main")
-    pictured(page, "audit-log")
+    seen.look(page, "audit-log")
     assert contrast_of(page)[0] >= 4.5, contrast_of(page)
     page.goto("/consortia/1")
 
@@ -277,15 +314,16 @@ def test_the_story(browser, service):
     with own.expect_download() as download:
         own.get_by_role("link", name="Download your certificate").click()
     check_with_command(download.value.path())
-    pictured(own, "member")
+    seen.look(own, "member")
     assert contrast_of(own)[0] >= 4.5, contrast_of(own)
     assert contrast_of(page)[0] >= 4.5, contrast_of(page)
     own.get_by_role("link", name="Your report").click()
     assert "Dogwood" in own.locator("h1").inner_text()
+    seen.look(own, "member-report")
     own.go_back()
     own.get_by_role("heading", name="Training").wait_for()
     for name, person in members.items():
-        person.page.reload()
+        person.page.goto("/member")
         text = person.page.inner_text("main")
         assert "Your report" in text, name
         assert name in person.page.locator("h1").inner_text()
@@ -308,7 +346,7 @@ def test_a_page_follows_one_run_at_a_time(browser):
     def events(route):
         followed.append(route.request.url)
         over = len(followed) < 3
-        run = {"state": "finished" if over else "running", "stage": "", "remark": ""}
+        run = {"state": "finished" if over else "running", "stage": "", "remark": "", "words": ""}
         told = f"data: {json.dumps({**run, 'total': 1, 'done': 1})}\n\n"
         told += 'event: end\ndata: "finished"\n\n' if over else ""
         route.fulfill(content_type="text/event-stream", body=told)
@@ -325,74 +363,6 @@ def test_a_page_follows_one_run_at_a_time(browser):
     api = "http://coordinator.test/api/consortia/1/runs"
     assert followed[:3] == [f"{api}/{number}/events" for number in (2, 3, 4)]
     assert set(followed[3:]) <= {f"{api}/4/events"}  # a stream that broke off is opened again
-
-
-@pytest.mark.parametrize("size", [6, 30, 100, 300])
-def test_the_picture_as_it_is_drawn(browser, size):
-    """No line is drawn nearer to a third member than its dot, and all can be found."""
-    formation = decision(size, 0.3 if size < 50 else 0.05, 0.2 if size < 50 else 0.02, 3)
-    told = {
-        "participants": formation.participants,
-        "number": 1,
-        "current": True,
-        "gains": dict(formation.utilities),
-        "scene": asdict(formation_scene(formation)),
-    }
-    static = Path(coordinator.__file__).parent / "web" / "static"
-    switches = "".join(
-        f'<label id="members-switch"><input type="checkbox" id="show-{name}" checked></label>'
-        for name in ("members", "used", "unused", "rivals")
-    )
-    body = (
-        '<link rel="stylesheet" href="/base.css"><link rel="stylesheet" href="/static.css">'
-        '<div id="workbench" data-consortium="1" data-formation="">'
-        '<input id="find"><div class="frame"><svg id="picture"></svg></div><p id="about"></p>'
-        f'{switches}</div><script src="/picture.js"></script>'
-    )
-    context = browser.new_context(base_url="http://coordinator.test")
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    page.route("**/page", lambda route: route.fulfill(content_type="text/html", body=body))
-    page.route("**/picture.js", lambda route: route.fulfill(path=static / "picture.js"))
-    page.route("**/static.css", lambda route: route.fulfill(path=static / "coordinator.css"))
-    style = {"content_type": "text/css", "body": base_style()}
-    page.route("**/base.css", lambda route: route.fulfill(**style))
-    page.route("**/picture.json", lambda route: route.fulfill(json=told))
-    page.goto("/page")
-    page.locator("#workbench[data-ready]").wait_for()
-    assert page.locator("#picture.map").count() == (size > 30)
-    if size > 30:
-        pictured(page, f"map-{size}")
-    page.locator("#find").fill(formation.participants[-1])
-    found = page.locator("#about").inner_text()
-    assert found.startswith(f"{formation.participants[-1]}, gain")
-    page.locator("#find").fill("")
-    pictured(page, f"members-{size}")
-    nearest = page.evaluate(
-        """() => {
-          const dots = [...document.querySelectorAll(".member")].map((member) => {
-            const circle = member.querySelector("circle");
-            const of = (name) => circle[name].baseVal.value;
-            return { x: of("cx"), y: of("cy"), r: of("r") };
-          });
-          let least = Infinity;
-          for (const line of document.querySelectorAll(".line")) {
-            const drawn = line.matches("path") ? line : line.querySelector(".dashes");
-            const [a, b] = [Number(line.dataset.a), Number(line.dataset.b)];
-            const length = drawn.getTotalLength();
-            for (let k = 0; k <= 60; k++) {
-              const { x, y } = drawn.getPointAtLength((length * k) / 60);
-              dots.forEach((dot, p) => {
-                if (p === a || p === b) return;
-                least = Math.min(least, Math.hypot(dot.x - x, dot.y - y) / dot.r);
-              });
-            }
-          }
-          return least;
-        }"""
-    )
-    assert nearest >= 1
-    context.close()
 
 
 def drags(page, one, other):

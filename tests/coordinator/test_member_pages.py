@@ -19,25 +19,36 @@ def member(served):
     return client, token, signed_in(client, token)
 
 
-def test_a_competitor_is_reported_and_withdrawn(member):
+def test_ticked_competitors_are_reported_and_all_others_withdrawn(member):
     client, token, csrf = member
-    form = {"csrf": csrf, "name": NAMES[1]}
-    assert client.post("/member/reports", data={**form, "action": "report"}).status_code == 303
-    assert reported(client, token) == [NAMES[1]]
-    assert client.post("/member/reports", data={**form, "action": "withdraw"}).status_code == 303
-    assert reported(client, token) == []
+    form = {"csrf": csrf, "action": "save"}
+    for ticked in ([NAMES[1]], [NAMES[2], NAMES[1]], [NAMES[2]], []):
+        answer = client.post("/member/reports", data={**form, "ticked": ticked})
+        assert answer.status_code == 303
+        assert sorted(reported(client, token)) == sorted(ticked)
+        assert client.get("/member").text.count(" checked>") == len(ticked)
+    finished = client.get("/api/me/reports", headers=bearer(token)).json()["finished"]
+    assert not finished  # it saved only
 
 
-@pytest.mark.parametrize(
-    "form",
-    [{"name": NAMES[1], "action": "foo"}, {"name": NAMES[1]}, {"action": "report"}, {"name": ""}],
-)
+@pytest.mark.parametrize("form", [{"action": "foo"}, {}, {"action": "report"}])
 def test_a_form_that_says_nothing_clear_reports_nobody(member, form):
     client, token, csrf = member
-    answer = client.post("/member/reports", data={"csrf": csrf, **form})
+    answer = client.post("/member/reports", data={"csrf": csrf, "ticked": NAMES[1], **form})
     assert answer.status_code == 404
     assert "load the page again" in answer.text
     assert reported(client, token) == []
+
+
+def test_one_wrong_tick_reports_nobody_and_the_form_stays_filled_in(member):
+    client, token, csrf = member
+    form = {"csrf": csrf, "action": "finish", "ticked": [NAMES[1], "Nobody"]}
+    answer = client.post("/member/reports", data=form)
+    assert answer.status_code == 404
+    assert "Nothing was changed." in answer.text
+    assert answer.text.count(" checked>") == 1
+    assert reported(client, token) == []
+    assert not client.get("/api/me/reports", headers=bearer(token)).json()["finished"]
 
 
 @pytest.mark.parametrize(
@@ -65,24 +76,22 @@ def test_a_member_says_that_it_has_no_competitors(served):
     consortium, tokens = founded(client, manager)
     client.cookies.clear()
     csrf = signed_in(client, tokens[NAMES[0]])
-    assert "I have no competitors" in client.get("/member").text
+    assert "you have finished." not in client.get("/member").text
     form = {"csrf": csrf, "action": "finish"}
     assert client.post("/member/reports", data=form).status_code == 303
-    page = client.get("/member").text
-    assert "I have no competitors" not in page
-    assert "you have finished" in page
+    assert "you have finished." in client.get("/member").text
     told = client.get(f"/api/consortia/{consortium}", headers=bearer(manager)).json()
     assert [one["finished_reporting"] for one in told["members"]] == [True, False, False]
 
 
 def test_an_error_is_shown_beside_the_form_with_the_header(member):
     client, _, csrf = member
-    form = {"csrf": csrf, "name": NAMES[0], "action": "report"}
+    form = {"csrf": csrf, "ticked": NAMES[0], "action": "save"}
     answer = client.post("/member/reports", data=form)
     assert answer.status_code == 409
     assert "its own competitor" in answer.text
     assert "Sign out" in answer.text
-    assert "Report in confidence" in answer.text
+    assert "Send in confidence" in answer.text
     assert client.get("/member/reports").headers["location"] == "/member#reports"
 
 

@@ -59,6 +59,33 @@ def test_a_session_cookie_cannot_be_read_by_scripts_or_sent_by_others(served):
     assert manager not in cookie
 
 
+def test_over_https_no_other_host_can_set_the_session(served):
+    """A host of the same domain could set a cookie, but not one with this prefix."""
+    client, manager = served
+    answer = client.post("https://testserver/login", data={"secret": manager})
+    name, _, rest = answer.headers["set-cookie"].partition("=")
+    secret = rest.partition(";")[0]
+    assert name == "__Host-fedegoists_session"
+    assert all(one in rest for one in ("HttpOnly", "Secure", "Path=/", "SameSite=strict"))
+    assert "Domain" not in rest
+    for given, status in ((name, 200), ("fedegoists_session", 303)):
+        client.cookies.clear()
+        headers = {"Cookie": f"{given}={secret}"}
+        assert client.get("https://testserver/consortia", headers=headers).status_code == status
+    assert (
+        client.get(
+            "http://testserver/consortia", headers={"Cookie": f"{name}={secret}"}
+        ).status_code
+        == 303
+    )
+    headers = {"Cookie": f"{name}={secret}"}
+    page = client.get("https://testserver/consortia", headers=headers).text
+    csrf = page.split('data-csrf="')[1].split('"')[0]
+    out = client.post("https://testserver/logout", data={"csrf": csrf}, headers=headers)
+    assert out.headers["set-cookie"].startswith(f'{name}="";')
+    assert client.get("https://testserver/consortia", headers=headers).status_code == 303
+
+
 def test_nobody_can_register_the_client_certificate_of_another(sqlite_store, tmp_path):
     """Its owner would then report its competitors under the name of whoever did."""
     with inside(sqlite_store, tmp_path) as (client, manager):

@@ -11,8 +11,10 @@ from fedegoists.coordinator.domain.coalition_decisions import FormationOrder
 from fedegoists.coordinator.domain.worker_process import WorkerProcess
 from fedegoists.coordinator.runs import run_records
 from fedegoists.coordinator.runs.run_orders import RunTask
-from fedegoists.coordinator.runs.run_queue import RunQueue
+from fedegoists.coordinator.runs.run_queue import STARTS, RunQueue
+from fedegoists.coordinator.runs.run_worker import HELD_UP
 from fedegoists.coordinator.store.audit_check import check_log
+from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.graphs import CompetitionGraph
 from tests.coordinator.banks import BANKS, PLAN, with_banks
 from tests.coordinator.consortia import found
@@ -75,6 +77,30 @@ def test_a_worker_that_stays_after_its_run_is_no_death(sqlite_store, tmp_path, m
     RunQueue(sqlite_store, tmp_path)._do(run)
     assert "run 1 is failed; its worker did not leave and was ended" in caplog.text
     assert "ended with" not in caplog.text
+
+
+@pytest.mark.usefixtures("any_plan")
+def test_a_run_waits_for_room_on_the_disk(sqlite_store, tmp_path, monkeypatch):
+    """As often as it takes: that is neither a death of its worker nor the end of the run."""
+    with inside(sqlite_store, tmp_path) as (client, manager):
+        consortium, _ = founded(client, manager)
+        decided(client, manager, consortium)
+        plan = {"plan": {"source": "banks"}}
+        client.post(f"/api/consortia/{consortium}/runs", json=plan, headers=bearer(manager))
+    with sqlite_store.read() as session:
+        run = run_records.next_run(session)
+    full = tmp_path / "full"
+    full.write_text(f"#!/bin/sh\nread -r instructions\nexit {HELD_UP}\n")
+    full.chmod(0o700)
+    monkeypatch.setattr("fedegoists.coordinator.runs.run_queue.SECONDS_AFTER_TROUBLE", 0.0)
+    monkeypatch.setattr("sys.executable", str(full))
+    for _ in range(STARTS + 1):
+        RunQueue(sqlite_store, tmp_path)._do(run)
+    with sqlite_store.read() as session:
+        assert run_records.next_run(session).id == run.id
+        held_up = session.get(RunRow, run.id)
+    assert (held_up.state, held_up.stage) == ("waiting", "waiting")
+    assert "room on the disk" in held_up.remark
 
 
 def test_a_plan_that_cannot_work_is_refused_when_it_is_asked_for(

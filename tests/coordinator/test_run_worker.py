@@ -1,17 +1,21 @@
 """Workers: progress, learning, failures and cancellation."""
 
+import errno
 import itertools
 import shutil
 
 import pytest
 from pydantic import ValidationError
 
+from fedegoists.coordinator.coordinator_errors import FullStoreError
 from fedegoists.coordinator.domain import coalition_decisions, consortia
 from fedegoists.coordinator.runs import run_records, run_worker
 from fedegoists.coordinator.runs.run_orders import Reach, RunOrder, RunPlan
-from fedegoists.coordinator.runs.run_worker import work_on
+from fedegoists.coordinator.runs.run_worker import is_passing, work_on
 from fedegoists.coordinator.store.audit_check import check_log
 from fedegoists.coordinator.store.database_tables import BenefitRow, RunRow
+from fedegoists.errors import FedEgoistsError
+from fedegoists.files import write_bytes
 from tests.coordinator.banks import BANKS, with_banks
 from tests.coordinator.consortia import found
 from tests.coordinator.served import bearer, decided, founded, inside
@@ -108,3 +112,32 @@ def test_runs_learn_fail_with_a_reason_and_can_be_cancelled(sqlite_store, tmp_pa
     assert after(stopped).state == "cancelled"
     with sqlite_store.read() as session:
         assert check_log(session).ok
+
+
+@pytest.mark.parametrize("name", ["the-disk", "a-file", "the-store"])
+def test_a_full_disk_does_not_end_a_run(sqlite_store, tmp_path, monkeypatch, name):
+    consortium_id, _ = found(sqlite_store, BANKS[:2])
+    with sqlite_store.write() as session:
+        consortium = consortia.consortium_with(session, consortium_id)
+        consortia.close_reports(session, "manager m", consortium)
+        order = RunOrder(kind="benefit", plan=RunPlan(source="banks"))
+        run_id = run_records.enqueue(session, "manager m", consortium, order).id
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def learn(_task, _progress):
+        if name == "the-store":
+            raise FullStoreError("there is no room left on the disk")
+        if name == "the-disk":
+            no_room()
+        with monkeypatch.context() as full:
+            full.setattr("os.fsync", no_room)
+            write_bytes(tmp_path / "checkpoint", b"x")
+
+    monkeypatch.setattr("fedegoists.coordinator.runs.decided_pipeline.learn", learn)
+    with pytest.raises((OSError, FedEgoistsError)) as raised:
+        work_on(sqlite_store, run_id, tmp_path)
+    assert is_passing(raised.value)
+    with sqlite_store.read() as session:
+        assert session.get(RunRow, run_id).state == "running"

@@ -21,10 +21,13 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from fedegoists.cli import app
 from fedegoists.consortium import Consortium
-from fedegoists.consortium.consortium_settings import read_settings
+from fedegoists.consortium.consortium_settings import BenefitSection, read_settings
+from fedegoists.consortium.engine import SiloAccess
 from fedegoists.consortium.export import export, read_model
+from fedegoists.consortium.progress import SILENT
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.stage_cache import StageStore
+from fedegoists.deploy.flare_engine import over_silos
 from fedegoists.deploy.local_deployment import join_all
 from fedegoists.errors import FileError
 from fedegoists.federation import Participant
@@ -508,3 +511,29 @@ def test_an_own_model_with_weights_trains_over_silos_as_in_a_simulation(deployme
     assert run.repetitions.federation.schema.size == 7
     trained = [one for entries in sent(messages).values() for one in entries if one[2]]
     assert {vector.shape[-1] for _, _, vectors in trained for vector in vectors} == {7}
+
+
+def test_expected_gains_over_silos_are_those_of_the_simulation(deployment):
+    """The automatic estimator is ``curves``; parts of silos' samples are drawn from their secrets.
+
+    Nothing that a silo is sent depends on the data of a competitor; see
+    `tests.benefit.test_curves` for that.
+    """
+    settings = read_settings(deployment.file, ['output.folder="gains"', "training.seeds=1"])
+    settings = settings.model_copy(update={"benefit": BenefitSection(repeats=2, steps=40)})
+    access = SiloAccess("gains", deployment.kit)
+
+    def learned(engine, _):
+        consortium = Consortium(settings, engine)
+        return consortium.chosen, consortium.learn_benefit().estimate, engine.hindrance(10**9)
+
+    chosen, estimate, hindrance = over_silos(settings, access, learned)
+    assert (chosen.name, hindrance) == ("curves", "")
+    assert not estimate.failures
+    simulated = Consortium(settings, SimulatedEngine(settings))
+    own = simulated._learned(
+        simulated._learn_settings(SILENT), simulated.competition.pairs, "", SILENT
+    )
+    for name in ("samples", "slopes", "rates", "rate_errors"):
+        there, here = getattr(estimate.values, name), getattr(own.values, name)
+        np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-5, err_msg=name)

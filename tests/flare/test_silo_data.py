@@ -6,7 +6,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from fedegoists.consortium.consortium_settings import read_settings
 from fedegoists.deploy.consortium_kits import _silo_files, make_deployment
-from fedegoists.deploy.flare_engine import described
+from fedegoists.deploy.flare_engine import described, hindrance
 from fedegoists.deploy.kit_process import KitProcess
 from fedegoists.deploy.local_deployment import join_all
 from fedegoists.errors import SettingsError
@@ -92,7 +92,7 @@ def test_a_silo_tells_the_hash_of_its_loader(kit):
     assert answers.about.loader == digest
 
 
-def about(name, loader):
+def about(name, loader="", **limits):
     return About(
         participant=name,
         version="1",
@@ -103,6 +103,7 @@ def about(name, loader):
         sizes=[30, 5, 5],
         digest="d",
         loader=loader,
+        **limits,
     )
 
 
@@ -178,3 +179,32 @@ def test_an_invitation_with_a_loader_is_accepted(kit):
         assert (own / "data.py").read_text() == CODE
         with pytest.raises(SettingsError, match=r"data.py has not been approved"):
             KitProcess("silo", own, print)
+
+
+def test_a_silo_tells_its_limits(kit):
+    limits = "[limits]\nsingle_updates = true\nrounds_per_day = 7\n"
+    (kit / "silo.toml").write_text(SILO.replace('"none"', '"standard"') + limits)
+    approve(kit, "data.py", file_digest(kit / "data.py"))
+    call = Call(operation="about", run="r", model="", schema_is="", repetitions=1, asked=())
+    told = unpack(Answers, SiloService(kit).answer("server", pack(call))).about
+    assert (told.single_updates, told.noisy, told.rounds_per_day) == (True, True, 7)
+
+
+@pytest.mark.parametrize(
+    ("limits", "models", "told"),
+    [
+        ({"single_updates": True}, True, ""),
+        ({"single_updates": True, "rounds_per_day": 100}, True, ""),
+        ({}, True, "South lets no model of its own leave"),
+        ({}, False, ""),
+        ({"single_updates": True, "noisy": True}, True, "South adds noise"),
+        ({"noisy": True}, False, "South adds noise"),
+        ({"single_updates": True, "rounds_per_day": 99}, True, "South answers 99 times a day, and"),
+        ({"rounds_per_day": 99}, False, "South answers 99 times a day, and"),
+    ],
+)
+def test_limits_of_one_silo_hinder_all(limits, models, told):
+    fine = about("North", single_updates=True)
+    found = hindrance({"North": fine, "South": about("South", **limits)}, 100, models=models)
+    assert found.startswith(told)
+    assert bool(found) == bool(told)

@@ -18,6 +18,7 @@ from fedegoists.federation import (
 from fedegoists.federation.flare import silo_limits as guard
 from fedegoists.federation.flare.messages import Answers, Call, RepeatedRequest
 from fedegoists.federation.flare.silo_service import SiloService
+from fedegoists.federation.flare.silo_settings import read_silo_settings
 from fedegoists.federation.flare.wire import pack, schema_digest, unpack
 from tests.flare.silo_kit import (
     GRADIENT,
@@ -261,3 +262,13 @@ def test_a_silo_that_shows_no_single_update_still_tells_its_learning_curve(tmp_p
     untrained = asked(service, request.changed(personal=None)).reply
     assert judged.losses != untrained.losses
     assert judged.samples == untrained.samples
+
+
+def test_few_patients_with_many_samples_are_few(tmp_path):
+    """A quarter of 60 rows is 15, which could all be of three patients."""
+    settings = read_silo_settings(kit(tmp_path, "[limits]\nfewest_samples = 8\n") / "silo.toml")
+    rows, patients = {"validation": 60}, {"validation": 12}
+    quarter = Evaluate(parameters=START, split="validation", share=0.25, seed=0)
+    guard.SiloGuard(settings, tmp_path, rows)._check_size(quarter)
+    with pytest.raises(guard.RefusedError, match="3 of 12 validation samples; here at least 6"):
+        guard.SiloGuard(settings, tmp_path, rows, patients)._check_size(quarter)

@@ -22,14 +22,17 @@ from fedegoists.federation import (
     Keep,
     LocalTerms,
     Participant,
+    Personal,
     SimulatedFederation,
 )
 from fedegoists.federation.flare import silo_checkpoints as kept
-from fedegoists.federation.flare.messages import Answers
+from fedegoists.federation.flare.messages import Answers, Call, RepeatedRequest
+from fedegoists.federation.flare.silo_secret import SECRET_FILE
 from fedegoists.federation.flare.silo_service import SiloService, stream_secret
 from fedegoists.federation.flare.silo_settings import load_silo, read_silo_settings
-from fedegoists.federation.flare.wire import PROTOCOL, unpack
+from fedegoists.federation.flare.wire import PROTOCOL, pack, schema_digest, unpack
 from fedegoists.federation.replies import Failed
+from fedegoists.federation.requests import DELIVERED, EVERYTHING
 from fedegoists.learning import model_files
 from fedegoists.learning.models import build_model
 from tests.federation.test_simulated_federation import assert_alike
@@ -338,6 +341,40 @@ def test_a_choice_is_not_told_where_an_evaluation_would_not_be(tmp_path, more):
     service = SiloService(kit(tmp_path, more))
     assert choice_of(service) == Delivered(kept=True)
     assert read_model(tmp_path / "models" / "r.safetensors")[1].method == "local"
+
+
+def seen_of_a_choice(place, better):
+    """All that a coordinator can learn of a choice from a silo that does not tell it."""
+    kit(place, "[privacy]\nevaluation_noise = 2.0\nloss_bound = 3.0\n")
+    (place / "state").mkdir(mode=0o700)
+    (place / "state" / SECRET_FILE).write_bytes(bytes(32))
+    service = SiloService(place)
+    sent = [
+        RepeatedRequest(
+            repetition=k,
+            request=MODEL_SENT.changed(parameters=(START if k == better else 50 * START)[None]),
+        )
+        for k in range(2)
+    ]
+    call = Call(
+        operation="deliver",
+        run="r",
+        model="mlp",
+        schema_is=schema_digest(SCHEMA),
+        repetitions=2,
+        asked=tuple(sent),
+    )
+    told = unpack(Answers, service.answer("server", pack(call))).answered
+    assert read_model(place / "models" / "r.safetensors")[1].seed == better
+    whole = Personal(prefixes=EVERYTHING, slot=DELIVERED)
+    kept = SCORE.changed(parameters=9 * START, personal=whole)
+    later = [(RepeatedRequest(repetition=k, request=kept),) for k in range(2)]
+    return told, [str(asked(service, kept, asked=one)) for one in later]
+
+
+def test_a_choice_that_is_not_told_shows_nowhere(tmp_path):
+    """Neither by the repetition, nor by what is asked of the model that the silo keeps."""
+    assert seen_of_a_choice(tmp_path / "a", 0) == seen_of_a_choice(tmp_path / "b", 1)
 
 
 def test_choices_count_as_evaluations(tmp_path):

@@ -161,7 +161,7 @@ class TestRefusedNumbers:
 
     def test_more_participants_than_allowed(self) -> None:
         n = MAX_PARTICIPANTS + 1
-        with pytest.raises(GraphError, match=r"^benefit graph: too many participants; at most 5,0"):
+        with pytest.raises(GraphError, match=r"^benefit graph: too many participants; at most 10"):
             BenefitGraph(np.broadcast_to(np.uint8(0), (n, n)))
 
     def test_names_that_do_not_fit(self) -> None:

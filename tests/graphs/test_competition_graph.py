@@ -160,8 +160,8 @@ class TestRefusedPairs:
         ("participants", "message"),
         [
             (-1, "-1 participants; expected a number that is not negative$"),
-            (5001, "too many participants; at most 5,000 are supported$"),
-            (10**5000, "too many participants; at most 5,000 are supported$"),
+            (10001, "too many participants; at most 10,000 are supported$"),
+            (10**5000, "too many participants; at most 10,000 are supported$"),
             (-(10**5000), "a value of type int participants; expected a number"),
             (True, "expected a list of names, got True$"),
             (None, "expected a list of names, got None$"),
@@ -224,7 +224,7 @@ class TestFromNumpy:
 
     def test_more_participants_than_allowed(self) -> None:
         with pytest.raises(GraphError, match=r"^competition graph: too many participants"):
-            CompetitionGraph.from_numpy(np.broadcast_to(np.False_, (5001, 5001)))
+            CompetitionGraph.from_numpy(np.broadcast_to(np.False_, (10001, 10001)))
 
     def test_names_left_out(self) -> None:
         assert CompetitionGraph.from_numpy([[0, 1], [1, 0]]).pairs == (("v0", "v1"),)

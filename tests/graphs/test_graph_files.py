@@ -101,10 +101,10 @@ class TestTwoCsvFiles:
             read_graphs(benefit, tmp_path / "none.csv")
 
     def test_too_many_participants_only_together(self, tmp_path: Path) -> None:
-        rows = "".join(f"b{i},b{i + 1},1\n" for i in range(0, 3000, 2))
-        pairs = "".join(f"c{i},c{i + 1}\n" for i in range(0, 3000, 2))
+        rows = "".join(f"b{i},b{i + 1},1\n" for i in range(0, 6000, 2))
+        pairs = "".join(f"c{i},c{i + 1}\n" for i in range(0, 6000, 2))
         with pytest.raises(
-            GraphError, match=r"b\.csv and .*c\.csv: too many participants; at most 5,000 are"
+            GraphError, match=r"b\.csv and .*c\.csv: too many participants; at most 10,000 are"
         ):
             read_graphs(
                 written(tmp_path / "b.csv", "source,target,weight\n" + rows),
@@ -242,13 +242,13 @@ class TestLargeFiles:
     def test_a_million_participants_are_refused_early_and_in_little_memory(
         self, tmp_path: Path
     ) -> None:
-        # Row k, on line k + 2, brings the names 2k and 2k + 1; the 5,001st is 5000 = 2·2500.
+        # Row k, on line k + 2, brings the names 2k and 2k + 1; the 10,001st is 10000 = 2·5000.
         rows = "".join(f"{k},{k + 1},1\n" for k in range(0, 1_000_000, 2))
         path = written(tmp_path / "b.csv", "source,target,weight\n" + rows)
         tracemalloc.start()
         try:
             with pytest.raises(
-                GraphError, match=r"b\.csv, line 2502: too many participants; at most 5,000 are"
+                GraphError, match=r"b\.csv, line 5002: too many participants; at most 10,000 are"
             ):
                 BenefitGraph.from_csv(path)
             _, peak = tracemalloc.get_traced_memory()

@@ -366,3 +366,30 @@ class TestCompetitionRoundTrips:
         assert type(graph) is nx.Graph
         assert list(graph) == ["North", "South", "East", "West"]
         assert list(graph.edges) == [("North", "South"), ("North", "West")]
+
+
+class TestEntries:
+    @quick
+    @given(benefit_graphs() | competition_graphs(), st.data())
+    def test_they_say_what_the_matrix_says(
+        self, graph: BenefitGraph | CompetitionGraph, data: st.DataObject
+    ) -> None:
+        matrix = graph.to_numpy()
+        again = type(graph).from_dict(graph.to_dict())  # from links, without a matrix
+        assert again == graph
+        assert hash(again) == hash(graph)
+        assert pickle.loads(pickle.dumps(again)) == graph
+        assert np.array_equal(again.entries.dense(), matrix)
+        assert np.array_equal(again.to_numpy(), matrix)
+        group = data.draw(
+            st.lists(st.integers(0, graph.n - 1), unique=True) if graph.n else st.just([])
+        )
+        inside = matrix[np.ix_(group, group)]
+        assert sorted(again.inside(group).tolist()) == sorted(inside[inside != 0].tolist())
+        kept = again.restricted_to([graph.participants[k] for k in group])
+        assert np.array_equal(kept.to_numpy(), inside)
+
+    def test_they_are_read_only(self) -> None:
+        for part in graph_abc().entries[:3]:
+            with pytest.raises(ValueError, match="read-only"):
+                part[0] = 0

@@ -114,8 +114,8 @@ class TestSeveralNames:
             validated_names(given_names, "graph")  # type: ignore[arg-type]
 
     def test_as_many_as_allowed_and_one_more(self) -> None:
-        assert len(validated_names(default_names(MAX_PARTICIPANTS))) == 5000
-        with pytest.raises(GraphError, match=r"^graph: too many participants; at most 5,000 are"):
+        assert len(validated_names(default_names(MAX_PARTICIPANTS))) == 10_000
+        with pytest.raises(GraphError, match=r"^graph: too many participants; at most 10,000 are"):
             validated_names(default_names(MAX_PARTICIPANTS + 1), "graph")
 
     def test_an_endless_list_is_refused(self) -> None:
@@ -323,7 +323,7 @@ class TestReadParticipants:
             self.read(tmp_path, "a\n" + "x" * 300)
 
     def test_a_million_names_are_refused_at_the_first_too_many(self, tmp_path: Path) -> None:
-        with pytest.raises(GraphError, match=r"p\.txt, line 5001: too many participants; at most"):
+        with pytest.raises(GraphError, match=r"p\.txt, line 10001: too many participants; at most"):
             self.read(tmp_path, "\n".join(map(str, range(1_000_000))))
 
     def test_missing_folder_and_binary(self, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The weights of contributors: the best ones on the simplex, and own trees where in doubt."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -78,3 +79,24 @@ def test_a_sample_that_counts_three_times_is_as_good_as_three(task):
     torch.testing.assert_close(weighted, repeated, atol=1e-3, rtol=0)
     alike = chosen_weights(zero, contributions, targets, TASKS[task], 2.0)
     assert (weighted - alike).abs().max() > 0.01
+
+
+def test_copies_of_a_patient_save_no_more_than_the_patient():
+    contributions, targets = samples(40)
+    task, zero = TASKS["binary"], torch.zeros(1)
+    once = chosen_weights(zero, contributions, targets, task, 20.0)
+    copies = contributions.repeat(3, 1, 1), targets.repeat(3)
+    grouped = chosen_weights(zero, *copies, task, 20.0, groups=np.tile(np.arange(40), 3))
+    torch.testing.assert_close(grouped, once, atol=1e-3, rtol=0)
+    assert chosen_weights(zero, *copies, task, 20.0)[0] < once[0] - 0.05
+
+
+def test_in_a_survival_task_events_save_loss():
+    """Times follow the second contributor; without any event nothing is known."""
+    generator = torch.Generator().manual_seed(0)
+    rule, noise = torch.randn(2, 300, generator=generator)
+    contributions = torch.stack([noise, 2 * rule], 1)[..., None]
+    times = torch.exp(-2 * rule)
+    task, zero = TASKS["survival"], torch.zeros(1)
+    assert chosen_weights(zero, contributions, times, task, 1.0)[1] > 0.9
+    assert chosen_weights(zero, contributions, -times, task, 1.0).tolist() == [1.0, 0.0]

@@ -7,9 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists.errors import SettingsError
-from fedegoists.learning.boosting import FIXED, complete_trees, grown_booster, rounded_down
+from fedegoists.learning.boosting import (
+    FIXED,
+    complete_trees,
+    cox_derivatives,
+    grown_booster,
+    rounded_down,
+)
 from fedegoists.learning.forest import Forest, is_forest, joined, malformed, mixtures
 from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.learning.task import partial_likelihood
 from tests.trees import FEATURES, forest, planted
 
 pytest.importorskip("lightgbm")
@@ -38,7 +45,8 @@ def grown(task, outputs, depth=4, trees=20, rows=300, least=5):
 
 
 @pytest.mark.parametrize(
-    ("task", "outputs"), [("binary", 1), ("classification", 3), ("regression", 1)]
+    ("task", "outputs"),
+    [("binary", 1), ("classification", 3), ("regression", 1), ("survival", 1)],
 )
 def test_outputs_are_those_of_lightgbm(task, outputs):
     booster, model, x = grown(task, outputs)
@@ -53,6 +61,52 @@ def test_outputs_are_those_of_lightgbm(task, outputs):
         found = model(torch.tensor(inputs)).detach().numpy()
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert len({tuple(row) for row in found}) == 1
+
+
+TIMES = st.lists(
+    st.tuples(st.integers(1, 6), st.booleans(), st.floats(-3, 3), st.floats(0.5, 3)),
+    min_size=2,
+    max_size=12,
+).filter(lambda rows: any(event for _, event, _, _ in rows))
+
+
+@given(TIMES, st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_derivatives_are_those_of_coxs_partial_likelihood(rows, weighted):
+    """Against automatic derivatives of the loss, with equal times and weights."""
+    times, events, risks, factors = (np.array(column, float) for column in zip(*rows, strict=True))
+    targets = np.where(events > 0.5, times, -times)
+    weights = torch.tensor(factors) if weighted else None
+
+    def total(x):
+        own = torch.ones(len(rows), dtype=torch.double) if weights is None else weights
+        parts = partial_likelihood(x, torch.tensor(targets), own)
+        # Parts are scaled by samples over events, with weights that are 1 on average.
+        return (parts * own).sum() * own[torch.tensor(events) > 0.5].sum() / own.sum()
+
+    point = torch.tensor(risks, requires_grad=True)
+    (expected,) = torch.autograd.grad(total(point), point)
+    curvature = torch.autograd.functional.hessian(total, torch.tensor(risks)).diagonal()
+    first, second = cox_derivatives(risks, targets, factors if weighted else None)
+    np.testing.assert_allclose(first, expected.numpy(), atol=1e-8)
+    np.testing.assert_allclose(second, curvature.numpy(), atol=1e-8)
+
+
+def test_trees_for_survival_start_from_the_model_so_far():
+    """One tree of one leaf more on top of given risks is a Newton step from there."""
+    data = planted((200,), task="survival", tests=0)
+    x, y = data.samples.inputs[0], data.samples.targets
+    given_risks = np.linspace(-1, 1, 200)
+    booster = grown_booster(
+        x, y, given_risks[:, None], "survival", trees=1, rate=1.0, depth=1, least=1, seed=3
+    )
+    first, second = cox_derivatives(given_risks, y.astype(float))
+    (tree,) = booster.dump_model()["tree_info"]
+    left = x[:, tree["tree_structure"]["split_feature"]] <= tree["tree_structure"]["threshold"]
+    # LightGBM draws 80 % of the samples for a tree, so the leaves agree about.
+    for side, own in ((left, "left_child"), (~left, "right_child")):
+        step = -first[side].sum() / (second[side].sum() + FIXED["lambda_l2"])
+        assert tree["tree_structure"][own]["leaf_value"] == pytest.approx(step, abs=0.25)
 
 
 @given(st.floats(-1e6, 1e6, allow_nan=False), st.floats(-1e6, 1e6, width=32, allow_nan=False))

@@ -21,6 +21,15 @@ def test_sizes_are_those_of_the_paper(name):
     assert ParameterSchema.of(build_model(name, 0, **MODELS[name])).size == SIZES[name]
 
 
+def test_the_network_of_pfllib_has_its_four_layers():
+    """Counted by hand: 2,432 + 51,264 + 819,712 + 5,130 with ten classes."""
+    model = build_model("pfllib-cnn", 0, outputs=10)
+    schema = ParameterSchema.of(model)
+    assert schema.size == 878_538
+    assert [name.split(".")[0] for name in schema.names[::2]] == ["conv1", "conv2", "fc1", "output"]
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_seed_gives_the_same_model_and_leaves_randomness_alone(name):
     torch.manual_seed(1)

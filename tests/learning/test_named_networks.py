@@ -107,7 +107,8 @@ def test_another_optimiser_brings_its_usual_rate_and_a_constant_rate_stays():
     data = silos(((6,),))
     usual = defaults_for(data, 100, "mlp").train
     assert defaults_for(data, 100, "mlp", {"optimiser": "adamw"}).train.learning_rate == 0.001
-    assert defaults_for(data, 100, "mlp", {"optimiser": "adamw"}).plain == usual
+    adapted = defaults_for(data, 100, "mlp", {"optimiser": "adamw"})
+    assert adapted.plain(adapted.train) == usual
     constant = defaults_for(data, 100, "mlp", {"schedule": "constant", "steps": 7})
     assert (constant.train.total_steps, constant.train.steps, constant.rounds) == (None, 7, 15)
     assert isinstance(usual, TrainSettings)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
-from fedegoists.federation import SimulatedFederation
+from fedegoists.federation import Personal, SimulatedFederation
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.methods import RoundReport, State
 from tests.silos import Line, groups, named, simulated
@@ -57,6 +58,37 @@ class Lines:
         """The same silos, looped and stacked."""
         for execution in ("looped", "stacked"):
             yield simulated(self.data, Line(2), execution=execution, **options)
+
+
+class Chain(nn.Module):
+    """y = o · (b · x) + c: a body of two weights, and a head of a weight and a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(2, 1, bias=False)
+        self.output = nn.Linear(1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.output(self.body(x))
+
+
+CHAIN_START = np.array([0.3, -0.2, 0.8, 0.1])
+"""Two weights of the body, and weight and bias of the head."""
+BODY, HEAD = np.array([1.0, 1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
+
+
+def chain_gradient(silos: Lines, k: int, w: Vector, split: str = "train") -> Vector:
+    """The gradient of the mean squared error of o (b · x) + c, by the chain rule."""
+    x, t = silos.designs[split][k][:, :2], silos.targets[split][k]
+    inner = x @ w[:2]
+    error = 2 * (w[2] * inner + w[3] - t) / len(t)
+    return np.array([*(w[2] * x.T @ error), error @ inner, error.sum()])
+
+
+def chains(silos: Lines, **options: Any) -> Iterator[SimulatedFederation]:
+    """The same silos with a chain as their model, looped and stacked."""
+    for execution in ("looped", "stacked"):
+        yield simulated(silos.data, Chain(), execution=execution, **options)
 
 
 def lines(
@@ -110,22 +142,36 @@ def descended(
     return w
 
 
-def starts(count: int) -> torch.Tensor:
-    return torch.tensor(np.tile(START, (count, 1)), dtype=torch.float32)
+def starts(count: int, start: Vector = START) -> torch.Tensor:
+    return torch.tensor(np.tile(start, (count, 1)), dtype=torch.float32)
 
 
 def played(
-    method: Any, silos: SimulatedFederation, coalitions: Sequence[Sequence[str]], rounds: int
+    method: Any,
+    silos: SimulatedFederation,
+    coalitions: Sequence[Sequence[str]],
+    rounds: int,
+    start: Vector = START,
 ) -> tuple[list[State], list[Any]]:
     """The states before the first and after every round, and the rounds' reports by name."""
     coalitions = groups(coalitions)
-    states = [method.start(silos, coalitions, starts(len(silos.participants)), 5)]
+    states = [method.start(silos, coalitions, starts(len(silos.participants), start), 5)]
     reports = []
     for _ in range(rounds):
         state, report = method.round(silos, coalitions, states[-1], 5)
         states.append(state)
         reports.append(by_name(report))
     return states, reports
+
+
+def whole_models(method: Any, silos: SimulatedFederation, state: State) -> list[Vector]:
+    """The models with the personal parameters that silos keep."""
+    found = []
+    for name, row in zip(silos.participants, state.parameters, strict=True):
+        personal = Personal(prefixes=method.personal, slot=method.name)
+        whole = silos.personal_model(name, row, personal)
+        found.append((row if whole is None else whole).numpy())
+    return found
 
 
 def by_name(report: RoundReport) -> RoundReport:

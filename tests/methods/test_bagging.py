@@ -19,7 +19,7 @@ from tests.trees import QUICK, chosen_scores, forest, planted, trained
 pytest.importorskip("lightgbm")
 
 
-@pytest.mark.parametrize("task", ["binary", "classification", "regression"])
+@pytest.mark.parametrize("task", ["binary", "classification", "regression", "survival"])
 def test_bagging_beats_trees_alone_significantly(task):
     """Four small silos with one rule, over seeds."""
     alone, together = [], []

@@ -146,17 +146,42 @@ def test_with_all_weight_on_oneself_it_is_local():
         assert not reports[2].bytes_sent
 
 
-def test_the_warm_up_is_local():
-    """Eight steps in all, two a round: the first half is two rounds."""
+def test_each_phase_has_a_schedule_of_its_own():
+    """Eight steps in all, two a round: the first half, two rounds, is Local of four steps.
+
+    Then the rate begins anew: 0.1 · (1 + cos(π t/4))/2 for t = 0 and 1 in the third round. Without
+    contributors a trains alone throughout, with one cosine.
+    """
     falling = SETTINGS.changed(total_steps=8)
-    for both in lines((6, 3, 4)).federations():
-        warm, reports = played(replace(METHOD, settings=falling, warm_up=0.5), both, GROUP, 3)
+    method = replace(METHOD, settings=falling, warm_up=0.5, generator="direct", preference_rate=0.0)
+    silos_ = lines((6, 3, 4))
+    for both in silos_.federations():
+        warm, reports = played(method, both, GROUP, 3)
+        short, _ = played(Local(SETTINGS.changed(total_steps=4)), both, GROUP, 2)
         alone, _ = played(Local(falling), both, GROUP, 3)
-        assert torch.equal(warm[2].parameters, alone[2].parameters)
+        assert torch.equal(warm[2].parameters[1:], short[2].parameters[1:])
         assert not reports[1].bytes_sent
         assert reports[2].bytes_sent.keys() == {"a", "b", "c"}
         assert torch.equal(warm[3].parameters[0], alone[3].parameters[0])
-        assert (warm[3].parameters[1:] != alone[3].parameters[1:]).any(1).all()
+        rates = [0.1, 0.05 * (1 + np.cos(np.pi / 4))]
+        for i, shares in ((1, {0: 0.15, 1: 0.7, 2: 0.15}), (2, {2: 0.7, 1: 0.3})):
+            expected = descended(
+                lambda w, own=shares: sum(r * silos_.gradient(j, w) for j, r in own.items()),
+                warm[2].parameters[i].double().numpy(),
+                rates,
+                0.5,
+            )
+            assert_close(warm[3].parameters[i], expected)
+
+
+@pytest.mark.parametrize(("warm_up", "rounds"), [(0.0, 0), (0.3, 1), (0.5, 2), (1.0, 4)])
+def test_the_phases_have_all_steps_together(warm_up, rounds):
+    falling = SETTINGS.changed(total_steps=8)
+    first, warm, joint = replace(METHOD, settings=falling, warm_up=warm_up).phases()
+    assert first == rounds
+    assert warm.total_steps == max(2 * rounds, 1)
+    assert joint.total_steps == max(8 - 2 * rounds, 1)
+    assert METHOD.phases() == (0, SETTINGS, SETTINGS)  # without a total there is no warm-up
 
 
 def test_contributors_are_benefit_edges_inside_the_coalition():

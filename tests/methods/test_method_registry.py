@@ -1,7 +1,9 @@
 """The registry of methods: its facts are those of the classes, and need no PyTorch."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,14 @@ def test_every_entry_says_what_the_server_sees():
         "fedegoists": "gradients",
         "egomix": "sums",
         "fedavgm": "sums",
+        "slowmo": "sums",
+        "fedper": "sums",
+        "fedrep": "sums",
+        "fedbabu": "sums",
+        "ditto": "sums",
+        "apfl": "single updates",
+        "fedala": "gradients",
+        "fedfomo": "single updates",
         "bagging": "single updates",
     }
 
@@ -78,3 +88,14 @@ def test_unknown_names_and_tuning_of_nothing_are_refused():
     for name in ("fedmagic", "local+ft", "fedavg+ft+ft"):
         with pytest.raises(SettingsError, match=f"unknown method '{name}'".replace("+", r"\+")):
             check_method(name)
+
+
+TOGETHER = {"fedper": "personal_heads", "fedrep": "personal_heads", "fedbabu": "personal_heads"}
+
+
+@pytest.mark.parametrize("name", METHOD_ENTRIES)
+def test_every_method_is_worked_out_by_hand_somewhere(name):
+    """From its paper's formula, in numpy; or, for a hypernetwork, by automatic differentiation."""
+    path = Path(__file__).with_name(f"test_{TOGETHER.get(name, name)}.py")
+    text = path.read_text(encoding="utf-8")
+    assert re.search(r"^def test_\w*rounds?_(of_mixing_)?by_(hand|automatic)", text, re.MULTILINE)

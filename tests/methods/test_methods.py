@@ -103,7 +103,9 @@ def test_nothing_crosses_a_coalition_border(name, labels, changed):
         for k in range(4):
             if labels[k] != labels[changed]:
                 assert torch.equal(one.parameters[k], two.parameters[k])
-        assert not torch.equal(one.parameters[changed], two.parameters[changed])
+        # FedFomo takes others' models alone where one's own is no better.
+        if name != "fedfomo":
+            assert not torch.equal(one.parameters[changed], two.parameters[changed])
 
 
 @pytest.mark.parametrize("name", FOR_NETWORKS)

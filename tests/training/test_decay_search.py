@@ -1,4 +1,6 @@
-"""The search for a weight decay."""
+"""The search for weight decays."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ import torch
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
-from fedegoists.training.decay_search import DECAYS, searched_decays
-from fedegoists.training.repetitions import Repetitions
+from fedegoists.training.decay_search import DECAYS, searched_decays, searched_decays_together
+from fedegoists.training.decisions import Decisions
+from fedegoists.training.repetitions import Repetitions, Wanted, method_of
 from tests.silos import simulated
 
 ROWS = 60
@@ -77,3 +80,42 @@ def test_a_silo_that_does_not_tell_is_not_left_out():
     start = torch.zeros(len(some.participants), 21)
     with pytest.raises(SettingsError, match="answer of every silo about its validation data"):
         searched_decays(Repetitions(some, start, before.defaults, {}))
+
+
+def test_a_coalition_needs_less_weight_decay_than_its_members_alone():
+    """Six silos with one model have six times the samples of each."""
+    rng = np.random.default_rng(3)
+    features, count, own = 20, 6, 40
+    x = rng.normal(size=(count * (own + 60), features)).astype(np.float32)
+    y = x @ rng.normal(size=features) / features**0.5 + 1.5 * rng.normal(size=len(x))
+    parts = []
+    for k, rows in enumerate(np.split(np.arange(len(x)), count)):
+        parts.append(SiloIndices(f"s{k}", rows[:own], rows[own:-1], rows[-1:]))
+    samples = Samples((x,), y.astype(np.float32))
+    data = SiloedData("line", "regression", samples, tuple(parts), None, "", ())
+    whole = Repetitions.simulated({0: data}, steps=600, device="cpu", model="linear")
+    alone = searched_decays(whole)[0]
+    everybody = whole.federation.participants
+    together = searched_decays_together(whole, [everybody])[0]
+    assert together < alone
+    # By hand: the mean of squared errors over all silos' samples, which are equally many.
+    train = np.concatenate([one.train for one in parts])
+    rest = np.concatenate([one.validation for one in parts])
+    errors = {}
+    for decay in DECAYS:
+        square = 2 * x[train].T @ x[train] / len(train) + decay * np.eye(features)
+        w = np.linalg.solve(square, 2 * x[train].T @ y[train] / len(train))
+        errors[decay] = np.mean((x[rest] @ w - y[rest]) ** 2)
+    assert together == min(errors, key=lambda one: errors[one])
+    assert searched_decays_together(whole, [(one,) for one in everybody]) == {}
+
+
+def test_methods_in_coalitions_have_the_weight_decay_of_coalitions():
+    before = repetitions(1.0)
+    own = replace(before, defaults=replace(before.defaults, together_decay=0.007))
+    wanted = Wanted(("local", "fedavg"))
+    decays = [
+        method_of(name, wanted, own, Decisions([], [], None)).settings.weight_decay
+        for name in wanted.methods
+    ]
+    assert decays == [before.defaults.train.weight_decay, 0.007]

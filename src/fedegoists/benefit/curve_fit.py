@@ -26,7 +26,9 @@ gains there, T_i, tells how much of the curve is true, and how much deviations c
 
     T_i = ρ_i · E_i · 2^−p · (1 − (1 + x_i)^p) − λ · B_i,
 
-where x_i is the data of the others in units of i's own. ρ_i scatters around a common ρ. With both,
+where x_i is the data of the others in units of i's own. ρ_i scatters around a common ρ. The excess
+of the metric is multiplied by what the metric gained in the trial, over all participants, relative
+to what its curves tell. With all of it,
 
     gain_i(S) = ρ_i · E_i · (1 − (1 + x_i(S))^p) − λ · B_i(S).
 
@@ -51,6 +53,9 @@ Bools = npt.NDArray[np.bool_]
 POWER = -1.0
 """Of learning curves where a trial shows how much of them is true: the law of statistics."""
 
+RIDGE_POWER = -0.6
+"""The same where weight decay suits each number of samples, which makes curves less steep."""
+
 UNTRIED_POWER = -0.3
 """Of learning curves without a trial: between that law and a logarithm."""
 
@@ -62,6 +67,9 @@ OWN_SPREAD = 0.25
 
 USUAL_COST, COST_SPREAD = 1.0, 1.0
 """The λ that is expected before a trial: that of a quadratic loss."""
+
+WORTH_SPREAD, LEAST_WORTH = 1.0, 0.25
+"""How far the metric gained in a trial may be from what curves tell, and what it is at least."""
 
 MISFIT = 0.4
 """Relative standard error of any gain because of the model itself, beside that of the data."""
@@ -134,6 +142,8 @@ class HomeScores:
         Training samples of each class.
     apart : array of bool of shape (n, n), optional
         Pairs of competitors.
+    ridge : bool
+        Whether the weight decay was in proportion to one over the samples of each model.
     """
 
     participants: tuple[str, ...]
@@ -143,6 +153,14 @@ class HomeScores:
     company: Bools | None = None
     labels: Floats | None = None
     apart: Bools | None = None
+    ridge: bool = False
+
+    @property
+    def power(self) -> float:
+        """The power of all learning curves."""
+        if self.loss.trial is None:
+            return UNTRIED_POWER
+        return RIDGE_POWER if self.ridge else POWER
 
     @property
     def ratios(self) -> Floats:
@@ -202,6 +220,8 @@ class FittedGains:
         λ, and its variance.
     harm : float
         The metric for a unit of the loss, where that is lost rather than gained.
+    doubt : float
+        Relative standard error of gains in the metric, beside those in the loss.
     """
 
     scores: HomeScores
@@ -213,6 +233,7 @@ class FittedGains:
     cost: float
     cost_variance: float
     harm: float
+    doubt: float = 0.0
 
     def gains(self, coalitions: Bools) -> tuple[Floats, Floats]:
         """Return the gains of all members of coalitions, and their variances."""
@@ -226,6 +247,7 @@ class FittedGains:
             + (unit * deviation) ** 2 * self.cost_variance
             + (MISFIT * gains) ** 2
             + growth**2 * self.metric.variance
+            + (self.doubt * np.maximum(gains, 0.0)) ** 2
         )
         return np.where(coalitions, gains, 0.0), np.where(coalitions, variances, 0.0)
 
@@ -238,7 +260,7 @@ def curve_values(scores: HomeScores, unit: str) -> CurveValues:
 def fit_gains(scores: HomeScores) -> FittedGains:
     """Fit curves, deviations and the trial."""
     n = len(scores.participants)
-    power = UNTRIED_POWER if scores.loss.trial is None else POWER
+    power = scores.power
     loss = scores.relative_loss
     metric_curves = fit_curves(scores.metric, scores.samples, power)
     curves = fit_curves(loss, scores.samples, power)
@@ -272,8 +294,20 @@ def fit_gains(scores: HomeScores) -> FittedGains:
         scores.metric.trial - scores.metric.half, scores.samples
     )
     harm = _harm(usual, change, metric_change, metric_variance)
+    told = truth * 2**-power * tried[0] * curves.excess - cost * tried[1]
+    told = np.maximum(told, 0.0) * metric_curves.excess / np.maximum(curves.excess, TINY)
+    worth, doubt = _worth(told, metric_change, metric_variance)
     return FittedGains(
-        scores, metric_curves, curves, deviations, truth, spread, cost, cost_variance, harm
+        scores,
+        FittedCurves(power, worth * metric_curves.excess, worth**2 * metric_curves.variance),
+        curves,
+        deviations,
+        truth,
+        spread,
+        cost,
+        cost_variance,
+        harm,
+        doubt,
     )
 
 
@@ -344,6 +378,25 @@ def fit_trial(
     known = own * expected
     spread = relative * (1 - known) + (1 - known) ** 2 * covariance[0, 0]
     return truth, spread, float(cost), float(covariance[1, 1])
+
+
+def _worth(told: Floats, change: Floats, variance: Floats) -> tuple[float, float]:
+    """Return the metric gained in a trial for what curves tell, and its relative standard error.
+
+    A metric such as AUC of few samples hardly shows a learning curve, which is then shrunk; over
+    all participants, the trial shows how much more, or less, there is to gain. Least squares with
+    a normal prior around 1.
+
+    Parameters
+    ----------
+    told : array of shape (n,)
+        The gains in the trial by the curves; none where a loss is told.
+    """
+    weights = told / np.maximum(variance, TINY)
+    precision = float((weights * told).sum()) + WORTH_SPREAD**-2
+    found = (float((weights * change).sum()) + WORTH_SPREAD**-2) / precision
+    worth = max(found, LEAST_WORTH)
+    return worth, precision**-0.5 / worth
 
 
 def _harm(usual: float, change: Floats, metric_change: Floats, variance: Floats) -> float:

@@ -4,7 +4,8 @@ Every silo trains on quarters and halves of its samples, and a model of one half
 other. Where `LearnSettings.transfers` is set, two more things happen, never between competitors:
 
 - models of halves are sent to the other silos, which judge them on the same halves as their own;
-- coalitions as large as competition allows train on halves, by averages of their models.
+- coalitions as large as competition allows train on halves, by averages of their models. Only in
+  simulations: a deployed silo would see by its average who is not in it, and find its competitors.
 
 Otherwise all models stay at home, and only scores leave. `fedegoists.benefit.curve_fit` makes
 coalition values of the scores. Training on a part of the samples takes this part of the steps, so
@@ -12,7 +13,7 @@ that a repeat costs each silo as much as training alone two and a half times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Evaluate, Personal, Train
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.replies import Described
-from fedegoists.federation.requests import EVERYTHING, TrainSettings
+from fedegoists.federation.requests import EVERYTHING
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def curves(inquiry: Inquiry) -> Learned:
         known = _of_repetition(
             [names[i] for i in usable], own, scores, k, usable, task.name, rivals
         )
+        known = replace(known, ridge=inquiry.settings.ridge)
         values.append(with_absent(curve_values(known, task.metric_words), names, rivals))
         for matrix, numbers in zip((gains, errors), pair_gains(values[k]), strict=True):
             matrix[k] = torch.from_numpy(numbers.T)  # targets in rows, as all estimators have them
@@ -121,6 +123,18 @@ def repeats_for(settings: LearnSettings, sizes: Sequence[int]) -> int:
     return settings.repeats
 
 
+def answers_needed(settings: LearnSettings, participants: int) -> int:
+    """Return how many answers about its training samples a silo gives, at most.
+
+    Each trained model and each score of a model is one.
+    """
+    half = 4  # training and judging, on a quarter and on a half
+    if settings.transfers:
+        rounds = min(TRIAL_ROUNDS, max(1, round(settings.local.steps / HALVES)))
+        half += participants + rounds + 1
+    return settings.repeats * HALVES * half
+
+
 def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     """Have all silos train and judge; return the scores, and which silos always answered."""
     queries, settings = inquiry.queries, inquiry.settings
@@ -131,7 +145,8 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     others = torch.full((len(KINDS), repetitions, repeats, HALVES, n, n), torch.nan)
     company = torch.zeros(repeats, repetitions, n, n, dtype=torch.bool)
     present = torch.ones(repetitions, n, dtype=torch.bool)
-    counts = queries.samples() if settings.transfers else torch.zeros(repetitions, n)
+    tried = settings.transfers and not queries.federation.deployed
+    counts = queries.samples() if tried else torch.zeros(repetitions, n)
     for repeat in range(repeats):
         seed = stream_seed(settings.seed, repeat, "curves")
         start = queries.federation.schema.drawn(seed).to(queries.federation.device)
@@ -140,7 +155,7 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
         )
         for h in range(HALVES):
             unseen = partial(Evaluate, split="train", share=0.5, step=1 - h, seed=seed)
-            part = partial(_part, settings.local, seed=seed)
+            part = partial(_part, settings, seed=seed)
             present &= _trained_at_home(queries, start, part(share=0.25, part=QUARTERS[h]))
             quarter[:, :, repeat, h] = _own(queries, start, unseen)
             on_half = part(share=0.5, part=h)
@@ -149,9 +164,15 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
                 models = near(models, start)
                 half[:, :, repeat, h] = queries.measures(models[:, :, None], unseen)[..., 0]
                 others[:, :, repeat, h] = _transferred(inquiry, models, start, repeat, h, unseen)
-                together, also = _trial(queries, start, on_half, company[repeat], counts)
-                trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
-                present &= answered & also
+                present &= answered
+                if tried:
+                    in_company = on_half
+                    if settings.ridge:
+                        fraction = _fraction_of_one(company[repeat], counts)
+                        in_company = part(share=0.5, part=h, decayed=fraction)
+                    together, also = _trial(queries, start, in_company, company[repeat], counts)
+                    trial[:, :, repeat, h] = queries.measures(together[:, :, None], unseen)[..., 0]
+                    present &= also
             else:
                 present &= _trained_at_home(queries, start, on_half)
                 half[:, :, repeat, h] = _own(queries, start, unseen)
@@ -161,16 +182,33 @@ def _gathered(inquiry: Inquiry, repeats: int) -> tuple[_Scores, Tensor]:
     queries.forget(AT_HOME.slot)
     if not settings.transfers:
         return _Scores(quarter, half), present
+    if not tried:
+        return _Scores(quarter, half, others=others), present
     return _Scores(quarter, half, trial, others, company), present
 
 
 def _part(
-    local: TrainSettings, *, share: float, part: int, seed: int, fraction: float = 1.0
+    settings: LearnSettings, *, share: float, part: int, seed: int, decayed: float = 1.0
 ) -> "partial[Train]":
-    """Return the request to train on a part of the samples, for this part of the steps."""
-    steps = max(1, round(local.steps * share))
-    settings = local.changed(steps=max(1, round(steps * fraction)), total_steps=steps)
-    return partial(Train, settings=settings, seed=seed, share=share, part=part)
+    """Return the request to train on a part of the samples, for this part of the steps.
+
+    Parameters
+    ----------
+    decayed : float
+        The participant's part of the samples that the model is trained on, for a weight decay that
+        is in proportion to one over their number.
+    """
+    steps = max(1, round(settings.local.steps * share))
+    own = settings.local.changed(steps=steps, total_steps=steps)
+    if settings.ridge:
+        own = own.changed(weight_decay=own.weight_decay / share * decayed)
+    return partial(Train, settings=own, seed=seed, share=share, part=part)
+
+
+def _fraction_of_one(company: Tensor, counts: Tensor) -> float:
+    """Return a participant's part of its trial coalition's samples, as a mean over all."""
+    together = (company * counts[:, None, :]).sum(-1)
+    return float(counts.mean() / together.mean().clamp_min(1.0))
 
 
 def trial_company(rivals: Tensor, seed: str) -> Tensor:

@@ -16,11 +16,14 @@ from fedegoists.benefit.validation_halves import (
 )
 from fedegoists.errors import SettingsError
 from fedegoists.files import csv_bytes
-from fedegoists.graphs import BenefitGraph, CurveValues
+from fedegoists.graphs import BenefitGraph, CurveValues, UncertainBenefits
 
 Matrix = npt.NDArray[np.float64]
 
 DEFAULT_CONFIDENCE = 0.95
+
+LEAST_CONFIDENCE = 0.51
+"""Below this, an edge has no error: it is as likely harmful as not."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,23 @@ class BenefitEstimate:
         # Where the evidence says that there is an edge, it must not vanish for a weight of zero.
         weights = np.where(edges, np.maximum(self.weights, 1e-6), 0.0)
         return BenefitGraph(weights, self.participants)
+
+    def uncertain(self) -> UncertainBenefits:
+        """Return the weights with the standard errors that their evidence says.
+
+        The error of a weight is such that it is as many errors above zero as a normal quantile at
+        the confidence of its edge: evidence may be of another kind than weights, and Student's t
+        with few degrees of freedom is less sure than a normal distribution. A pair whose evidence
+        is not above zero has neither weight nor error.
+        """
+        from scipy.special import ndtri
+
+        levels = self.confidences()
+        counts = levels > LEAST_CONFIDENCE
+        weights = np.where(counts, np.maximum(self.weights, 1e-6), 0.0)
+        ratios = ndtri(np.where(counts, levels, 0.75))
+        errors = np.where(counts & np.isfinite(ratios), weights / ratios, 0.0)
+        return UncertainBenefits(weights, errors, self.participants)
 
     def confidences(self) -> Matrix:
         """Return the confidence up to which each edge counts in `graph`; 0 for never."""

@@ -113,10 +113,10 @@ ESTIMATOR_ENTRIES: dict[str, EstimatorEntry] = {
         "fedegoists.benefit.curves:curves",
         "what i would gain with j, by i's learning curve, the score of j's model on i's data, and "
         "a trial coalition",
-        "silos see models of halves of others' samples, decoys in place of competitors', and "
-        "averages of a trial coalition without competitors; the server sees models of halves; "
-        "without transfers, nothing but scores leaves a silo",
-        ("local", "transfers"),
+        "silos see models of halves of others' samples, and decoys in place of competitors'; the "
+        "server sees models of halves; without transfers, nothing but scores leaves a silo. "
+        "Simulations also train a trial coalition without competitors",
+        ("local", "transfers", "ridge"),
         mingles=False,
         hides=True,
         sends="models",

@@ -24,6 +24,10 @@ class LearnSettings(Validated):
         Whether silos judge the models of others, and train with them for a trial, for ``curves``.
         Without it, samples of others are taken to be worth as much as one's own, as far as their
         classes are the same.
+    ridge : bool
+        Whether the weight decay of `local` is the best for a participant alone, and that of
+        coalitions will be chosen as well. Then it is in proportion to one over the samples here,
+        too: stronger on parts, weaker in a trial coalition. For ``curves``.
     mingling : bool
         Whether competitors may see models made from each other's gradients, which is what
         ``hypernetwork`` and ``pairs`` do; without it they are refused where there is competition.
@@ -85,6 +89,7 @@ class LearnSettings(Validated):
     start: tuple[float, ...] | None = None
     local: TrainSettings = TrainSettings(steps=300, learning_rate=0.02, total_steps=300)
     transfers: bool = True
+    ridge: bool = False
     mingling: bool = False
     seed: int = Field(default=0, ge=0, description="the same seed gives the same estimate")
 

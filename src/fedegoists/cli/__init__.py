@@ -18,6 +18,7 @@ from fedegoists.cli import (
     data_commands,
     demo_commands,
     deploy_commands,
+    incentive_commands,
     model_commands,
     moved_commands,
     training_commands,
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 coalition_commands.register(app)
+incentive_commands.register(app)
 data_commands.register(app)
 training_commands.register(app)
 consortium_commands.register(app)
@@ -50,7 +52,9 @@ moved_commands.register(app)
 
 PANELS = {
     "Start": ("demo", "init", "data"),
-    "Decide who trains with whom": ("form", "verify", "explain", "what-if", "draw", "audit"),
+    "Decide who trains with whom": (
+        "form", "verify", "explain", "what-if", "draw", "audit", "incentives", "sensitivity",
+    ),
     "Estimate, train and report": ("run", "runs", "train", "methods", "benefit"),
     "Use a model": ("export", "predict"),
     "Between organisations": (

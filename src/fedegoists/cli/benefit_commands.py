@@ -66,6 +66,7 @@ DeviceOption = Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")]
 BENEFIT_FILES = (
     "benefit.csv",
     "weights.csv",
+    "benefit_errors.csv",
     "estimates.csv",
     "heatmap.png",
     "thresholds.png",

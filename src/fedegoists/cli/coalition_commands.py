@@ -1,4 +1,4 @@
-"""The commands about coalitions: form, verify, audit, explain, what-if, draw."""
+"""The commands about coalitions: form, verify, audit, explain, what-if, sensitivity, draw."""
 
 import csv
 import dataclasses
@@ -20,6 +20,7 @@ from fedegoists.cli.output import (
     show_core,
     show_explanations,
     show_formation,
+    show_sensitivity,
     show_verification,
     show_what_if,
     working,
@@ -36,14 +37,17 @@ from fedegoists.coalitions import (
     explain,
     explain_alone,
     form,
+    sensitivity,
     verify,
     what_if,
 )
 from fedegoists.coalitions.coalition_files import coalitions_csv, read_coalitions, usage_csv
 from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
+from fedegoists.coalitions.formation_options import DEFAULT_SCENARIOS, Risk
 from fedegoists.coalitions.forming import check_values_options
 from fedegoists.coalitions.proof import check as stand_alone_checker
+from fedegoists.coalitions.sensitivity import DEFAULT_LIMIT
 from fedegoists.errors import (
     CertificateError,
     MissingDependencyError,
@@ -55,6 +59,8 @@ from fedegoists.files import json_value, read_text, write_bytes
 from fedegoists.folder_swap import check_replaceable, write_folder
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs, read_values
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits
+from fedegoists.graphs.graph_files import read_uncertain
+from fedegoists.graphs.uncertain_benefits import DEFAULT_SAFETY, has_errors
 from fedegoists.plotting import format_of
 
 if TYPE_CHECKING:
@@ -131,7 +137,23 @@ ConfidenceOption = Annotated[
         "--confidence",
         metavar="P",
         help="With --values: the least probability of gaining of each member (default: "
-        f"{DEFAULT_CONFIDENCE:g}, a positive expected gain).",
+        f"{DEFAULT_CONFIDENCE:g}). With errors of benefits: the least probability that nobody "
+        f"rides free in a coalition (default: {DEFAULT_SAFETY:g}).",
+    ),
+]
+
+RiskOption = Annotated[
+    Risk | None,
+    typer.Option(
+        "--risk",
+        help="With errors of benefits: the highest expected benefit (the default), the highest in "
+        "the worst tenth of scenarios, or ignore the errors.",
+    ),
+]
+ScenariosOption = Annotated[
+    int,
+    typer.Option(
+        "--scenarios", metavar="N", min=10, help="With errors of benefits: scenarios to draw."
     ),
 ]
 
@@ -155,6 +177,7 @@ def register(app: typer.Typer) -> None:
     app.command("audit")(audit_command)
     app.command("explain")(explain_command)
     app.command("what-if")(what_if_command)
+    app.command("sensitivity")(sensitivity_command)
     app.command("draw")(draw_command)
 
 
@@ -163,7 +186,7 @@ def form_command(
         Path,
         typer.Argument(
             metavar="BENEFIT",
-            help="CSV with source,target,weight; or JSON. Left out with --values.",
+            help="CSV with source,target,weight and maybe error; or JSON. Left out with --values.",
         ),
     ],
     competition: Annotated[
@@ -173,6 +196,8 @@ def form_command(
     rates: RatesOption = None,
     unit: UnitOption = "",
     confidence: ConfidenceOption = None,
+    risk: RiskOption = None,
+    scenarios: ScenariosOption = DEFAULT_SCENARIOS,
     participants: ParticipantsOption = None,
     method: Annotated[
         FormationMethod,
@@ -214,6 +239,8 @@ def form_command(
             objective=objective,
             fewest_members=fewest_members,
             confidence=confidence,
+            risk=risk,
+            scenarios=scenarios,
             progress=progress,
         )
     formation = dataclasses.replace(formation, notes=(*formation.notes, *warnings))
@@ -255,6 +282,8 @@ def _read_benefits(
             )
         if rates is not None or unit:
             raise SettingsError("--rates and --unit go with --values")
+        if has_errors(first):
+            return read_uncertain(first, second, participants)
         return read_graphs(first, second, participants, tell=tell)
     if second is not None:
         raise SettingsError(
@@ -446,7 +475,7 @@ def audit_command(
 
     Exits with 1 if there is one, or if that is not proven.
     """
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     if formation.values is not None:
         raise SettingsError(
             f"{certificate}: the audit works on benefit graphs, and this decision is on coalition "
@@ -480,7 +509,7 @@ def explain_command(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why two participants are together or apart. Manager only: it names competitors."""
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     others = [b] if b is not None else [name for name in formation.participants if name != a]
     formation.coalition_of(a)
     explanations = []
@@ -539,7 +568,7 @@ def what_if_command(
     """Form coalitions again after a change, moving as few participants as possible."""
     if out is not None:
         check_replaceable(out, FORMATION_FILES, replace=replace)
-    formation = _formation(certificate)
+    formation = certified_formation(certificate)
     with working("Forming coalitions again …"):
         result = what_if(
             formation,
@@ -570,6 +599,25 @@ def what_if_command(
             line(WRITTEN.format(out=out, certificate=out / "certificate.json"))
 
 
+def sensitivity_command(
+    certificate: CertificateArgument,
+    time_limit: WholeTimeOption = DEFAULT_LIMIT,
+    most: Annotated[int, typer.Option("--most", min=1, help="Changes to show in each table.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which weights or reports, changed by how much, would change whose coalition.
+
+    Also what a competitor that nobody named would reach. Manager only: it names competitors.
+    """
+    formation = certified_formation(certificate)
+    with working("Looking for the smallest changes …"):
+        found = sensitivity(formation, time_limit=time_limit)
+    if as_json:
+        print_json(dataclasses.asdict(found))
+    else:
+        show_sensitivity(found, most)
+
+
 def draw_command(
     certificate: CertificateArgument,
     picture: Annotated[
@@ -582,7 +630,7 @@ def draw_command(
 ) -> None:
     """Draw the coalitions over benefit and competition."""
     check_replaceable(picture.parent, [picture.name], replace=replace)
-    content = render(_formation(certificate), format_of(picture), title=title)
+    content = render(certified_formation(certificate), format_of(picture), title=title)
     write_bytes(picture, content, private=True)  # it shows who competes
     line(f"Written to {picture}")
 
@@ -619,7 +667,7 @@ def _warn(message: str) -> None:
     errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _formation(path: Path) -> Formation:
+def certified_formation(path: Path) -> Formation:
     """Return the formation of a certificate; one that was altered is an error."""
     certificate = _whole_certificate(path)
     checked = verify(

@@ -227,6 +227,7 @@ def _show_result(result: "ConsortiumRun") -> None:
         line(f"{participant} has not received its model; see its silo.log.", "bold red")
     if len(result.formation.coalitions) == len(result.data.participants) > 1:
         line("No coalition was formed; the report says why, and what would change it.", "yellow")
+    _show_expected(result)
     _show_gains(result)
     _show_delivered(result)
     _show_advice(result)
@@ -234,6 +235,15 @@ def _show_result(result: "ConsortiumRun") -> None:
     certificate = shlex.quote(str(folder / "certificate.json"))
     line(f"Report: {folder / 'report.html'}", "bold", whole=True)
     line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
+
+
+def _show_expected(result: "ConsortiumRun") -> None:
+    """Print what is not known yet about expected gains, and what would tell."""
+    from fedegoists.consortium.report.expected_gains import expected_gains
+
+    expected = expected_gains(result.formation)
+    for sentence in () if expected is None else expected.sentences:
+        line(sentence)
 
 
 def _advice(result: "ConsortiumRun") -> "BottomLine":

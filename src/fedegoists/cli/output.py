@@ -19,6 +19,7 @@ from fedegoists.coalitions import (
     CoreAudit,
     Explanation,
     Formation,
+    Sensitivity,
     Verification,
     WhatIf,
     usage_graph,
@@ -163,7 +164,14 @@ def show_formation(formation: Formation) -> None:
     line(_quality(formation))
     if (least := formation.fewest_members) > 1:
         line(f"Demanded: a coalition is one participant alone or has at least {least} members.")
-    if formation.confidence is not None:
+    if formation.doubt is not None:
+        line(
+            "Demanded: nobody rides free in a coalition with probability "
+            f"{formation.confidence:g} or more."
+        )
+        for sentence in formation.doubt.lines:
+            line(sentence)
+    elif formation.confidence is not None:
         line(f"Demanded: each member gains with probability {formation.confidence:g} or more.")
     line(_stability(formation))
     for note in formation.notes:
@@ -207,6 +215,11 @@ def _quality(formation: Formation) -> str:
 def _stability(formation: Formation) -> str:
     if formation.stable:
         return "No coalitions could still gain by merging: proven."
+    if formation.stable is False and formation.method == "truthful":
+        return (
+            "Some coalitions could still gain by merging. Merging them would reward false reports: "
+            "fedegoists incentives shows it."
+        )
     if formation.stable is False:
         return "Some coalitions could still gain by merging; method 'stable' would merge them."
     return "Whether coalitions could still gain by merging is not proven."
@@ -250,6 +263,42 @@ def show_verification(verification: Verification) -> None:
         if not left_out.get(name, False):
             _row(table, not witnesses, name, "\n".join(witnesses))
     screen.print(table)
+
+
+def show_sensitivity(found: Sensitivity, most: int) -> None:
+    """Print the smallest changes that change coalitions, and what an unnamed competitor reaches."""
+    for title, changes in (("Benefits", found.weights), ("Competition", found.reports)):
+        if not changes:
+            line(f"{title}: no change of one pair would change a coalition.")
+            continue
+        table = titled_table(title, "change", "another coalition for")
+        for change in changes[:most]:
+            case, _, moved = str(change).partition(": another coalition for ")
+            table.add_row(Text(case), Text(moved))
+        screen.print(table)
+        if len(changes) > most:
+            line(f"{len(changes) - most} more; --most shows more, --json all.", "dim")
+    if found.reach:
+        line("If a member competed with another without anybody saying so:")
+        for reach in found.reach:
+            line(f"- {reach}.")
+        line("No decision can prevent that; have members confirm that they named all competitors.")
+    else:
+        line("Nobody trains with others, so an unnamed competitor would reach nothing.")
+    if not found.exact:
+        line("Changes were found by a search: smaller ones may do, too.", "yellow")
+    if found.reports_open:
+        line(
+            f"{found.reports_open} pairs of competitors, or that could be, were not examined "
+            "within the time limit.",
+            "yellow",
+        )
+    if found.examined < found.pairs:
+        line(
+            f"The time limit ended this after {found.examined} of {found.pairs} pairs, those with "
+            "the largest benefits first.",
+            "yellow",
+        )
 
 
 def show_core(audit: CoreAudit) -> None:

@@ -9,7 +9,10 @@ Where to find what::
     exact/            the partition of highest welfare, and upper bounds
     partition_search, forming           the formation methods, and `form`
     formation, usage  the result, and the data-usage graph G_u
-    what_if, rearranging, explanation, core_stability     questions about a result
+    truthful_search   coalitions under which no misreport of received benefit pays
+    what_if, rearranging, explanation, core_stability, sensitivity    questions about a result
+    incentives/       what false reports would add for each participant
+    worst_decile, doubt_report          decisions under uncertain benefits, and how sure they are
     value_*           the same with coalition values: search, principles, explanation
     certificate, proof/                 certificates, and checks that share no code with `exact`
     drawing/          pictures
@@ -27,8 +30,16 @@ from fedegoists.coalitions.formation_options import (
     Objective,
 )
 from fedegoists.coalitions.forming import form
+from fedegoists.coalitions.incentives import (
+    IncentiveReport,
+    ParticipantIncentives,
+    Temptation,
+    incentives,
+    inspection_probability,
+)
 from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.proof.verification import CertificateCheck, CheckedClaim
+from fedegoists.coalitions.sensitivity import Sensitivity, sensitivity
 from fedegoists.coalitions.usage import usage_graph
 from fedegoists.coalitions.what_if import Newcomer, WhatIf, what_if
 
@@ -43,9 +54,13 @@ __all__ = [
     "Explanation",
     "Formation",
     "FormationMethod",
+    "IncentiveReport",
     "Merge",
     "Newcomer",
     "Objective",
+    "ParticipantIncentives",
+    "Sensitivity",
+    "Temptation",
     "Verification",
     "WhatIf",
     "audit_core",
@@ -53,6 +68,9 @@ __all__ = [
     "explain",
     "explain_alone",
     "form",
+    "incentives",
+    "inspection_probability",
+    "sensitivity",
     "usage_graph",
     "verify",
     "what_if",

@@ -120,7 +120,7 @@ def _joinable_singles(z: Contraction, deadline: float) -> int:
         if alive >> single & 1:
             try:
                 if joinable_with(z, single, alive, Budget(STEPS_PER_SINGLE, deadline)) is None:
-                    alive = sustained(z, alive & ~(1 << single))
+                    alive = sustained(z, alive & ~(1 << single), 1 << single)
             except BudgetSpentError:
                 continue  # neither found nor excluded, so it stays
     return alive & ~z.big

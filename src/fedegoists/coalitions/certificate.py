@@ -34,9 +34,15 @@ from fedegoists.coalitions.principles import (
     check_partition,
     verify,
 )
-from fedegoists.coalitions.proof.certificate_claims import Claim, Status, principle_claims
+from fedegoists.coalitions.proof.certificate_claims import (
+    Claim,
+    ClaimName,
+    Status,
+    principle_claims,
+)
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
 from fedegoists.coalitions.proof.price_proof import PriceProof, TooLateError, proven_bound
+from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
     SUM_ROUNDING,
@@ -46,16 +52,18 @@ from fedegoists.coalitions.proof.verification import (
     check_objective,
     check_principles,
     check_proof,
+    check_strategy_proof,
     check_upper_bound,
     check_welfare,
 )
 from fedegoists.coalitions.proving import prove
-from fedegoists.coalitions.upper_bound import quick_upper_bound
-from fedegoists.coalitions.value_principles import Judge
+from fedegoists.coalitions.truthful_search import independent_groups
+from fedegoists.coalitions.upper_bound import sparse_upper_bound
+from fedegoists.coalitions.value_principles import Judge, likelihoods_of
 from fedegoists.coalitions.welfare import welfare, welfare_by
 from fedegoists.errors import CertificateError, FedEgoistsError
 from fedegoists.files import read_text, write_bytes
-from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
 from fedegoists.graphs.values_files import values_from_dict
 from fedegoists.notebooks import data_frame, html_table
@@ -94,6 +102,8 @@ class Certificate:
     """The coalition values, if these decided; `benefit` then holds the gains of pairs alone."""
     confidence: float | None = None
     """With coalition values: the least probability of gaining that was demanded of each member."""
+    doubt: Mapping[str, Any] | None = None
+    """With uncertain benefits: probabilities, regret and the best measurement, as stated."""
     proof: tuple[PriceProof, ...] = ()
     """Prices that prove the upper bound, for components too large to compare all partitions."""
 
@@ -113,6 +123,7 @@ class Certificate:
         bound, notes = _stated_bound(formation, proof)
         claims = [
             *principle_claims(checked),
+            *([_strategy_proof(formation)] if formation.method == "truthful" else []),
             Claim("welfare", "proven", formation.welfare),
             Claim("upper bound", "proven", bound),
         ]
@@ -133,6 +144,7 @@ class Certificate:
             fewest_members=formation.fewest_members,
             values=formation.values,
             confidence=formation.confidence,
+            doubt=None if formation.doubt is None else formation.doubt.to_dict(),
             proof=proof,
         )
 
@@ -179,7 +191,8 @@ class Certificate:
         if self.values is None:
             return {"benefit": {**self.benefit.to_dict(), "sha256": self.benefit.sha256}}
         values = {**self.values.to_dict(), "sha256": self.values.sha256}
-        return {"confidence": self.confidence, "values": values}
+        doubt = {} if self.doubt is None else {"doubt": self.doubt}
+        return {"confidence": self.confidence, **doubt, "values": values}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file that only its owner can read: it names competitors."""
@@ -244,6 +257,7 @@ class Certificate:
             changed=tuple(changed),
             values=None if isinstance(benefits, BenefitGraph) else benefits,
             confidence=document.confidence,
+            doubt=None if document.doubt is None else document.doubt.model_dump(),
             proof=tuple(entry.content for entry in document.proof),
         )
 
@@ -283,7 +297,8 @@ class Certificate:
                 if fewest_members is None
                 else [check_demand(self.fewest_members, fewest_members)]
             ),
-            *check_principles(stated, verification),
+            *check_principles(stated, verification, may_merge=self.method == "truthful"),
+            *self._check_strategy_proof(stated),
             check_welfare(stated["welfare"], welfare_by(self.benefits, groups)),
         ]
         if verification.violations:
@@ -304,7 +319,33 @@ class Certificate:
                     deadline,
                 )
             )
+        if self.doubt is not None:
+            checked += self._check_doubt(deadline)
         return CertificateCheck(tuple(checked))
+
+    def _check_strategy_proof(self, stated: Mapping[ClaimName, Claim]) -> list[CheckedClaim]:
+        """Derive the groups of method ``truthful`` and its coalitions again."""
+        if self.method != "truthful":
+            return []
+        groups = _groups_of(self.competition)
+        claim = stated["strategy-proof"]
+        return [check_strategy_proof(claim, self.benefit, self.coalitions, groups)]
+
+    def _check_doubt(self, deadline: float) -> tuple[CheckedClaim, ...]:
+        """Derive the probabilities, the regret and the worth of the measurement again."""
+        from fedegoists.coalitions.proof.doubt_check import DoubtCheck, StatedDoubt
+
+        assert isinstance(self.values, UncertainBenefits)
+        assert self.confidence is not None
+        plain = json.loads(json.dumps(self.doubt))  # of tuples, lists
+        return DoubtCheck(
+            StatedDoubt.model_validate(plain),
+            likelihoods_of(self.values),
+            self.coalitions,
+            self.competition.competes,
+            self.confidence,
+            self.fewest_members,
+        ).claims(lambda: time.perf_counter() > deadline)
 
     def _check_bound(
         self, claim: Claim, reached: float, groups: list[list[int]], deadline: float
@@ -341,9 +382,9 @@ class Certificate:
 
             bound = quick_value_bound(self.values, self.competition)
             return bound, lambda: self._search_value_bound(groups, time_limit)
-        weights, competition = self.benefit.weights, self.competition.matrix
 
         def search() -> tuple[float, float]:
+            weights, competition = self.benefit.entries, self.competition.entries
             prepare(weights, competition, self.fewest_members)
             deadline = time.perf_counter() + time_limit
             optimum = best_partition(
@@ -357,7 +398,8 @@ class Certificate:
             )
             return welfare(weights, optimum.partition), optimum.upper_bound
 
-        return quick_upper_bound(weights, competition, self.fewest_members), search
+        graphs = self.benefit.entries, self.competition.entries
+        return sparse_upper_bound(*graphs, self.fewest_members), search
 
     def _search_value_bound(
         self, groups: list[list[int]], time_limit: float
@@ -415,6 +457,11 @@ class Certificate:
             fewest_members=self.fewest_members,
             values=self.values,
             confidence=self.confidence,
+            **(
+                {}
+                if self.doubt is None
+                else {"risk": self.doubt["risk"], "scenarios": self.doubt["scenarios"]}
+            ),
             prices=self.proof,
             closed=(stated["upper bound"].value or 0.0) <= reached * (1 + 1e-14),
         )
@@ -450,6 +497,21 @@ def _stated_bound(
         f"to be checked; this certificate proves {bound:.9g}"
     )
     return bound, (*formation.notes, note)
+
+
+def _strategy_proof(formation: Formation) -> Claim:
+    """Claim that no participant gains by misreporting, if the coalitions are derived again."""
+    groups = _groups_of(formation.competition)
+    derived = reach_each_other(formation.benefit, groups)
+    same = derived == set(map(frozenset, formation.coalitions))
+    return Claim("strategy-proof", "proven" if same else "not proven")
+
+
+def _groups_of(competition: CompetitionGraph) -> list[Coalition]:
+    """Return the groups of method ``truthful``, which depend on the competition graph alone."""
+    groups, _ = independent_groups(competition)
+    names = competition.participants
+    return [tuple(names[k] for k in group) for group in groups]
 
 
 def _verified(

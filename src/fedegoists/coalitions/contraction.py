@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.participant_graph import Ends
 
 
 def bits(bitset: int) -> Iterator[int]:
@@ -38,6 +39,14 @@ def rows_as_bitsets(matrix: npt.NDArray[np.bool_]) -> list[int]:
     """Return each row of a boolean matrix as a bitset, column k as bit k."""
     packed = np.packbits(matrix, axis=1, bitorder="little")
     return [int.from_bytes(row.tobytes(), "little") for row in packed]
+
+
+def entries_as_bitsets(rows: Ends, columns: Ends, n: int) -> list[int]:
+    """Return each row of a boolean matrix as a bitset, from the entries that are true."""
+    bitsets = [0] * n
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        bitsets[row] |= 1 << column
+    return bitsets
 
 
 class BudgetSpentError(Exception):
@@ -94,10 +103,12 @@ class Contraction:
     __slots__ = ("big", "members", "nodes", "predecessors", "rivals", "successors")
 
     def __init__(self, benefit: BenefitGraph, competition: CompetitionGraph) -> None:
-        edges = benefit.weights > 0
-        self.successors = rows_as_bitsets(edges)
-        self.predecessors = rows_as_bitsets(edges.T)
-        self.rivals = rows_as_bitsets(competition.matrix)
+        n = benefit.n
+        givers, takers = benefit.entries[:2]
+        self.successors = entries_as_bitsets(givers, takers, n)
+        self.predecessors = entries_as_bitsets(takers, givers, n)
+        rivals, others = competition.entries[:2]
+        self.rivals = entries_as_bitsets(rivals, others, n)
         self.members = [1 << k for k in range(benefit.n)]
         self.nodes = (1 << benefit.n) - 1
         self.big = 0

@@ -208,10 +208,10 @@ def _obstacle(
         if len(joined) == 2:
             other = mover if name == host else host
             giver, taker = (name, other) if gives_nothing else (other, name)
-            return f"{taker} would not benefit from {giver}"
+            return f"no benefit of {giver} to {taker} is known"
         if gives_nothing:
-            return f"nobody there would benefit from {name}"
-        return f"{name} would not benefit from anybody there"
+            return f"no benefit of {name} to anybody there is known"
+        return f"no benefit of anybody there to {name} is known"
     for rider in free_riders(_relations(formation, left)[0], [left]):
         what = "nobody to benefit" if rider.missing == "outgoing" else "nobody to benefit from"
         return f"{rider.participant} would be left with {what} in its coalition without {mover}"

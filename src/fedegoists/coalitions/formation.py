@@ -6,18 +6,24 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from fedegoists.coalitions.formation_options import FormationMethod, Objective
+from fedegoists.coalitions.formation_options import (
+    DEFAULT_SCENARIOS,
+    FormationMethod,
+    Objective,
+    Risk,
+)
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.value_principles import gain_probability
-from fedegoists.coalitions.welfare import gain_errors, utilities_by
-from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.coalitions.welfare import as_rows, gain_errors, utilities_by
+from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import Benefits
 from fedegoists.graphs.participants import index_of
 from fedegoists.notebooks import data_frame, html_table
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.certificate import Certificate
+    from fedegoists.coalitions.doubt_report import DoubtReport
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,11 @@ class Formation:
         expected gain, and `benefit` holds the gains of pairs alone, for pictures.
     confidence : float or None
         With coalition values: the least probability of gaining that was demanded of each member.
+        With uncertain benefits: the least probability that nobody rides free in a coalition.
+    risk : {"expected", "worst-decile"} or None
+        With uncertain benefits: what was maximised.
+    scenarios : int
+        With uncertain benefits: the number of scenarios for the worst tenth and for regret.
     prices : tuple of PriceProof
         Of method ``best``: prices from which the certificate proves the upper bound.
     closed : bool or None
@@ -101,6 +112,8 @@ class Formation:
     fewest_members: int = field(repr=False, default=1)
     values: CoalitionValues | None = field(repr=False, default=None)
     confidence: float | None = field(repr=False, default=None)
+    risk: Risk | None = field(repr=False, default=None)
+    scenarios: int = field(repr=False, default=DEFAULT_SCENARIOS)
     prices: tuple[PriceProof, ...] = field(repr=False, compare=False, default=())
     closed: bool | None = field(repr=False, compare=False, default=None)
 
@@ -154,7 +167,17 @@ class Formation:
 
     @cached_property
     def probabilities(self) -> Mapping[str, float]:
-        """The probability to gain of each participant in company, by a normal approximation."""
+        """The probability to gain of each participant in company.
+
+        By a normal approximation; with uncertain benefits, the probability to receive any.
+        """
+        if isinstance(self.values, UncertainBenefits):
+            rows = as_rows(positions(self.coalitions, self._place), len(self.participants))
+            likely = self.values.receiving(rows).min(axis=0).tolist()
+            named = zip(self.participants, likely, strict=True)
+            return MappingProxyType(
+                {name: p for name, p in named if len(self.coalition_of(name)) > 1}
+            )
         gains, errors = self.utilities, self.standard_errors
         company = (name for group in self.coalitions if len(group) > 1 for name in group)
         return MappingProxyType(
@@ -210,6 +233,13 @@ class Formation:
                 "standard_errors": dict(self.standard_errors),
                 "probabilities": dict(self.probabilities),
             }
+            if self.doubt is not None:
+                doubt = self.doubt.to_dict()
+                valued["doubt"] = {
+                    key: value
+                    for key, value in doubt.items()
+                    if key not in ("partitions", "scenario_best")
+                }
         return {
             "method": self.method,
             "objective": self.objective,
@@ -235,6 +265,15 @@ class Formation:
         best = "proven to be the highest" if self.optimal else f"at most {self.upper_bound:.4g}"
         title = f"Coalitions ({self.method}): total benefit {self.welfare:.4g}, {best}"
         return html_table(title, self._columns, self._rows())
+
+    @cached_property
+    def doubt(self) -> "DoubtReport | None":
+        """With uncertain benefits: how sure the decision is, and what would make it surer."""
+        if not isinstance(self.values, UncertainBenefits):
+            return None
+        from fedegoists.coalitions.doubt_report import doubt_report
+
+        return doubt_report(self)
 
     @cached_property
     def certificate(self) -> "Certificate":

@@ -1,4 +1,4 @@
-"""Forming coalitions: one function, four formation methods, one kind of result."""
+"""Forming coalitions: one function, five formation methods, one kind of result."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,13 @@ from fedegoists.coalitions.contraction import bits
 from fedegoists.coalitions.exact.best_partition import ComponentPrices
 from fedegoists.coalitions.formation import Formation, Merge
 from fedegoists.coalitions.formation_options import (
+    DEFAULT_SCENARIOS,
     FORMATION_METHODS,
     OBJECTIVES,
+    RISKS,
     FormationMethod,
     Objective,
+    Risk,
 )
 from fedegoists.coalitions.partition_search import (
     GapReport,
@@ -25,12 +28,14 @@ from fedegoists.coalitions.partition_search import (
 )
 from fedegoists.coalitions.principles import Coalition, check_partition
 from fedegoists.coalitions.proof.price_proof import PriceProof
-from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.truthful_search import search_truthful
+from fedegoists.coalitions.upper_bound import sparse_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
 from fedegoists.errors import GraphError, PartitionError, SettingsError, shown
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
 from fedegoists.graphs.participants import index_of
+from fedegoists.graphs.uncertain_benefits import DEFAULT_SAFETY, MOST_SCENARIOS
 
 DEFAULT_TIME_LIMIT = 1.0
 """Seconds for method ``best``."""
@@ -47,6 +52,8 @@ def form(
     objective: Objective = "welfare",
     fewest_members: int = 1,
     confidence: float | None = None,
+    risk: Risk | None = None,
+    scenarios: int = DEFAULT_SCENARIOS,
     progress: GapReport | None = None,
 ) -> Formation:
     """Decide who trains with whom.
@@ -55,16 +62,19 @@ def form(
 
     Parameters
     ----------
-    benefit : BenefitGraph or CoalitionValues
-        What the participants gain from one another: benefits that add up, as in the paper, or
-        expected gains in coalitions. With coalition values, method ``best`` maximises the total
-        expected gain; up to 20 participants it always finishes, with proof.
-    method : {"best", "stable", "published", "cliques"}
+    benefit : BenefitGraph, UncertainBenefits or CoalitionValues
+        What the participants gain from one another: benefits that add up, as in the paper, with or
+        without standard errors, or expected gains in coalitions. With coalition values, method
+        ``best`` maximises the total expected gain; up to 20 participants it always finishes, with
+        proof.
+    method : {"best", "stable", "published", "cliques", "truthful"}
         ``best`` maximises welfare subject to both principles within `time_limit`; it is never worse
         than ``stable`` or ``published``, always merge-stable, and exact where the solver finishes.
         ``stable`` merges until no set of coalitions should merge; fastest. ``published`` is
         Algorithm 1 of the paper. ``cliques`` is its lines 1 to 6 only, which satisfy both
-        principles but may leave mergers: the coalitions of the paper's baselines.
+        principles but may leave mergers: the coalitions of the paper's baselines. ``truthful``
+        satisfies both principles, and no participant gains by misreporting the benefit it
+        receives; it may leave mergers, which every such method must.
     seed : int
         For ``best``: the same seed gives the same result, unless the time limit ends the search,
         which a note then says.
@@ -82,7 +92,14 @@ def form(
         members hides the single ones. 1, like 2, demands nothing.
     confidence : float, optional
         With coalition values: the least probability of gaining that each member of a coalition must
-        have, from 0.5 (its expected gain is positive; the default) to below 1.
+        have, from 0.5 (its expected gain is positive) to below 1; 0.6 by default. With uncertain
+        benefits: the least probability that nobody rides free in a coalition, 0.8 by default.
+    risk : {"expected", "worst-decile", "ignore"}, optional
+        With uncertain benefits: maximise the expected welfare (the default), or the mean welfare of
+        the worst tenth of `scenarios`; or ignore the errors and decide by the estimates alone.
+    scenarios : int
+        With uncertain benefits: how many are drawn, with the same `seed`, for the worst tenth, and
+        for the expected regret that the certificate states.
     progress : callable, optional
         For ``best``: called repeatedly with the welfare reached and the upper bound so far.
 
@@ -133,6 +150,7 @@ def form(
     if objective != "welfare" and method != "best":
         raise SettingsError(f"the objective {objective!r} needs method 'best', not {method!r}")
     check_fewest_members(fewest_members, method)
+    benefit, risk, confidence = _settled_risk(benefit, risk, confidence, scenarios)
     confidence = check_values_options(benefit, method, objective, confidence)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise SettingsError(f"the seed must be a whole number that is not negative, not {seed!r}")
@@ -146,6 +164,8 @@ def form(
         objective=objective,
         fewest_members=fewest_members,
         confidence=confidence,
+        risk=risk,
+        scenarios=scenarios,
         progress=progress,
     )
     return formation_of(
@@ -157,7 +177,35 @@ def form(
         objective=objective,
         fewest_members=fewest_members,
         confidence=confidence,
+        risk=risk,
+        scenarios=scenarios,
     )
+
+
+def _settled_risk(
+    benefit: Benefits, risk: Risk | None, confidence: float | None, scenarios: int
+) -> tuple[Benefits, Risk | None, float | None]:
+    """Return the benefits to decide by; those without doubt are a plain benefit graph."""
+    if risk is not None and risk not in RISKS:
+        raise SettingsError(f"unknown risk {risk!r}; expected one of {', '.join(RISKS)}")
+    if not isinstance(benefit, UncertainBenefits):
+        if risk not in (None, "ignore"):
+            raise SettingsError(
+                f"risk is {risk!r}, but these benefits have no standard errors; give "
+                "UncertainBenefits (a file with the column error), or leave it out"
+            )
+        return benefit, None, confidence
+    scenarios = plain_number(scenarios)
+    if isinstance(scenarios, bool) or not isinstance(scenarios, int):
+        raise SettingsError(f"the number of scenarios must be a whole number, not {scenarios!r}")
+    if not 10 <= scenarios <= MOST_SCENARIOS:
+        raise SettingsError(f"{scenarios} scenarios; expected 10 to {MOST_SCENARIOS}")
+    if risk == "ignore":
+        return benefit.graph, None, confidence
+    if benefit.certain:
+        check_values_options(benefit, "best", "welfare", confidence)
+        return benefit.graph, None, None
+    return benefit, risk or "expected", confidence
 
 
 def check_values_options(
@@ -173,7 +221,8 @@ def check_values_options(
         return None
     if method != "best":
         raise SettingsError(
-            f"method {method!r} works on benefit graphs; with coalition values use method 'best'"
+            f"method {method!r} works on benefit graphs; with coalition values or standard errors "
+            "use method 'best', or ignore the errors with risk='ignore'"
         )
     if objective != "welfare":
         raise SettingsError(
@@ -181,7 +230,7 @@ def check_values_options(
             "the highest total gain: leave the objective out"
         )
     if confidence is None:
-        return DEFAULT_CONFIDENCE
+        return default_confidence(benefits)
     confidence = plain_number(confidence)
     if (
         isinstance(confidence, bool)
@@ -195,6 +244,11 @@ def check_values_options(
     return float(confidence)
 
 
+def default_confidence(benefits: Benefits) -> float:
+    """Return the probability that is demanded where nothing is said."""
+    return DEFAULT_SAFETY if isinstance(benefits, UncertainBenefits) else DEFAULT_CONFIDENCE
+
+
 def check_fewest_members(fewest_members: int, method: FormationMethod) -> None:
     """Refuse a number that is none, and methods that cannot respect it."""
     if (
@@ -205,6 +259,11 @@ def check_fewest_members(fewest_members: int, method: FormationMethod) -> None:
         raise SettingsError(
             "the smallest number of members must be a whole number of 1 or more, "
             f"not {fewest_members!r}"
+        )
+    if fewest_members > 2 and method == "truthful":
+        raise SettingsError(
+            f"at least {fewest_members} members: method 'truthful' cannot demand a size, as false "
+            "reports could then make a coalition large enough; use method 'best' or 'stable'"
         )
     if fewest_members > 2 and method in ("cliques", "published"):
         raise SettingsError(
@@ -225,6 +284,8 @@ def search_by(
     fewest_members: int = 1,
     keep: Partition = (),
     confidence: float | None = None,
+    risk: Risk | None = None,
+    scenarios: int = DEFAULT_SCENARIOS,
     progress: GapReport | None = None,
 ) -> SearchResult:
     """Search by a formation method; see `form`.
@@ -243,10 +304,23 @@ def search_by(
     if not isinstance(benefit, BenefitGraph):
         from fedegoists.coalitions.value_partition_search import search_values
 
+        confidence = default_confidence(benefit) if confidence is None else confidence
+        if risk == "worst-decile" and isinstance(benefit, UncertainBenefits):
+            from fedegoists.coalitions.worst_decile import search_worst_decile
+
+            return search_worst_decile(
+                benefit,
+                competition,
+                confidence=confidence,
+                seed=seed,
+                time_limit=limit,
+                scenarios=scenarios,
+                fewest_members=fewest_members,
+            )
         return search_values(
             benefit,
             competition,
-            confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
+            confidence=confidence,
             seed=seed,
             time_limit=limit,
             keep=keep,
@@ -266,6 +340,8 @@ def search_by(
         )
     if method == "stable":
         return search_stable(benefit, competition, keep, fewest_members)
+    if method == "truthful":
+        return search_truthful(benefit, competition)
     return search_published(benefit, competition, cover, merge=method == "published")
 
 
@@ -279,6 +355,8 @@ def formation_of(
     objective: Objective = "welfare",
     fewest_members: int = 1,
     confidence: float | None = None,
+    risk: Risk | None = None,
+    scenarios: int = DEFAULT_SCENARIOS,
 ) -> Formation:
     """Return the formation of a search's result: by name, with its welfare and gains."""
     values = None if isinstance(benefit, BenefitGraph) else benefit
@@ -296,7 +374,7 @@ def formation_of(
         trace.append(Merge(tuple(map(named, groups)), rule, gain))
     upper_bound = found.upper_bound
     if upper_bound is None:
-        upper_bound = quick_upper_bound(graph.weights, competition.matrix, fewest_members)
+        upper_bound = sparse_upper_bound(graph.entries, competition.entries, fewest_members)
     notes = found.notes
     if fewest_members > max(len(names), 2):
         notes = (
@@ -322,6 +400,8 @@ def formation_of(
         best_by_objective=found.best_by_objective and objective != "welfare",
         values=values,
         confidence=confidence,
+        risk=risk,
+        scenarios=scenarios,
         prices=tuple(_named_prices(part, names) for part in found.prices),
         closed=found.closed,
     )

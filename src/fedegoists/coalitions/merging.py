@@ -27,14 +27,17 @@ STEPS_PER_SINGLE = 20_000
 """Budget of the search for one single, in branches; then stability is "not proven"."""
 
 
-def sustained(z: Contraction, available: int) -> int:
+def sustained(z: Contraction, available: int, removed: int | None = None) -> int:
     """Drop singles without a predecessor or without a successor, until none is left.
 
     The rest is the largest subset of `available` in which every single has both: no merge inside
-    `available` can use any other node.
+    `available` can use any other node. Where `available` is a sustained set without the nodes
+    `removed`, only the neighbours of these are looked at.
     """
     successors, predecessors = z.successors, z.predecessors
     pending = available & ~z.big
+    if removed is not None:
+        pending &= _neighbours(z, removed)
     while pending:
         low = pending & -pending
         pending ^= low
@@ -54,7 +57,7 @@ def joinable_with(
     Parameters
     ----------
     available
-        The nodes the set may use.
+        The nodes the set may use: a sustained set of nodes.
     fewest_members
         The fewest participants that the set must have altogether.
 
@@ -64,7 +67,10 @@ def joinable_with(
         If neither could be shown within the budget.
     """
     start = 1 << single
-    available &= ~z.rivals[single] & ~start
+    if not available & start:
+        return None
+    rivals = available & z.rivals[single]
+    available &= ~rivals & ~start
 
     # The most frequent answers first: a partner that gives and takes, then a cycle of three.
     mutual = z.successors[single] & z.predecessors[single] & available
@@ -78,7 +84,7 @@ def joinable_with(
         if closing:
             return start | 1 << k | 1 << lowest(closing)
 
-    available = sustained(z, available | start)
+    available = sustained(z, available | start, rivals)
     branches = [(start, available)] if available & start else []
     while branches:
         budget.spend()
@@ -94,11 +100,12 @@ def joinable_with(
                 continue
         candidate = 1 << lowest(candidates & z.big or candidates)
         # Either it is in the set, or it is not; the stack looks at sets with it first.
-        without = sustained(z, available & ~candidate)
+        without = sustained(z, available & ~candidate, candidate)
         if chosen & ~without == 0:
             branches.append((chosen, without))
         more = chosen | candidate
-        rest = sustained(z, available & ~z.rivals[candidate.bit_length() - 1])
+        rivals = available & z.rivals[candidate.bit_length() - 1]
+        rest = sustained(z, available & ~rivals, rivals)
         if more & ~rest == 0:
             branches.append((more, rest))
     return None
@@ -183,7 +190,7 @@ def stabilise(
             proven = False
             continue
         if group is None:
-            alive = sustained(z, alive & z.nodes & ~low)
+            alive = sustained(z, alive & z.nodes & ~low, low)
         else:
             merge(_with_followers(z, group, alive & z.nodes))
 

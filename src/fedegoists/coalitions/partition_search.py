@@ -33,8 +33,9 @@ from fedegoists.install_hints import install_command
 GapReport = Callable[[float, float], None]
 """Called repeatedly during a search with the welfare reached and the upper bound so far."""
 
-PUBLISHED_SHARE = 0.3
-"""The fraction of the time that Algorithm 1 may take as a start for method ``best``."""
+PUBLISHED_SHARE, PUBLISHED_SHARE_OF_MANY, MANY = 0.3, 0.05, 1000
+"""The fraction of the time that Algorithm 1 may take as a start for method ``best``: the first, or
+the second with more participants than the third, where it hardly ever ends in time."""
 
 WORK_SHARE = 0.7
 """The fraction of the time limit that is planned as work, so that work rather than the clock ends
@@ -43,7 +44,7 @@ the search and the same seed gives the same result."""
 _STAGES: Mapping[Objective, int] = {"welfare": 1, "participation": 2, "fair": 3}
 """The searches that share the time: for welfare, for participation, for fairness."""
 
-_NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
+NOT_PROVEN_STABLE = "that no coalitions should merge was not proven within the budget"
 
 
 def lacking_notes() -> list[str]:
@@ -87,9 +88,9 @@ def search_stable(
     z = Contraction(benefit, competition)
     if not keep:
         return _stabilised(z, fewest_members)
-    start = repaired(keep, benefit.weights, competition.matrix, z, fewest_members)
+    start = repaired(keep, benefit, competition, z, fewest_members)
     found = [_stabilised(z.copy(), fewest_members, start), _stabilised(z, fewest_members)]
-    reached = [welfare(benefit.weights, result.partition) for result in found]
+    reached = [welfare(benefit.entries, result.partition) for result in found]
     good = [
         result
         for result, own in zip(found, reached, strict=True)
@@ -110,7 +111,7 @@ def _stabilised(
         stable=True if proven else None,
         start=start,
         merges=[("search", sets) for sets in merges],
-        notes=() if proven else (_NOT_PROVEN_STABLE,),
+        notes=() if proven else (NOT_PROVEN_STABLE,),
     )
 
 
@@ -155,7 +156,7 @@ def search_published(
     else:
         stable = False if rest else (True if proven else None)
     if stable is None:
-        notes.append(_NOT_PROVEN_STABLE)
+        notes.append(NOT_PROVEN_STABLE)
     return SearchResult(z.partition() if merge else start, stable, start, merges, tuple(notes))
 
 
@@ -182,7 +183,7 @@ def search_best(
     interrupted = False
     try:
         # Loading may take long the first time, and is not part of the limit.
-        prepare(benefit.weights, competition.matrix, fewest_members)
+        prepare(benefit.entries, competition.entries, fewest_members)
         if (keep or objective == "fair") and has_solver():
             load_solver()
     except KeyboardInterrupt:
@@ -205,7 +206,8 @@ def search_best(
     )
     if keep:
         stages.starts.insert(0, stages.repaired(keep))
-    notes = stages.add_published_start(began + PUBLISHED_SHARE * time_limit)
+    share = PUBLISHED_SHARE if benefit.n <= MANY else PUBLISHED_SHARE_OF_MANY
+    notes = stages.add_published_start(began + share * time_limit)
     # The other objectives begin with the best welfare, which is often close to theirs.
     optimum = stages.run(participation=False, progress=progress)
     upper_bound, prices, closed = optimum.upper_bound, optimum.prices, optimum.optimal
@@ -234,7 +236,7 @@ def search_best(
     if objective != "welfare" and not proven_best:
         notes.append(f"that no partition is better by the objective '{objective}' is not proven")
     if not proven_stable:
-        notes.append(_NOT_PROVEN_STABLE)
+        notes.append(NOT_PROVEN_STABLE)
     rule = "optimum" if proven_best else "best found"
     return SearchResult(
         partition,
@@ -285,9 +287,8 @@ class _Stages:
 
     def repaired(self, partition: Partition) -> list[list[int]]:
         """Return a partition with members put on their own until it is valid."""
-        weights, rivals = self.benefit.weights, self.competition.matrix
         singles = Contraction(self.benefit, self.competition)
-        return repaired(partition, weights, rivals, singles, self.fewest_members)
+        return repaired(partition, self.benefit, self.competition, singles, self.fewest_members)
 
     @property
     def _work(self) -> float:
@@ -297,8 +298,8 @@ class _Stages:
     def run(self, *, participation: bool, progress: GapReport | None = None) -> Optimum:
         """Look for the highest welfare or, before that, the fewest participants alone."""
         optimum = best_partition(
-            self.benefit.weights,
-            self.competition.matrix,
+            self.benefit.entries,
+            self.competition.entries,
             self.starts,
             seconds=self._work,
             deadline=self.deadline,

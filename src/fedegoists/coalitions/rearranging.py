@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Floats, Partition
+from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.contraction import Contraction
+from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 Member = TypeVar("Member", bound=Hashable)
 
@@ -53,8 +54,8 @@ def moved_between(
 
 def repaired(
     partition: Partition,
-    weights: Floats,
-    competition: Bools,
+    benefit: BenefitGraph,
+    competition: CompetitionGraph,
     singles: Contraction,
     fewest_members: int = 1,
 ) -> list[list[int]]:
@@ -69,7 +70,7 @@ def repaired(
     fewest_members : int
         Coalitions that have fewer members, or keep fewer, are taken apart.
     """
-    result = [[k] for k in sorted(set(range(len(weights))).difference(*partition))]
+    result = [[k] for k in sorted(set(range(benefit.n)).difference(*partition))]
     kept: list[list[int]] = []
     for group in partition:
         members = sum(1 << k for k in group)
@@ -81,18 +82,21 @@ def repaired(
         ):
             kept.append(list(group))
         else:
-            kept += _taken_apart(group, weights, competition)
+            kept += _taken_apart(group, benefit, competition)
     for part in kept:
         result += [part] if len(part) >= fewest_members else [[k] for k in part]
     return sorted(result)
 
 
-def _taken_apart(group: Sequence[int], weights: Floats, competition: Bools) -> list[list[int]]:
+def _taken_apart(
+    group: Sequence[int], benefit: BenefitGraph, competition: CompetitionGraph
+) -> list[list[int]]:
     """Return the parts of a coalition: members that break a principle are on their own."""
     result = []
     members = np.array(group)
-    inside = weights[np.ix_(members, members)]
-    edges, value, competes = inside > 0, inside + inside.T, competition[np.ix_(members, members)]
+    names = [benefit.participants[k] for k in group]
+    inside, competes = benefit.restricted_to(names).weights, competition.restricted_to(names).matrix
+    edges, value = inside > 0, inside + inside.T
     left = np.arange(len(members))
     while len(left) > 1:
         among = np.ix_(left, left)

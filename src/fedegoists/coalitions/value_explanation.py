@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedegoists.coalitions.formation import Formation
 from fedegoists.coalitions.principles import Coalition
-from fedegoists.coalitions.value_principles import Judge
+from fedegoists.coalitions.value_principles import Judge, RiskyCoalition
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE
 
 
@@ -62,6 +62,11 @@ def value_obstacle(formation: Formation, group: Sequence[str], where: str) -> st
             f"by {amount}"
         )
     for member in judge.unlikely(coalition):
+        if isinstance(member, RiskyCoalition):
+            return (
+                f"{member.participant} might ride free {where}: nobody does with probability "
+                f"{member.probability:.2g} or more, and {member.confidence:g} is demanded"
+            )
         return (
             f"{member.participant} would gain {where} with probability {member.probability:.2g}, "
             f"and {member.confidence:g} is demanded"

@@ -26,6 +26,7 @@ from fedegoists.coalitions.value_principles import Judge, valued_merger
 from fedegoists.coalitions.welfare import total_gain
 from fedegoists.graphs import CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import pair_bounds
+from fedegoists.graphs.participant_graph import Entries
 
 MERGER_BUDGET = 2000
 """Sets of coalitions that the search for mergers looks at."""
@@ -51,7 +52,7 @@ def search_values(
     solved exactly, however long that takes: a few seconds at most. With more, the time limit
     counts.
     """
-    members, problem = _reduced(values, competition, confidence, fewest_members)
+    members, problem = reduced(values, competition, confidence, fewest_members)
     kept = restricted(keep, members)
     notes: list[str] = []
     if problem.n <= most_exact():
@@ -70,7 +71,7 @@ def search_values(
     stable: bool | None = True  # uniting coalitions with gain would be better than the optimum
     if rule != "optimum":
         judge = Judge(values, competition, confidence, fewest_members)
-        whole, stable = _united(judge, whole)
+        whole, stable = united(judge, whole)
         if stable is None:
             notes.append("that no coalitions should merge was not proven within the budget")
     return SearchResult(
@@ -95,7 +96,7 @@ def value_bound(
     fewest_members: int = 1,
 ) -> tuple[float, float]:
     """Return the total gain of an admissible partition, and an upper bound on any total gain."""
-    members, problem = _reduced(values, competition, confidence, fewest_members)
+    members, problem = reduced(values, competition, confidence, fewest_members)
     if problem.n <= most_exact():
         best = total_gain(problem.values, best_by_values(problem))
         return best, best * (1 + ROUNDING)
@@ -111,18 +112,18 @@ def quick_value_bound(values: CoalitionValues, competition: CompetitionGraph) ->
     return cap_bound(ValueProblem(values, competition.matrix))
 
 
-def _reduced(
+def reduced(
     values: CoalitionValues, competition: CompetitionGraph, confidence: float, fewest_members: int
 ) -> tuple[list[int], ValueProblem]:
     """Leave out the participants that are alone in any case."""
-    parts = components(pair_bounds(values), competition.matrix, fewest_members)
+    parts = components(Entries.of(pair_bounds(values)), competition.entries, fewest_members)
     members = sorted(chain.from_iterable(parts))
     names = [values.participants[k] for k in members]
     inside = competition.restricted_to(names).matrix
     return members, ValueProblem(values.restricted_to(names), inside, confidence, fewest_members)
 
 
-def _united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
+def united(judge: Judge, partition: list[list[int]]) -> tuple[list[list[int]], bool | None]:
     """Unite coalitions that should merge until the checker finds none; tell if that is proven."""
     names = judge.values.participants
     place = {name: k for k, name in enumerate(names)}

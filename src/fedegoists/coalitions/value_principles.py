@@ -7,7 +7,8 @@ works on names, sets and the expected gains of the members of a coalition S:
    0, and *gives*: without i, the total gain of the other members would be lower. Where gains are
    sums of benefits, these are the two sums of Equation 1.
 2. No conflict of interest (Principle 2): as in `principles`.
-3. Participation: the probability that i gains is at least the confidence.
+3. Participation: the probability that i gains is at least the confidence. Under uncertain benefits:
+   the probability that nobody rides free in S is.
 4. Merge-stable (Equation 2): no set of two or more coalitions can be united into one that satisfies
    1 to 3 and has a higher total gain than they have together.
 
@@ -35,8 +36,9 @@ from fedegoists.coalitions.principles import (
     conflicts,
     further_conflicts,
 )
+from fedegoists.coalitions.proof.likelihoods import Likelihoods
 from fedegoists.errors import GraphError
-from fedegoists.graphs import CoalitionValues, CompetitionGraph
+from fedegoists.graphs import CoalitionValues, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import Bools, least_gain, pair_bounds
 
 
@@ -77,6 +79,18 @@ class UnlikelyGain:
         )
 
 
+@dataclass(frozen=True)
+class RiskyCoalition(UnlikelyGain):
+    """A coalition in which somebody may ride free: the member that is the likeliest to."""
+
+    def __str__(self) -> str:
+        return (
+            f"nobody rides free in the coalition {{{', '.join(self.coalition)}}} with probability "
+            f"{self.probability:.3g} only; at least {self.confidence:g} is demanded "
+            f"({self.participant} is the likeliest to)"
+        )
+
+
 def gain_probability(gain: float, error: float) -> float:
     """Return the probability that a gain is positive, by a normal approximation.
 
@@ -88,6 +102,20 @@ def gain_probability(gain: float, error: float) -> float:
     if error <= 0:
         return 1.0 if gain > 0 else 0.0
     return NormalDist().cdf(gain / error)
+
+
+def likelihoods_of(values: UncertainBenefits) -> Likelihoods:
+    """Return what estimates say, for the independent checks."""
+    names = values.participants
+    known = np.argwhere((values.weights != 0) | (values.errors != 0)).tolist()
+    return Likelihoods(
+        names,
+        {
+            (names[j], names[i]): (float(values.weights[j, i]), float(values.errors[j, i]))
+            for j, i in known
+        },
+        values.given_share,
+    )
 
 
 class Judge:
@@ -106,6 +134,7 @@ class Judge:
         self.fewest_members = fewest_members
         self.least = least_gain(values)
         self._quantile = NormalDist().inv_cdf(confidence)
+        self.likelihoods = likelihoods_of(values) if isinstance(values, UncertainBenefits) else None
         names = values.participants
         self._place = {name: k for k, name in enumerate(names)}
         helps = pair_bounds(values) > 0
@@ -154,11 +183,23 @@ class Judge:
         """Participation: yield every member that is not likely enough to gain."""
         if len(group) < 2:
             return
+        if self.likelihoods is not None:
+            yield from self._risky(self.likelihoods, group)
+            return
         gains, errors = self.gains(group), self.errors(group)
         for name in group:
             if gains[name] < self._quantile * errors[name]:
                 probability = gain_probability(gains[name], errors[name])
                 yield UnlikelyGain(name, group, probability, self.confidence)
+
+    def _risky(self, likelihoods: Likelihoods, group: Coalition) -> Iterable[RiskyCoalition]:
+        safety = likelihoods.safety(group)
+        if safety < self.confidence * (1 - 1e-12):
+            sure = {
+                name: min(likelihoods.receives(name, group), likelihoods.gives(name, group))
+                for name in group
+            }
+            yield RiskyCoalition(min(group, key=sure.__getitem__), group, safety, self.confidence)
 
     def admits(self, group: Coalition) -> bool:
         """Whether a coalition without competitors satisfies everything else."""

@@ -11,7 +11,7 @@ With coalition values, the utility of i is its expected gain, and the welfare th
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats, Partition
 from fedegoists.graphs import BenefitGraph, CoalitionValues
 from fedegoists.graphs.coalition_values import Benefits
+from fedegoists.graphs.participant_graph import Entries
 
 
 def utilities(weights: Floats, partition: Partition) -> Floats:
@@ -37,7 +38,7 @@ def utilities(weights: Floats, partition: Partition) -> Floats:
     return received
 
 
-def welfare(weights: Floats, partition: Partition) -> float:
+def welfare(weights: Floats | Entries[np.float64], partition: Partition) -> float:
     """Return the sum of the benefits inside the coalitions, Σ_S u(S).
 
     Examples
@@ -45,17 +46,9 @@ def welfare(weights: Floats, partition: Partition) -> float:
     >>> welfare(np.array([[0, 2, 0], [1, 0, 5], [4, 0, 0]]), [[0, 1], [2]])
     3.0
     """
+    if isinstance(weights, Entries):
+        return math.fsum(weights.values[_together(weights, partition)].tolist())
     return math.fsum(chain.from_iterable(_inside(weights, group) for group in partition))
-
-
-def welfare_change(weights: Floats, before: Partition, after: Partition) -> float:
-    """Return by how much the utilities of some coalitions exceed those of others, rounded once.
-
-    Subtracting two welfares would lose a small change beside a large welfare.
-    """
-    gained = chain.from_iterable(_inside(weights, group) for group in after)
-    lost = chain.from_iterable(_inside(weights, group) for group in before)
-    return math.fsum(chain(gained, map(operator.neg, lost)))
 
 
 def _inside(weights: Floats, group: Sequence[int]) -> list[float]:
@@ -64,6 +57,15 @@ def _inside(weights: Floats, group: Sequence[int]) -> list[float]:
         return []
     benefits: list[float] = weights[np.ix_(group, group)].ravel().tolist()
     return benefits
+
+
+def _together(entries: Entries[np.float64], partition: Partition) -> Bools:
+    """Return which entries of a matrix are between members of one coalition."""
+    home = np.full(entries.n, -1)
+    for number, group in enumerate(partition):
+        home[list(group)] = number
+    rows = home[entries.rows]
+    return np.asarray((rows == home[entries.columns]) & (rows >= 0))
 
 
 # Coalition values --------------------------------------------------------------------------------
@@ -98,22 +100,36 @@ def total_gain(values: CoalitionValues, partition: Partition) -> float:
 
 def utilities_by(benefits: Benefits, partition: Partition) -> Floats:
     """Return the utility of every participant, by a benefit graph or by coalition values."""
-    if isinstance(benefits, BenefitGraph):
-        return utilities(benefits.weights, partition)
-    return expected_gains(benefits, partition)
+    if not isinstance(benefits, BenefitGraph):
+        return expected_gains(benefits, partition)
+    _, takers, weights, n = benefits.entries
+    inside = _together(benefits.entries, partition)
+    received = [list[float]() for _ in range(n)]
+    for taker, weight in zip(takers[inside].tolist(), weights[inside].tolist(), strict=True):
+        received[taker].append(weight)
+    return np.array([math.fsum(own) for own in received])
 
 
 def welfare_by(benefits: Benefits, partition: Partition) -> float:
     """Return the welfare of some coalitions, by a benefit graph or by coalition values."""
     if isinstance(benefits, BenefitGraph):
-        return welfare(benefits.weights, partition)
+        return welfare(benefits.entries, partition)
     return total_gain(benefits, partition)
 
 
 def welfare_change_by(benefits: Benefits, before: Partition, after: Partition) -> float:
-    """Return by how much the utilities of some coalitions exceed those of others."""
+    """Return by how much the utilities of some coalitions exceed those of others, rounded once."""
     if isinstance(benefits, BenefitGraph):
-        return welfare_change(benefits.weights, before, after)
+        # Subtracting two welfares would lose a small change beside a large welfare.
+        gained, lost = _among(benefits, after), _among(benefits, before)
+        return math.fsum(chain(gained, map(operator.neg, lost)))
     gained = expected_gains(benefits, after).tolist()
     lost = expected_gains(benefits, before).tolist()
     return math.fsum(chain(gained, map(operator.neg, lost)))
+
+
+def _among(benefit: BenefitGraph, partition: Partition) -> Iterator[float]:
+    """Iterate over the benefits inside some coalitions."""
+    for group in partition:
+        if len(group) > 1:
+            yield from benefit.inside(group).tolist()

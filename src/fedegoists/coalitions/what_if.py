@@ -17,7 +17,7 @@ from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.rearranging import moved_between
 from fedegoists.coalitions.welfare import utilities_by, welfare_by
 from fedegoists.errors import SettingsError
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import Benefits, pair_bounds
 
 Pairs = Iterable[tuple[str, str]]
@@ -78,6 +78,8 @@ class WhatIf:
             objective=before.objective,
             fewest_members=self.fewest_members,
             confidence=self.confidence,
+            risk=before.risk,
+            scenarios=before.scenarios,
         )
 
     @cached_property
@@ -220,6 +222,8 @@ def what_if(
     if leaving := {formation.name_of(name) for name in leaves}:
         stay = [name for name in formation.participants if name not in leaving]
         benefit, competition = benefit.restricted_to(stay), competition.restricted_to(stay)
+        if isinstance(benefit, UncertainBenefits):
+            benefit = benefit.relearned()
     if joins:
         benefit = _with_newcomers(benefit, joins)
         competition = CompetitionGraph(competition.pairs, benefit.participants)
@@ -253,6 +257,8 @@ def what_if(
             fewest_members=least,
             keep=positions(filter(None, map(tuple, kept)), place),
             confidence=demanded,
+            risk=formation.risk,
+            scenarios=formation.scenarios,
         )
     return WhatIf(formation, benefit, competition, found, least, demanded)
 

@@ -14,7 +14,7 @@ from fedegoists.consortium.everybody_together import EverybodyTogether
 from fedegoists.consortium.exposure import Exposure, MaskedSums
 from fedegoists.consortium.participant_models import ChosenModel, trained_participants
 from fedegoists.consortium.tree_yardstick import TreeYardstick
-from fedegoists.graphs import BenefitGraph
+from fedegoists.graphs import BenefitGraph, UncertainBenefits
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
 from fedegoists.notebooks import data_frame, html_table
@@ -30,10 +30,14 @@ def alone_in(formation: Formation) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LearnedBenefit:
-    """The benefit graph, and the estimate it was made from unless it was given."""
+    """The benefit graph, and the estimate it was made from unless it was given.
+
+    `uncertain` has the errors of benefits that were given with them.
+    """
 
     graph: BenefitGraph
     estimate: BenefitEstimate | None = None
+    uncertain: UncertainBenefits | None = None
 
 
 @dataclass(frozen=True)

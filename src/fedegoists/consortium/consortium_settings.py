@@ -15,10 +15,12 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedegoists.benefit.estimator_registry import CURVES, ESTIMATOR_ENTRIES, check_estimator
+from fedegoists.coalitions.formation_options import FormationMethod
 from fedegoists.errors import SettingsError
 from fedegoists.files import read_text
 from fedegoists.learning.model_registry import AUTO, model_named
 from fedegoists.learning.own_models import is_own
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.learning.typed_settings import TypedSettings, first_problem
 
 KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
@@ -78,13 +80,14 @@ class BenefitSection(TypedSettings):
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
     """The estimator. Curves predicts gains in the units of the metric, and the coalitions with the
-    highest expected gains are formed. Auto is curves in simulations of networks and linear models
-    on tables and sequences with formation.method = "best", unless threshold or confidence is set;
-    hypernetwork for images without competition; and otherwise transfer. With everybody, nothing is
+    highest expected gains are formed. Auto is curves for networks and linear models on tables and
+    sequences with formation.method = "best", unless threshold or confidence is set or silos at
+    their organisations would not tell what it needs; hypernetwork for simulated images without
+    competition; and otherwise transfer. The log says which, and why. With everybody, nothing is
     learned, and only competition keeps participants apart. Hypernetwork and pairs show all
     participants models made from the gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
-    """For the estimator file: a CSV with source,target,weight."""
+    """For the estimator file: a CSV with source,target,weight and maybe error."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])
     """A benefit counts where its weight is above this number."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
@@ -94,6 +97,10 @@ class BenefitSection(TypedSettings):
     """Independent runs of the estimator, which show how sure a weight is."""
     steps: int | None = Field(default=None, ge=1, examples=[300])
     """Steps of the estimator's training: of the hypernetwork, or of each local model."""
+    transfers: bool | None = Field(default=None, examples=[False])
+    """For curves: whether silos judge one another's models, competitors' excepted, and train in a
+    trial coalition. Without, only scores leave a silo, and others' samples are taken to be like
+    one's own, as far as their classes are the same; that is the default for images."""
     clip: float | None = Field(default=None, gt=0, examples=[1.0])
     """For hypernetwork: largest norm of a sample's gradient that leaves a silo."""
     noise: float = Field(default=0.0, ge=0)
@@ -113,6 +120,8 @@ class BenefitSection(TypedSettings):
     def _file_given(self) -> "BenefitSection":
         if (self.estimator == "file") != (self.file is not None):
             raise ValueError('estimator = "file" and file = "…" go together')
+        if self.transfers is not None and self.estimator not in ("auto", CURVES):
+            raise ValueError(f"transfers is for curves, not for {self.estimator}: leave it out")
         if self.estimator == CURVES and self.threshold is not None:
             raise ValueError(
                 'a threshold is for benefits; estimator = "curves" predicts gains: leave it out'
@@ -123,13 +132,23 @@ class BenefitSection(TypedSettings):
 class FormationSection(TypedSettings):
     """How the coalitions are formed."""
 
-    method: Literal["best", "stable", "published", "cliques"] = "best"
+    method: FormationMethod = "best"
     """The formation method; best has the highest total benefit."""
     time_limit: float | None = Field(default=None, gt=0, examples=[1.0])
     """Seconds for the method best."""
     fewest_members: int = Field(default=1, ge=1)
     """A coalition is one participant alone or has at least this number of members; 3 so that sums
     over members hide single ones."""
+    risk: Literal["expected", "worst-decile", "ignore"] | None = Field(
+        default=None, examples=["expected"]
+    )
+    """How standard errors of benefits are used by method best: expected forms the coalitions with
+    the highest expected benefit, worst-decile those with the highest in the worst tenth of
+    scenarios, ignore takes the weights as they are. By default expected, where benefits have errors
+    and neither benefit.threshold nor benefit.confidence is set."""
+    confidence: float | None = Field(default=None, ge=0.5, lt=1, examples=[0.9])
+    """With errors: the least probability that nobody rides free in a coalition (default: 0.8). With
+    curves: the least probability of gaining of each member (default: 0.6)."""
     seed: int = Field(default=0, ge=0)
     """The formation method's seed."""
 
@@ -193,6 +212,8 @@ class TrainingSection(TypedSettings):
     """Weights of classes in the loss; balanced makes every class of a silo count alike."""
     early_stopping: int | None = Field(default=None, ge=1, examples=[5])
     """Stop early: evaluations (20 in a training) without a better model for anybody."""
+    choose_by: ChooseBy = "metric"
+    """What of its validation data decides which model a participant keeps: metric or loss."""
     execution: Literal["auto", "looped", "stacked"] = "auto"
     """In a simulation: one silo after the other, or all at once; auto takes the faster one."""
     personal: tuple[str, ...] | None = Field(default=None, examples=[["output."]])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedegoists.coalitions import Formation
 from fedegoists.federation.delivery import OWN
 from fedegoists.files import csv_bytes
+from fedegoists.graphs import CurveValues
 from fedegoists.learning.estimates import Interval, Over
 from fedegoists.training.summary import chosen_test_values
 
@@ -87,7 +88,10 @@ def run_delivered(run: "ConsortiumRun") -> list[DeliveredGain]:
 
 def predicted_gain(formation: Formation, participant: str) -> Interval | None:
     """Return the gain that was expected before training; None where benefits have no units."""
-    if formation.values is None or len(formation.coalition_of(participant)) < 2:
+    if (
+        not isinstance(formation.values, CurveValues)
+        or len(formation.coalition_of(participant)) < 2
+    ):
         return None
     gain = formation.utilities[participant]
     reach = PREDICTED_REACH * formation.standard_errors[participant]

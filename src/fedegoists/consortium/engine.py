@@ -36,6 +36,12 @@ class Engine(Protocol):
     def absent(self) -> tuple[str, ...]:
         """Participants of the consortium that cannot be reached and are left out."""
 
+    def hindrance(self, answers: int, *, models: bool = True) -> str:
+        """Return why silos would not tell exact losses, and models of their own, so many in a day.
+
+        Empty where all would. Without `models`, these may stay at home.
+        """
+
     def federation(self, model: str, repetitions: int | None = None) -> "StatefulFederation":
         """Return the silos that train a network; in several repetitions if asked."""
 

@@ -8,17 +8,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from torch import Tensor
 
 from fedegoists.consortium.participant_models import ChosenModel, personal_part
 from fedegoists.federation import Participant, Repetition, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import Split, TaskName
-from fedegoists.learning.estimates import Estimate, Interval
+from fedegoists.learning.estimates import Estimate, Groups, Interval
 from fedegoists.learning.sample_scores import (
     BinaryScores,
     Numbers,
+    contributing_groups,
     contributions,
+    counted,
     few_samples,
     gain_estimate,
     metric_interval,
@@ -69,6 +72,9 @@ class JudgedModel:
         Its value.
     binary : BinaryScores, optional
         More of a binary task.
+    groups : int, optional
+        Number of groups of test samples, such as patients, that intervals are over; None if every
+        sample is by itself.
     """
 
     participant: str
@@ -78,6 +84,14 @@ class JudgedModel:
     few: str
     value: Interval
     binary: BinaryScores | None = None
+    groups: int | None = None
+
+    @property
+    def over(self) -> str:
+        """What intervals are over."""
+        if self.groups is None:
+            return "test samples"
+        return f"the {self.groups:,} groups of test samples (patients, or copies of a sample)"
 
 
 @dataclass(frozen=True)
@@ -157,12 +171,16 @@ def evaluated(
     task = federation.task
     outputs = _Outputs(federation, outcomes, personal)
     found: dict[str, dict[str, Contributions]] = {}
+    grouped: dict[str, tuple[Groups, ...] | None] = {}
     for method, outcome in outcomes.items() if task.usual_metric else ():
         for k, one in enumerate(federation.participants):
             if outcome.best_score[k][0] > -math.inf:
                 local = one.name in alone and "local" in outcomes
                 how = "local" if local else method
-                parts = contributions(task.name, *outputs.scores(how, k, "test"))
+                scores, targets = outputs.scores(how, k, "test")
+                parts = contributions(task.name, scores, targets)
+                groups = federation.groups(one, "test")
+                grouped[one.name] = contributing_groups(task.name, targets, groups)
                 found.setdefault(method, {}).setdefault(one.name, {})[one.repetition] = parts
     sign = 1.0 if task.higher_is_better else -1.0
     methods = {}
@@ -173,9 +191,12 @@ def evaluated(
             gain = None
             if both and method != "local" and name not in alone:
                 gain = gain_estimate(
-                    [values[seed] for seed in both], [base[seed] for seed in both], sign
+                    [values[seed] for seed in both],
+                    [base[seed] for seed in both],
+                    sign,
+                    grouped[name],
                 )
-            value = metric_interval(task.name, list(values.values()))
+            value = metric_interval(task.name, list(values.values()), grouped[name])
             methods[method, name] = JudgedMethod(method, name, value, gain)
     models, gains = {}, {}
     for model in delivered:
@@ -183,10 +204,19 @@ def evaluated(
         assert model.parameters is not None  # all silos are in this process
         test = outputs.of(one, model.parameters, "test")
         validation = outputs.of(one, model.parameters, "validation")
-        models[name] = judged_model(name, model.words, task.name, test, validation, thresholds)
+        models[name] = judged_model(
+            name,
+            model.words,
+            task.name,
+            test,
+            validation,
+            thresholds,
+            federation.groups(one, "test"),
+        )
         own = found.get("local", {}).get(name, {}).get(one.repetition)
         if own is not None:
-            gains[name] = gain_estimate([contributions(task.name, *test)], [own], sign)
+            parts = contributions(task.name, *test)
+            gains[name] = gain_estimate([parts], [own], sign, grouped[name])
     repetitions = len({one.repetition for one in federation.participants})
     return Evaluations(methods, models, gains, repetitions)
 
@@ -198,19 +228,35 @@ def judged_model(
     test: tuple[Numbers, Numbers],
     validation: tuple[Numbers, Numbers],
     thresholds: Sequence[float],
+    groups: Groups | None = None,
 ) -> JudgedModel:
     """Judge one model by its scores and targets of test samples; see `sample_scores`."""
     scores, targets = test
-    positives = int((targets > 0.5).sum()) if task == "binary" else None
+    every = np.ones(len(targets), dtype=bool)
+    count = None if groups is None else counted(every, groups)
+    few, binary = few_samples(counted(every, groups), noun=_noun(count)), None
+    if task == "binary":
+        positives, negatives = (counted(one, groups) for one in (targets > 0.5, targets <= 0.5))
+        few = few_samples(counted(every, groups), positives, negatives, _noun(count))
+        binary = BinaryScores.of(scores, targets, thresholds, validation, groups)
     return JudgedModel(
         participant,
         method,
         TASKS[task].metric,
         len(targets),
-        few_samples(len(targets), positives),
-        metric_interval(task, [contributions(task, scores, targets)]),
-        BinaryScores.of(scores, targets, thresholds, validation) if task == "binary" else None,
+        few,
+        metric_interval(
+            task,
+            [contributions(task, scores, targets)],
+            contributing_groups(task, targets, groups),
+        ),
+        binary,
+        count,
     )
+
+
+def _noun(groups: int | None) -> str:
+    return "test samples" if groups is None else "groups of test samples"
 
 
 def sample_scores_of(task: TaskName, outputs: Tensor, targets: Tensor) -> tuple[Numbers, Numbers]:

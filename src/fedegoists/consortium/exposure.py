@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedegoists.benefit import ESTIMATOR_ENTRIES
+from fedegoists.benefit import ESTIMATOR_ENTRIES, LearnSettings
+from fedegoists.benefit.estimator_registry import CURVES
 from fedegoists.consortium.consortium_settings import ConsortiumSettings
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.seam import Federation
@@ -60,7 +61,8 @@ class MaskedSums:
 def needs_single_updates(settings: ConsortiumSettings) -> list[str]:
     """Return what in a consortium's settings shows the coordinator updates of single silos."""
     reasons, benefit = [], settings.benefit
-    if benefit.file is None and benefit.estimator != "everybody":
+    at_home = benefit.estimator == CURVES and benefit.transfers is False
+    if benefit.file is None and benefit.estimator != "everybody" and not at_home:
         reasons.append(f"benefits are estimated ([benefit] estimator = {benefit.estimator})")
     for name in settings.training.methods:
         sees = METHOD_ENTRIES[name.removesuffix(TUNED)].server_sees
@@ -85,21 +87,27 @@ def check_methods(wanted: Wanted, federation: Federation) -> None:
         check_all_consent(method, federation)
 
 
-def check_estimator_consent(estimator: str, federation: Federation) -> None:
+def check_estimator_consent(settings: LearnSettings, federation: Federation) -> None:
     """Refuse an estimator before it asks silos for single models or gradients without consent.
+
+    Without transfers, the models of ``curves`` stay at home.
 
     Raises
     ------
     ConsentError
         With the silos and what to change.
     """
+    estimator = settings.estimator
+    if estimator == CURVES and not settings.transfers:
+        return
     names = [one.name for one in federation.participants if not federation.consents(one)]
     if names:
         refusing = ", ".join(dict.fromkeys(names))
         raise ConsentError(
             f"the estimator {estimator} shows the server {ESTIMATOR_ENTRIES[estimator].sends} of "
             f"each participant, and {refusing} did not consent; give the benefits in a file, or "
-            'set estimator = "everybody", under [benefit], or have '
+            'set estimator = "everybody", under [benefit], or estimator = "curves" and transfers = '
+            "false, with which only scores leave, or have "
             f"{FIX.format(names=refusing)}"
         )
 

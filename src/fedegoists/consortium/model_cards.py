@@ -159,7 +159,7 @@ def _quality(facts: CardFacts) -> list[str]:
     judged = facts.judged
     if isinstance(judged, str):
         return [judged]
-    lines = ["All intervals are 95 % confidence intervals over test samples.", ""]
+    lines = [f"All intervals are 95 % confidence intervals over {judged.over}.", ""]
     if judged.few:
         lines += [f"**This is no result: {judged.few}.**", ""]
     lines += ["| measure | value |", "|---|---|"]

@@ -147,6 +147,8 @@ def remarks_on(
     federation, train = repetitions.federation, repetitions.defaults.train
     optimiser = train.optimiser
     remarks = [f"learning rate {train.learning_rate:g}, weight decay {train.weight_decay:g}"]
+    if repetitions.defaults.together_decay is not None:
+        remarks[0] += f" alone and {repetitions.defaults.together_decay:g} in coalitions"
     remarks += [
         f"{name}: counts on steps of gradient descent; trained with sgd, not with {optimiser}"
         for name in methods

@@ -25,6 +25,7 @@ from fedegoists.federation.delivery import OWN, mixture_shares
 from fedegoists.federation.requests import DELIVERED, EVERYTHING
 from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.model_files import ModelCard, delivered_words, model_bytes
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.learning.sealed_models import run_models
 from fedegoists.methods import Outcome
 from fedegoists.training.repetitions import Repetitions
@@ -85,6 +86,7 @@ def deliveries(
     personal: Mapping[str, tuple[str, ...]],
     federation: Federation,
     alone: Collection[str] = (),
+    choose_by: ChooseBy = "metric",
 ) -> dict[Participant, Deliver]:
     """Return the candidates among which each participant chooses its model.
 
@@ -114,6 +116,7 @@ def deliveries(
                 parameters=torch.stack(rows),
                 candidates=tuple(candidates),
                 shares=mixture_shares(federation.schema),
+                choose_by=choose_by,
             )
     return found
 
@@ -124,6 +127,7 @@ def deliver_models(
     personal: Mapping[str, tuple[str, ...]],
     repetitions: Repetitions,
     alone: Collection[str] = (),
+    choose_by: ChooseBy = "metric",
 ) -> tuple[list[ChosenModel], dict[str, Failure]]:
     """Have all participants choose their models; return these, and the failures by participant.
 
@@ -135,7 +139,7 @@ def deliver_models(
         Prefixes of the parameters that each method kept in the silos.
     """
     federation = repetitions.federation
-    requests = deliveries(outcomes, personal, federation, alone)
+    requests = deliveries(outcomes, personal, federation, alone, choose_by)
     replies, failures = sorted_out(federation.deliver(requests))
     kept = {one: reply for one, reply in replies.items() if reply.kept}
     tested = _tested(kept, outcomes, federation)

@@ -24,6 +24,11 @@ from fedegoists.consortium.consortium_settings import (
     read_settings,
 )
 from fedegoists.consortium.engine import Engine
+from fedegoists.consortium.estimator_choice import (
+    check_answers,
+    chosen_estimator,
+    learning_changes,
+)
 from fedegoists.consortium.evaluations import Evaluations, evaluated
 from fedegoists.consortium.everybody_together import EverybodyTogether, train_everybody
 from fedegoists.consortium.exposure import (
@@ -62,8 +67,9 @@ from fedegoists.federation import Failure, Participant, SimulatedFederation
 from fedegoists.federation.delivery import OWN
 from fedegoists.federation.pool import checked_device
 from fedegoists.federation.robust_sums import RobustSettings
-from fedegoists.graphs import BenefitGraph, CompetitionGraph
-from fedegoists.graphs.coalition_values import pair_graph
+from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
+from fedegoists.graphs.coalition_values import Benefits, pair_graph
+from fedegoists.graphs.uncertain_benefits import has_errors
 from fedegoists.learning.boosting import require_lightgbm
 from fedegoists.learning.data_description import published_competition
 from fedegoists.learning.metric_words import metric_words
@@ -73,7 +79,7 @@ from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
 from fedegoists.methods.method_run import Observer
-from fedegoists.training.decay_search import searched_decays
+from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
 from fedegoists.training.gains import gains_over_local
@@ -137,6 +143,13 @@ class Consortium:
         if self.model_kind == "trees" and self.engine.local:
             require_lightgbm()
         self.competition = self._competition() if competition is None else competition
+        self.chosen = chosen_estimator(
+            self.settings,
+            self.engine,
+            self.model.name,
+            self.model_kind,
+            competition=bool(self.competition.pairs),
+        )
         if self.estimator is not None:
             check_estimator_suits(self.estimator, self.model_kind)
         self.wanted = Wanted(training.methods, training.settings, training.personal)
@@ -151,20 +164,7 @@ class Consortium:
     @property
     def estimator(self) -> str | None:
         """The estimator of benefits; None where they are given."""
-        section = self.settings.benefit
-        if self.decision is not None or section.estimator in ("everybody", "file"):
-            return None
-        if section.estimator != "auto":
-            return section.estimator
-        if self.engine.local and self.model_kind == "network":
-            usual = learn_settings(self.data, model=self.model.name).estimator
-            by_pairs = section.model_fields_set & {"threshold", "confidence"}
-            if usual == "transfer" and not by_pairs and self.settings.formation.method == "best":
-                return CURVES
-            if not (self.competition.pairs and ESTIMATOR_ENTRIES[usual].mingles):
-                return usual
-        # It needs no gradients, and shows no models to competitors.
-        return "transfer"
+        return None if self.decision is not None else self.chosen.name
 
     def _start(self) -> WarmStart | None:
         """Return the earlier run's models to start from, after a check that they fit."""
@@ -209,7 +209,12 @@ class Consortium:
         if section.estimator == "everybody":
             return LearnedBenefit(BenefitGraph(1.0 - np.eye(len(names)), names))
         if section.file is not None:
-            whole = BenefitGraph.from_csv(section.file, (*names, *self.engine.absent))
+            members = (*names, *self.engine.absent)
+            if has_errors(section.file):
+                known = UncertainBenefits.from_csv(section.file, members)
+                known = known.restricted_to(names).relearned()
+                return LearnedBenefit(known.graph, uncertain=known)
+            whole = BenefitGraph.from_csv(section.file, members)
             return LearnedBenefit(whole.restricted_to(names))
         if self.estimator == CURVES and self.settings.formation.method != "best":
             raise SettingsError(
@@ -232,7 +237,8 @@ class Consortium:
             if not self.engine.local:
                 secret = self.store.secret()
                 federation = self.engine.federation(self.model.name)
-                check_estimator_consent(settings.estimator, federation)
+                check_answers(settings, self.engine)
+                check_estimator_consent(settings, federation)
             estimate = self._learned(settings, apart, secret, progress)
             _check_known(estimate)  # before it is kept: another run should ask the silos again
             self.store.write("benefit", key, estimate.to_json())
@@ -247,15 +253,14 @@ class Consortium:
     def _learn_settings(self, progress: Progress) -> LearnSettings:
         """Return the estimator's settings; its steps are those of local training, if it has any."""
         section = self.settings.benefit
-        given = section.model_dump(
-            include={"repeats", "steps", "clip", "noise", "seed", "mingling"}
-        )
         settings = learn_settings(
             self.data,
             self.estimator,
             model=self.model.name,
             training=self._training_changes("benefit", progress),
-            **{name: value for name, value in given.items() if value is not None},
+            # Coalitions then have a weight decay of their own, too.
+            ridge=searches_decay(self.settings.training, self.model, simulated=self.engine.local),
+            **learning_changes(section),
         )
         if section.steps is None or "local" not in ESTIMATOR_ENTRIES[settings.estimator].settings:
             return settings
@@ -284,15 +289,37 @@ class Consortium:
         if self.decision is not None:
             return self.decision
         section = self.settings.formation
-        values = None if benefit.estimate is None else benefit.estimate.values
+        benefits = self._decided_by(benefit)
         return form(
-            benefit.graph if values is None else values,
+            benefits,
             self.competition,
             section.method,
             seed=section.seed,
             time_limit=section.time_limit,
             fewest_members=section.fewest_members,
+            confidence=None if isinstance(benefits, BenefitGraph) else section.confidence,
+            risk=section.risk if isinstance(benefits, UncertainBenefits) else None,
         )
+
+    def _decided_by(self, benefit: LearnedBenefit) -> Benefits:
+        """Return what decides: expected gains, benefits with their errors, or benefits alone."""
+        estimate, section = benefit.estimate, self.settings.formation
+        if estimate is not None and estimate.values is not None:
+            return estimate.values
+        known = benefit.uncertain
+        if known is None and estimate is not None and estimate.certain:
+            known = estimate.uncertain()
+        # Who sets a rule for single benefits, or another method, wants these to decide.
+        by_rule = self.settings.benefit.model_fields_set & {"threshold", "confidence"}
+        wanted = section.risk is not None or not (by_rule and benefit.uncertain is None)
+        if known is None or section.method != "best" or section.risk == "ignore" or not wanted:
+            if section.risk not in (None, "ignore"):
+                raise SettingsError(
+                    f"formation.risk is {section.risk!r}, but these benefits have no standard "
+                    "errors, or formation.method is not best; leave risk out"
+                )
+            return benefit.graph
+        return known
 
     def train(
         self,
@@ -303,8 +330,9 @@ class Consortium:
         """Train with all methods in the coalitions; each method is kept by its inputs."""
         training = self.settings.training
         seeds = range(training.seeds)
-        repetitions = self._repetitions(
-            training.seeds, self._training_changes("training", progress)
+        changes = self._training_changes("training", progress)
+        repetitions = self._with_decay_together(
+            self._repetitions(training.seeds, changes), changes, formation, progress
         )
         begun = self.begun(formation, repetitions)
         warm = _warm(repetitions, begun) if begun else None
@@ -344,6 +372,7 @@ class Consortium:
             (observe, *observers),
             robust,
             training.early_stopping,
+            training.choose_by,
         )
         return repetitions, outcomes, decisions
 
@@ -374,6 +403,7 @@ class Consortium:
             None if robust is None else robust.model_dump(),
             *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
             *([] if training.early_stopping is None else [training.early_stopping]),
+            *([] if training.choose_by == "metric" else [training.choose_by]),
         ]
         key = self.store.key("training", inputs)
         return self.store.path("training", key, f"{name}.safetensors")
@@ -427,6 +457,32 @@ class Consortium:
             ).values()
             self.store.write("decay", key, repr(known))
         return known
+
+    def _with_decay_together(
+        self,
+        repetitions: Repetitions,
+        changes: Mapping[str, object],
+        formation: Formation,
+        progress: Progress,
+    ) -> Repetitions:
+        """Return repetitions with the weight decay that coalitions prefer, if one is searched."""
+        groups = [group for group in formation.coalitions if len(group) > 1]
+        if not groups or not searches_decay(
+            self.settings.training, self.model, simulated=self.engine.local
+        ):
+            return repetitions
+        settings = {**vars(repetitions.defaults), "train": repetitions.defaults.train.model_dump()}
+        key = self.store.key("decay", [*self._data_key(), {**settings, "tune": None}, groups])
+        known = self.store.read("decay", key, float)
+        if known is None:
+            (known,) = searched_decays_together(
+                self._repetitions(1, changes),
+                Participant.groups(formation.coalitions, 0),
+                lambda done, all_: progress("training", "weight decay together", done, all_, ""),
+            ).values()
+            self.store.write("decay", key, repr(known))
+        defaults = dataclasses.replace(repetitions.defaults, together_decay=known)
+        return dataclasses.replace(repetitions, defaults=defaults)
 
     def begun(self, formation: Formation, repetitions: Repetitions) -> dict[str, StartedMember]:
         """Return how participants start from an earlier run; none do without one."""
@@ -490,6 +546,8 @@ class Consortium:
             if not self.engine.local:
                 check_methods(self.wanted, self.engine.federation(self.model.name))
         with folder.stage("benefit"):
+            if self.estimator is not None:
+                folder.log(f"estimator {self.estimator}: {self.chosen.reason}")
             benefit = self.learn_benefit(progress)
         with folder.stage("formation"):
             formation = self.form(benefit)
@@ -497,6 +555,8 @@ class Consortium:
             learned = {"benefit.csv": benefit.graph.csv_bytes()}
             if benefit.estimate is not None:
                 learned["weights.csv"] = benefit.estimate.weights_csv()
+                if benefit.estimate.certain and benefit.estimate.values is None:
+                    learned["benefit_errors.csv"] = benefit.estimate.uncertain().csv_bytes()
             folder.write(learned)
             formation.certificate.save(folder.path / "certificate.json")
         with folder.stage("training"):
@@ -520,7 +580,8 @@ class Consortium:
             wanted = {method: outcomes[method] for method in self.wanted.methods}
             personal = self._personal(repetitions, decisions)
             alone = alone_in(formation)
-            models, lost = deliver_models(self.data, outcomes, personal, repetitions, alone)
+            by = settings.training.choose_by
+            models, lost = deliver_models(self.data, outcomes, personal, repetitions, alone, by)
             self._hand_over(folder, models, lost, repetitions)
             result = ConsortiumRun(
                 folder.path,

@@ -21,6 +21,7 @@ from fedegoists.sealed_files import KEY_FILE, LEDGER_FILE
 RESULTS = (
     "benefit.csv",
     "weights.csv",
+    "benefit_errors.csv",
     "certificate.json",
     "metrics.csv",
     "summary.csv",

@@ -53,6 +53,11 @@ class SimulatedEngine:
         self._device = settings.training.device
         self._execution = settings.training.execution
 
+    def hindrance(self, answers: int, *, models: bool = True) -> str:
+        """Return nothing: silos in this process answer everything."""
+        del answers, models
+        return ""
+
     def federation(self, model: str, repetitions: int | None = None) -> StatefulFederation:
         """Return the silos with a network."""
         data = (

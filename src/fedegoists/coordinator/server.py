@@ -201,7 +201,8 @@ def serve(
         say(f"The coordinator is at {address} and keeps its data in {settings.data}")
         invitation = first_manager(store)
         if invitation is not None:
-            say(f"The manager's one-time login, at {address}/login: {invitation}")
+            # After the sign, so that a browser does not send it with the address.
+            say(f"The manager's one-time login: {address}/login#{invitation}")
         service = Service(store, settings.data.resolve(), settings.limits, reach)
         _Server(_config(settings, service), service, _gate(settings, service)).run(sockets)
 

@@ -110,5 +110,11 @@ def _judged(source: Path, data: SiloedData) -> JudgedModel:
 
     test, validation = scores("test"), scores("validation")
     return judged_model(
-        card.participant, card.delivered, card.task, test, validation, thresholds=(0.5,)
+        card.participant,
+        card.delivered,
+        card.task,
+        test,
+        validation,
+        thresholds=(0.5,),
+        groups=silo.groups_in("test"),
     )

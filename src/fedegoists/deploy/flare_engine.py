@@ -130,10 +130,32 @@ class FlareEngine:
             masked=self._masked,
         )
 
+    def hindrance(self, answers: int, *, models: bool = True) -> str:
+        """Return why silos would not tell exact losses, and models of their own, so many a day."""
+        return hindrance(self.about, answers, models=models)
+
     def close(self) -> None:
         """End the job and the session."""
         self.link.close()
         self.operator.close()
+
+
+def hindrance(about: Mapping[str, About], answers: int, *, models: bool = True) -> str:
+    """Return why some silo would not tell exact losses, and models of its own, so many in a day.
+
+    Empty where all would. Without `models`, these may stay at home.
+    """
+    for name, one in about.items():
+        if models and not one.single_updates:
+            return f"{name} lets no model of its own leave (limits.single_updates)"
+        if one.noisy:
+            return f"{name} adds noise to its answers (its level of privacy)"
+        if one.rounds_per_day is not None and one.rounds_per_day < answers:
+            return (
+                f"{name} answers {one.rounds_per_day} times a day, and {answers} answers are "
+                "needed (limits.rounds_per_day)"
+            )
+    return ""
 
 
 def described(source: str, about: Mapping[str, About]) -> DataDescription:

@@ -20,9 +20,18 @@ from fedegoists.federation.participant import Participant
 from fedegoists.federation.replies import Delivered
 from fedegoists.federation.requests import DELIVERED, Deliver, owner_of
 from fedegoists.federation.seam import MemoryKey
+from fedegoists.learning.estimates import Groups
 from fedegoists.learning.forest import is_forest
 from fedegoists.learning.parameters import ParameterSchema
-from fedegoists.learning.safe_choice import SURE, Numbers, Positions, pseudo_values, safe_choice
+from fedegoists.learning.safe_choice import (
+    SURE,
+    ChooseBy,
+    Numbers,
+    Positions,
+    pseudo_values,
+    safe_choice,
+)
+from fedegoists.learning.sample_scores import counted
 from fedegoists.learning.task import Task
 
 if TYPE_CHECKING:
@@ -123,10 +132,11 @@ def choose_at_home(
         if all(name in candidates for candidates in models.values())
     ]
     found: dict[ModelName, dict[Participant, _Measured]] = {}
+    by = next(iter(requests.values())).choose_by
     for name in names:
         try:
             found[name] = {
-                one: _measured(federation, one, candidates[name])
+                one: _measured(federation, one, candidates[name], by)
                 for one, candidates in models.items()
             }
         except SettingsError as error:  # such as trees that are none
@@ -186,33 +196,37 @@ def _whole_models(
     return models
 
 
-def _measured(federation: "SimulatedFederation", one: Participant, parameters: Tensor) -> _Measured:
+def _measured(
+    federation: "SimulatedFederation", one: Participant, parameters: Tensor, by: ChooseBy
+) -> _Measured:
     """Measure a model on a silo's validation samples."""
     task = federation.task
     outputs, targets = federation.outputs(one, parameters, "validation")
     sign = 1.0 if task.higher_is_better else -1.0
+    groups = federation.groups(one, "validation")
 
     def metric(rows: Positions) -> float:
         places = torch.from_numpy(rows).to(targets.device)
+        if by == "loss":
+            return -task.loss(outputs[places], targets[places]).item()
         return sign * task.score(outputs[places], targets[places])
 
-    score = sign * task.score(outputs, targets)
+    score = sign * task.score(outputs, targets) if by == "metric" else 0.0
     return _Measured(
         # A metric is not defined with one class only; then the loss tells candidates apart.
         score if math.isfinite(score) else 0.0,
         -task.loss(outputs, targets).item(),
-        pseudo_values(metric, len(targets)),
-        _informative(task, targets),
+        pseudo_values(metric, len(targets), groups),
+        _informative(task, targets.cpu().numpy(), groups, by),
     )
 
 
-def _informative(task: Task, targets: Tensor) -> int | None:
-    """Return how many samples a metric rests on: events, or those of the rarer class."""
+def _informative(task: Task, targets: Numbers, groups: Groups | None, by: ChooseBy) -> int | None:
+    """Return how many samples, or groups, the choice rests on: events, or of the rarer class."""
     if task.name == "survival":
-        return int((targets > 0).sum())
-    if task.name == "binary":
-        positives = int((targets > 0.5).sum())
-        return min(positives, len(targets) - positives)
+        return counted(targets > 0, groups)
+    if task.name == "binary" and by == "metric":
+        return min(counted(targets > 0.5, groups), counted(targets <= 0.5, groups))
     return None
 
 

@@ -14,9 +14,7 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import (
     augmentation_draws,
-    batch_at,
     batch_plan,
-    share_of,
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import (
@@ -39,6 +37,8 @@ from fedegoists.federation.silo_operations import (
     Silo,
     augmented,
     class_weights,
+    evaluated_part,
+    frozen_names,
     gradient_batch,
     learning_rates,
     pass_slices,
@@ -153,7 +153,7 @@ class ModuleTrainer:
             for tensor, value in zip(tensors, views, strict=True):
                 tensor.copy_(value)
         added = _AddedGradient(terms, schema, tensors)
-        update = _Update(settings, schema, tensors, terms.momentum)
+        update = _Update(settings, schema, tensors, terms)
         positions = silo.splits["train"]
         plan, weights = training_plan(len(positions), settings, seed, terms.inner_steps)
         plan = plan.to(positions.device)
@@ -182,7 +182,7 @@ class ModuleTrainer:
                     gradients = tuple(schema.unflatten(vector).values())
             with torch.no_grad():
                 total += loss
-                update.step(gradients, rate, added)
+                update.step(gradients, rate * terms.pace, added)
                 if terms.anchor_rate and (step + 1) % terms.inner_steps == 0:
                     added.move_anchor(tensors)
         trained = schema.flatten(dict(zip(schema.names, tensors, strict=True)))
@@ -370,8 +370,7 @@ class ModuleTrainer:
             )
         positions = silo.splits[request.split]
         if request.share is not None:
-            count = share_of(len(positions), request.share, None)
-            drawn = torch.from_numpy(batch_at(len(positions), count, request.step, seed))
+            drawn = torch.from_numpy(evaluated_part(silo, request, seed))
             positions = positions[drawn.to(positions.device)]
         losses, scores = [], []
         noise = torch.zeros(len(request.rows), 1 + SCORE_NOISE)
@@ -435,14 +434,21 @@ class _Update:
         settings: TrainSettings,
         schema: ParameterSchema,
         tensors: list[Tensor],
-        momentum: Tensor | None,
+        terms: LocalTerms,
     ) -> None:
         self._settings, self._tensors, self._count = settings, tensors, 0
+        self._frozen = [
+            (tensor, tensor.detach().clone())
+            for tensor, still in zip(
+                tensors, frozen_names(schema, terms.frozen).values(), strict=True
+            )
+            if still
+        ]
         # In the memory format of the parameters, or every update would have to convert.
         self.speeds = [torch.zeros_like(tensor, requires_grad=False) for tensor in tensors]
         adapted = settings.optimiser != "sgd"
-        if momentum is not None and not adapted:
-            views = schema.unflatten(momentum).values()
+        if terms.momentum is not None and not adapted:
+            views = schema.unflatten(terms.momentum).values()
             for speed, value in zip(self.speeds, views, strict=True):
                 speed.copy_(value)
         self._squares = [torch.zeros_like(one) for one in self.speeds] if adapted else []
@@ -453,7 +459,15 @@ class _Update:
         return found if self._settings.optimiser == "sgd" else torch.zeros_like(found)
 
     def step(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
-        """Move the tensors along their gradients, in place."""
+        """Move the tensors along their gradients, and beside them to an anchor, in place."""
+        aside = added.aside(self._tensors, rate)
+        self._descend(gradients, rate, added)
+        if aside is not None:
+            torch._foreach_add_(self._tensors, aside)
+        for tensor, before in self._frozen:
+            tensor.copy_(before)
+
+    def _descend(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
         settings, tensors = self._settings, self._tensors
         decay, one, two = settings.weight_decay, settings.momentum, settings.second_momentum
         self._count += 1
@@ -495,8 +509,15 @@ class _AddedGradient:
         self.towards = like_parameters(terms.towards)
         self.correction = like_parameters(terms.correction)
 
+    def aside(self, tensors: list[Tensor], rate: float) -> tuple[Tensor, ...] | None:
+        """Return how far a step moves towards the anchor beside the gradients."""
+        if self.anchor is None or not self.terms.decoupled:
+            return None
+        towards = torch._foreach_sub(list(self.anchor.values()), tensors)
+        return torch._foreach_mul(towards, rate * self.terms.pull)
+
     def to(self, gradients: tuple[Tensor, ...], tensors: list[Tensor]) -> tuple[Tensor, ...]:
-        if self.anchor is not None:
+        if self.anchor is not None and not self.terms.decoupled:
             away = torch._foreach_sub(tensors, list(self.anchor.values()))
             gradients = torch._foreach_add(gradients, away, alpha=self.terms.pull)
         if self.towards is not None:

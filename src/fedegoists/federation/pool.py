@@ -56,7 +56,7 @@ def pooled_silos(
     targets = _joined([part.samples.targets for part in parts])
     classes = parts[0].task == "classification"
     targets = (targets.long() if classes else targets.float()).to(device)
-    weights = _relative_weights(parts)
+    weights, groups = _relative_weights(parts), _groups(parts)
     silos = {}
 
     def placed(rows: npt.NDArray[np.int64], offset: int) -> Tensor:
@@ -75,8 +75,22 @@ def pooled_silos(
                 data.classes,
                 data.target_scales[k].spread if data.target_scales else 1.0,
                 None if weights is None else weights.to(device),
+                groups,
             )
     return silos
+
+
+def _groups(parts: list[SiloedData]) -> npt.NDArray[np.int64] | None:
+    """Return the groups of all samples of the pool; None where every sample is one by itself."""
+    if all(part.samples.groups is None for part in parts):
+        return None
+    found, start = [], 0
+    for part in parts:
+        own = part.samples.groups
+        own = np.arange(len(part.samples)) if own is None else own
+        found.append(own + start)
+        start += int(own.max(initial=-1)) + 1
+    return np.concatenate(found)
 
 
 def _relative_weights(parts: list[SiloedData]) -> Tensor | None:

@@ -24,6 +24,7 @@ from fedegoists.federation.replies import (
     Trained,
 )
 from fedegoists.federation.validated import Matrix, Tensors, Validated, Vector
+from fedegoists.learning.safe_choice import ChooseBy
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -121,6 +122,9 @@ class LocalTerms(Validated):
     ----------
     anchor, pull : Tensor and float
         Add pull/2 ‖w − anchor‖².
+    decoupled : bool
+        Whether the pull moves w beside the optimiser, by rate · pull · (anchor − w) in each step,
+        instead of being part of the gradient: momentum would multiply it.
     inner_steps, anchor_rate : int and float
         This number of consecutive steps uses one batch; after them the anchor moves too:
         anchor ← anchor − anchor_rate · pull · (anchor − w).
@@ -130,16 +134,25 @@ class LocalTerms(Validated):
         Add this to every gradient.
     momentum : Tensor
         Start with this momentum, and return the one at the end.
+    frozen : tuple of str
+        Prefixes of the parameters that do not move.
+    pace : float
+        Multiply all learning rates by this.
     """
 
     anchor: Vector | None = None
     pull: Number = 0.0
+    decoupled: bool = False
     inner_steps: int = Field(default=1, ge=1)
     anchor_rate: Number = 0.0
     towards: Vector | None = None
     attraction: Number = 0.0
     correction: Vector | None = None
     momentum: Vector | None = None
+    frozen: Annotated[
+        tuple[Annotated[str, Field(max_length=400)], ...], Field(max_length=10_000)
+    ] = ()
+    pace: Number = 1.0
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -155,7 +168,7 @@ class LocalTerms(Validated):
     @property
     def kind(self) -> tuple[object, ...]:
         """The kinds of terms that are given; silos with terms of one kind can be stacked."""
-        return (*self.tensors, self.inner_steps, self.anchor_rate)
+        return (*self.tensors, self.inner_steps, self.anchor_rate, self.decoupled, self.frozen)
 
 
 class Personal(Validated):
@@ -480,6 +493,8 @@ class Deliver(OfModels[Delivered]):
         The models; the one of the method ``local`` is the silo's own.
     shares : tuple of float
         Mixtures that the silo makes of each method's model, with this part, and its own.
+    choose_by : {"metric", "loss"}
+        What of its validation data decides.
     """
 
     replies: ClassVar[type[Reply]] = Delivered
@@ -487,6 +502,7 @@ class Deliver(OfModels[Delivered]):
     parameters: Matrix
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=1, max_length=100)]
     shares: Annotated[tuple[Share, ...], Field(max_length=100)] = ()
+    choose_by: ChooseBy = "metric"
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -195,6 +195,7 @@ class BoundedSilos:
         self._groups = [tuple(group) for group in coalitions if len(group) >= LEAST_MEMBERS]
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
+        self.deployed = federation.deployed
         self.stream_name = federation.stream_name
         self.memory, self.restore = federation.memory, federation.restore
         self.personal_model, self.deliver = federation.personal_model, federation.deliver

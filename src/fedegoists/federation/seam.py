@@ -94,6 +94,10 @@ class Federation(Protocol):
     def device(self) -> torch.device:
         """The device on which the server computes."""
 
+    @property
+    def deployed(self) -> bool:
+        """Whether silos are machines of organisations, which see what they are sent."""
+
     def call(
         self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
     ) -> dict[Participant, ReplyT | Failure]:
@@ -184,6 +188,7 @@ class WithTimeout:
         self._federation, self._seconds = federation, seconds
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
+        self.deployed = federation.deployed
         self.stream_name, self.samples = federation.stream_name, federation.samples
         self.masks, self.consents = federation.masks, federation.consents
         self.memory, self.restore = federation.memory, federation.restore
@@ -206,6 +211,35 @@ class WithTimeout:
 
     def _at_most(self, timeout: float | None) -> float:
         return self._seconds if timeout is None else min(timeout, self._seconds)
+
+
+class PartOfFederation:
+    """Some participants of a federation, as a federation of their own; the others do not notice."""
+
+    def __init__(self, federation: Federation, names: Container[str]) -> None:
+        self._federation = federation
+        self.participants = tuple(one for one in federation.participants if one.name in names)
+        self.schema, self.task, self.device = federation.schema, federation.task, federation.device
+        self.deployed = federation.deployed
+        self.stream_name, self.samples = federation.stream_name, federation.samples
+        self.masks, self.consents = federation.masks, federation.consents
+
+    def call(
+        self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
+    ) -> dict[Participant, ReplyT | Failure]:
+        """Send some participants a request each; see `Federation.call`."""
+        check_known(requests, self.participants)
+        return self._federation.call(requests, timeout)
+
+    def mix(
+        self,
+        requests: Mapping[Participant, Train],
+        sums: "Sequence[Sum]",
+        timeout: float | None = None,
+    ) -> "Mixed":
+        """Have participants train, and return means of their models; see `Federation.mix`."""
+        check_known(requests, self.participants)
+        return self._federation.mix(requests, sums, timeout)
 
 
 def sorted_out(

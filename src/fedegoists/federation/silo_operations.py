@@ -26,8 +26,11 @@ from fedegoists.federation.batches import (
 )
 from fedegoists.federation.gradient_privacy import gaussian_noise
 from fedegoists.federation.replies import Described, Split
-from fedegoists.federation.requests import Describe, Gradient, Train, TrainSettings
+from fedegoists.federation.requests import Describe, Evaluate, Gradient, Train, TrainSettings
+from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
+
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Silo:
     """What numbers to predict were divided by; metrics are in their own units."""
     weights: Tensor | None = None
     """How much each sample of the pool counts in losses; 1 on average in each split."""
+    groups: Indices | None = None
+    """The group of each sample of the pool, such as its patient; None if each is its own."""
 
     def batch(self, positions: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return inputs ready for the model, and targets, for any shape of positions."""
@@ -66,6 +71,40 @@ class Silo:
         each = by_class.expand(*classes.shape[:-1], -1).gather(-1, classes)
         return each if own is None else each * own
 
+    def groups_in(self, split: Split) -> Indices | None:
+        """Return the groups of a split's samples; None if each is a group by itself."""
+        if self.groups is None:
+            return None
+        own = self.groups[self.splits[split].cpu().numpy()]
+        return None if len(np.unique(own)) == len(own) else own
+
+    def units(self, split: Split) -> int:
+        """Return the number of a split's samples or, where they have groups, of their groups."""
+        groups = self.groups_in(split)
+        return len(self.splits[split]) if groups is None else len(np.unique(groups))
+
+    def part(
+        self, split: Split, share: float, number: int, seed: int, *, single: bool = False
+    ) -> Indices:
+        """Return which of a split's samples are in a random part of them.
+
+        Consecutive parts of a share of 1/n are disjoint, and so are their groups: a patient is in
+        one of them as a whole.
+
+        Parameters
+        ----------
+        single : bool
+            Draw samples one by one, without regard to groups, so that their number is known. What
+            noise hides, and what it costs, depends on that number.
+        """
+        groups = None if single else self.groups_in(split)
+        if groups is None:
+            size = len(self.splits[split])
+            return batch_at(size, share_of(size, share, None), number, seed)
+        names, own = np.unique(groups, return_inverse=True)
+        drawn = batch_at(len(names), share_of(len(names), share, None), number, seed)
+        return np.flatnonzero(np.isin(own, drawn))
+
 
 def weighted(weights: Tensor | None, factors: Tensor | None) -> Tensor | None:
     """Return the weights of samples in the sum of a batch; none if the mean is meant.
@@ -85,9 +124,17 @@ def training_part(silo: Silo, request: Train, seed: int) -> Silo:
     if request.share is None:
         return silo
     rows = silo.splits["train"]
-    count = share_of(len(rows), request.share, None)
-    drawn = torch.from_numpy(batch_at(len(rows), count, request.part, seed))
+    single = request.settings.clip is not None
+    part = silo.part("train", request.share, request.part, seed, single=single)
+    drawn = torch.from_numpy(part)
     return replace(silo, splits={**silo.splits, "train": rows[drawn.to(rows.device)]})
+
+
+def evaluated_part(silo: Silo, request: Evaluate, seed: int) -> Indices:
+    """Return which samples of its split a request with a share is about."""
+    assert request.share is not None
+    single = request.bound is not None
+    return silo.part(request.split, request.share, request.step, seed, single=single)
 
 
 def _ready(values: Tensor) -> Tensor:
@@ -108,6 +155,21 @@ def learning_rates(settings: TrainSettings, first_step: int) -> list[float]:
         0.5 * settings.learning_rate * (1 + math.cos(math.pi * min(t / settings.total_steps, 1.0)))
         for t in range(first_step, first_step + settings.steps)
     ]
+
+
+def frozen_names(schema: ParameterSchema, prefixes: tuple[str, ...]) -> dict[str, bool]:
+    """Return for each parameter whether it is frozen.
+
+    Raises
+    ------
+    SettingsError
+        If a prefix is of no parameter, or nothing is left to train.
+    """
+    schema.mask(prefixes)  # reports a name that does not exist
+    found = {name: bool(prefixes) and name.startswith(prefixes) for name in schema.names}
+    if all(found.values()):
+        raise SettingsError("all parameters are frozen; leave some to be trained")
+    return found
 
 
 def augmented(images: Tensor, draws: Tensor) -> Tensor:

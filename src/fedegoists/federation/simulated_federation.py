@@ -49,7 +49,7 @@ from fedegoists.federation.requests import (
 )
 from fedegoists.federation.seam import Failure, MemoryKey, accepted, check_known
 from fedegoists.federation.silo_memory import SiloMemory, fill_all, step_all, withhold_all
-from fedegoists.federation.silo_operations import uninformed_loss
+from fedegoists.federation.silo_operations import Indices, training_part, uninformed_loss
 from fedegoists.federation.stacked import StackedSilos
 from fedegoists.federation.trainer import Trainer, carried_out
 from fedegoists.federation.tree_trainer import TreeTrainer
@@ -185,6 +185,11 @@ class SimulatedFederation:
         """The device of the parameters."""
         return self._device
 
+    @property
+    def deployed(self) -> bool:
+        """False: nobody sees what simulated silos are sent."""
+        return False
+
     def call(
         self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
     ) -> dict[Participant, ReplyT | Failure]:
@@ -279,6 +284,10 @@ class SimulatedFederation:
         here = parameters.to(self._device, torch.float32)
         return self._trainer.outputs(self._silos[participant], here, split)
 
+    def groups(self, participant: Participant, split: Split) -> Indices | None:
+        """Return the groups of a silo's samples, such as patients; None without groups."""
+        return self._silos[participant].groups_in(split)
+
     def silo_memory(self, participant: Participant) -> SiloMemory:
         """Return the memory of a silo in this process."""
         return self._memories[participant]
@@ -315,7 +324,7 @@ class SimulatedFederation:
         check_size(request, self.schema.size)
         if isinstance(request, Train | Gradient | Evaluate) and request.share is not None:
             split = "train" if isinstance(request, Train) else request.split
-            size = len(self._silos[participant].splits[split])
+            size = self._silos[participant].units(split)
             if request.share * size < 1:
                 # Every share would hold all there is; the caller takes shares for disjoint.
                 raise SettingsError(
@@ -343,8 +352,9 @@ class SimulatedFederation:
         sizes = {split: len(own) for split, own in self._silos[participant].splits.items()}
         width = min(sizes["train"], STATISTICS_BATCH)
         if isinstance(request, Train):
-            count = share_of(sizes["train"], request.share, None)
-            own = min(request.settings.batch_size, count or sizes["train"])
+            seed = self._seed(participant, cast("Request[Reply]", request))
+            part = training_part(self._silos[participant], request, seed)
+            own = min(request.settings.batch_size, len(part.splits["train"]))
             if self._network.schema.statistics:  # which are computed after training
                 return (*request.alike, own, width)
             width = own

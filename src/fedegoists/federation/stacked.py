@@ -10,8 +10,6 @@ from torch import Tensor
 
 from fedegoists.federation.batches import (
     augmentation_draws,
-    batch_at,
-    share_of,
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import (
@@ -47,6 +45,7 @@ from fedegoists.federation.requests import (
 from fedegoists.federation.silo_operations import (
     Silo,
     class_weights,
+    evaluated_part,
     gradient_batch,
     learning_rates,
     pass_slices,
@@ -168,7 +167,7 @@ class StackedSilos:
             ]
             state["seeds"] = torch.tensor(numbers, device=device)
         _add_class_weights(state, silos, settings.class_weights)
-        add_terms(state, terms, settings.steps)
+        add_terms(state, terms, settings.steps, self._network.schema)
         if settings.optimiser != "sgd":  # only the momentum of sgd goes on over rounds
             state["momentum"] = torch.zeros_like(parameters)
         sizes = [len(own) for own in positions]
@@ -248,7 +247,7 @@ class StackedSilos:
             state["noise_step"].add_(1)
         if settings.weight_decay and settings.optimiser != "adamw":
             gradients = gradients + settings.weight_decay * parameters
-        if "anchor" in state:
+        if "pull" in state:
             gradients = gradients + state["pull"] * (parameters - state["anchor"])
         if "towards" in state:
             gradients = gradients - state["attraction"] * cosine_gradient(
@@ -257,14 +256,23 @@ class StackedSilos:
         if "correction" in state:
             gradients = gradients + state["correction"]
         rate = state["rates"].index_select(0, step)
+        if "pace" in state:
+            rate = rate * state["pace"]
+        aside = None
+        if "aside" in state:
+            aside = rate * state["aside"] * (state["anchor"] - parameters)
         if settings.optimiser == "sgd":
             momentum.mul_(settings.momentum).add_(gradients)
             parameters.sub_(rate * momentum)
         else:
             _adam_step(state, gradients, rate, settings)
+        if aside is not None:
+            parameters.add_(aside)
+        if "frozen" in state:
+            parameters.copy_(torch.where(state["frozen"], state["before"], parameters))
         if "anchor_rates" in state:
             rate = state["anchor_rates"].index_select(0, step)
-            state["anchor"].sub_(rate * state["pull"] * (state["anchor"] - parameters))
+            state["anchor"].sub_(rate * state["outward"] * (state["anchor"] - parameters))
         state["losses"].add_(losses)
         step.add_(1)
 
@@ -411,9 +419,10 @@ class StackedSilos:
         else:
             positions, sizes = beside(
                 [
-                    own[batch_at(len(own), share_of(len(own), request.share, None), step, seed)]
-                    for own, seed in zip(self._positions[request.split], seeds, strict=True)
-                    for step in [request.step]
+                    own[evaluated_part(silo, request, seed)]
+                    for own, silo, seed in zip(
+                        self._positions[request.split], self._silos, seeds, strict=True
+                    )
                 ],
                 together.device,
             )

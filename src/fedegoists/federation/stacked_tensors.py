@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fedegoists.federation.requests import LocalTerms
-from fedegoists.federation.silo_operations import TINY, augmented
+from fedegoists.federation.silo_operations import TINY, augmented, frozen_names
+from fedegoists.learning.parameters import ParameterSchema
 
 
 class CapturedStep:
@@ -42,7 +43,9 @@ class CapturedStep:
         return {name: value.clone() for name, value in self._static.items()}
 
 
-def add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int) -> None:
+def add_terms(
+    state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int, schema: ParameterSchema
+) -> None:
     """Add the tensors of local terms of one kind to the state of training."""
     like = state["parameters"]
 
@@ -50,10 +53,17 @@ def add_terms(state: dict[str, Tensor], terms: Sequence[LocalTerms], steps: int)
         return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
 
     first = terms[0]
+    if first.frozen:
+        frozen_names(schema, first.frozen)  # refuses names that do not exist
+        state["frozen"] = schema.mask(first.frozen).to(like.device)
+        state["before"] = like.clone()
+    if any(t.pace != 1 for t in terms):
+        state["pace"] = column([t.pace for t in terms])
     if first.anchor is not None:
         state["anchor"] = torch.stack([t.anchor for t in terms if t.anchor is not None]).to(like)
-        state["pull"] = column([t.pull for t in terms])
+        state["aside" if first.decoupled else "pull"] = column([t.pull for t in terms])
         if first.anchor_rate:
+            state["outward"] = column([t.pull for t in terms])
             rates = [
                 first.anchor_rate * ((step + 1) % first.inner_steps == 0) for step in range(steps)
             ]

@@ -111,10 +111,13 @@ class TreeTrainer(ModuleTrainer):
     def _intercept(self, targets: Tensor, factors: Tensor | None) -> Tensor:
         """Return outputs that predict the training targets' mean, or their class frequencies.
 
+        Risks of survival are relative to one another, so that they start from zero.
         With half a sample more of each class; `factors` are the weights of samples, 1 on average.
         """
         outputs = self._forest.intercept.shape[0]
         own = torch.ones(len(targets), device=targets.device) if factors is None else factors
+        if self.task.name == "survival":
+            return torch.zeros(1, device=targets.device)
         if self.task.name == "regression":
             return (own * targets).mean()[None]
         if self.task.name == "binary":
@@ -143,6 +146,7 @@ class TreeTrainer(ModuleTrainer):
                 self.task,
                 self._forest.caution,
                 None if factors is None else factors.cpu(),
+                silo.groups_in("validation"),
             )
         parts["weight"].copy_(found)
 

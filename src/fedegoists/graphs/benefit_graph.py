@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fedegoists.errors import GraphError
 from fedegoists.graphs.interchange import Links, Node, links_from
 from fedegoists.graphs.participant_graph import (
+    Entries,
     ParticipantGraph,
     labelled_matrix,
     names_for,
@@ -66,7 +67,7 @@ class BenefitGraph(ParticipantGraph[np.float64]):
         matrix += 0.0  # −0.0 becomes 0.0, so that equal graphs have equal bytes
         names = names_for(len(matrix), participants, "benefit graph")
         _check_weights(matrix, names)
-        self._fill(matrix, names)
+        self._fill(Entries.of(matrix), names, matrix)
 
     @property
     def weights(self) -> npt.NDArray[np.float64]:
@@ -75,22 +76,24 @@ class BenefitGraph(ParticipantGraph[np.float64]):
 
     def benefit(self, source: Reference, target: Reference) -> float:
         """Return how much `source` benefits `target`; 0 if it does not."""
-        return float(self._matrix[self._position(source), self._position(target)])
+        at = self._at(self._position(source), self._position(target))
+        return 0.0 if at is None else float(self._entries.values[at])
 
     def edges(self) -> Iterator[tuple[str, str, float]]:
         """Iterate over (source, target, weight) in the order of the participants."""
         names = self._participants
-        for j, i in self._linked().tolist():
-            yield names[j], names[i], float(self._matrix[j, i])
+        for j, i, weight in zip(*(part.tolist() for part in self._entries[:3]), strict=True):
+            yield names[j], names[i], weight
 
     _rows = edges
 
     def _linked(self) -> npt.NDArray[np.intp]:
-        return np.argwhere(self._matrix)
+        return np.stack((self._entries.rows, self._entries.columns), axis=1)
 
     def _canonical_links(self) -> list[list[int | str]]:
         return [
-            [j, i, struct.pack(">d", self._matrix[j, i]).hex()] for j, i in self._linked().tolist()
+            [j, i, struct.pack(">d", weight).hex()]
+            for j, i, weight in zip(*(part.tolist() for part in self._entries[:3]), strict=True)
         ]
 
     @classmethod
@@ -126,9 +129,9 @@ class BenefitGraph(ParticipantGraph[np.float64]):
                 f"{links.place(k)}: the benefit of {names[source[k]]!r} to {names[target[k]]!r} is "
                 f"{links.weights[k]}; expected a finite number that is not negative"
             )
-        weights = np.zeros((len(names), len(names)))
-        weights[source, target] = links.weights
-        return cls(weights, names)
+        _check_sum(links.weights)
+        some = links.weights > 0
+        return cls._of_entries(source[some], target[some], links.weights[some], names)
 
     def to_networkx(self) -> "nx.DiGraph[str]":
         """Return a directed NetworkX graph with the edge attribute ``weight``."""
@@ -161,18 +164,22 @@ def _check_weights(matrix: npt.NDArray[np.float64], names: tuple[str, ...]) -> N
             f"benefit graph: the benefit of {names[j]!r} to {names[i]!r} is {matrix[j, i]}; "
             f"expected a finite number that is not negative{more}"
         )
-    with np.errstate(over="ignore"):
-        total = matrix.sum()
-    if total > LARGEST_SUM:
-        raise GraphError(
-            "benefit graph: the weights are so large that sums of them may not be finite numbers "
-            f"(they sum to {total:.3g}, supported is up to {LARGEST_SUM:.0e}); "
-            "divide all of them by the same number"
-        )
+    _check_sum(matrix)
     own = np.flatnonzero(matrix.diagonal())
     if len(own):
         i = own[0]
         raise GraphError(
             f"benefit graph: {names[i]!r} benefits itself with weight {matrix[i, i]}; "
             "set the diagonal to zero"
+        )
+
+
+def _check_sum(weights: npt.NDArray[np.float64]) -> None:
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if total > LARGEST_SUM:
+        raise GraphError(
+            "benefit graph: the weights are so large that sums of them may not be finite numbers "
+            f"(they sum to {total:.3g}, supported is up to {LARGEST_SUM:.0e}); "
+            "divide all of them by the same number"
         )

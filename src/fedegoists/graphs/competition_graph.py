@@ -65,19 +65,14 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
         else:
             names = validated_names(participants, "competition graph")  # type: ignore[arg-type]
         links = links_from(pairs, 2, names, "competition pair")
-        self._fill(self._symmetric(links, names), names)
+        self._fill(self.from_links(links, names).entries, names)
 
     @classmethod
     def from_links(cls, links: Links, participants: tuple[str, ...]) -> Self:
         """Make a graph from links; an error names the place the link came from."""
-        return cls._of(cls._symmetric(links, participants), participants)
-
-    @classmethod
-    def _symmetric(cls, links: Links, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-        a, b = cls._ends(links, names)
-        matrix = np.zeros((len(names), len(names)), dtype=bool)
-        matrix[a, b] = matrix[b, a] = True
-        return matrix
+        a, b = cls._ends(links, participants)
+        rows, columns = np.concatenate((a, b)), np.concatenate((b, a))
+        return cls._of_entries(rows, columns, np.ones(len(rows), dtype=np.bool_), participants)
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -92,12 +87,12 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
 
     def competes(self, a: Reference, b: Reference) -> bool:
         """Return whether two participants compete."""
-        return bool(self._matrix[self._position(a), self._position(b)])
+        return self._at(self._position(a), self._position(b)) is not None
 
     def competitors(self, participant: Reference) -> tuple[str, ...]:
         """Return the competitors of a participant."""
-        row = self._matrix[self._position(participant)]
-        return tuple(self._participants[j] for j in np.flatnonzero(row).tolist())
+        row = self._entries.columns[self._row(self._position(participant))]
+        return tuple(self._participants[j] for j in row.tolist())
 
     def changed(self, add: Iterable[Pair] = (), remove: Iterable[Pair] = ()) -> "CompetitionGraph":
         """Return the graph after some pairs stop competing and others start to.
@@ -132,7 +127,8 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
         return self._of(matrix, self._participants)
 
     def _linked(self) -> npt.NDArray[np.intp]:
-        return np.argwhere(np.triu(self._matrix))
+        ends = np.stack((self._entries.rows, self._entries.columns), axis=1)
+        return ends[ends[:, 0] < ends[:, 1]]
 
     def _rows(self) -> tuple[tuple[str, str], ...]:
         return self.pairs

@@ -18,6 +18,7 @@ from fedegoists.graphs.participants import (
     natural_order,
     read_participants,
 )
+from fedegoists.graphs.uncertain_benefits import UncertainBenefits
 
 Graph = TypeVar("Graph", BenefitGraph, CompetitionGraph)
 
@@ -64,6 +65,36 @@ def read_graphs(
     if tell is not None and not lists and isinstance(gives, Links) and isinstance(rivals, Links):
         _warn_of_strangers(gives, rivals, str(benefit_path), tell)
     return graphs
+
+
+def read_uncertain(
+    benefit: str | os.PathLike[str],
+    competition: str | os.PathLike[str],
+    participants: str | os.PathLike[str] | None = None,
+) -> tuple[UncertainBenefits, CompetitionGraph]:
+    """Read benefits with standard errors, and the competition graph, over the same participants.
+
+    The participants are found as in `read_graphs`.
+    """
+    paths = Path(benefit), Path(competition)
+    rivals = _read(CompetitionGraph, paths[1])
+    lists = [] if participants is None else [(str(participants), read_participants(participants))]
+    if paths[0].suffix.casefold() == ".json":
+        known = UncertainBenefits.from_json(read_text(paths[0]), str(paths[0]))
+        lists.append((str(paths[0]), known.participants))
+    if not isinstance(rivals, Links):
+        lists.append((str(paths[1]), rivals.participants))
+    if lists:
+        names = _agreed(lists)
+    else:
+        assert isinstance(rivals, Links)
+        own = UncertainBenefits.from_csv(paths[0]).participants
+        names = natural_order({*own, *rivals.names})
+    if paths[0].suffix.casefold() != ".json":
+        known = UncertainBenefits.from_csv(paths[0], names)
+    if isinstance(rivals, Links):
+        return known, CompetitionGraph.from_links(rivals, names)
+    return known, rivals
 
 
 def _read(kind: type[Graph], path: Path) -> Graph | Links:

@@ -1,8 +1,10 @@
 """The base class of the benefit graph and the competition graph.
 
-Both are immutable values over the same named participants: a read-only square matrix with one row
-and one column per participant. This base class holds the participants, restriction to some of
-them, the way to and from JSON and CSV, and identity (equality, hash, SHA-256).
+Both are immutable values over the same named participants, kept as lists of links, so that memory
+grows with the links and not with the square of the participants. The square matrix of a graph, with
+one row and one column per participant, is made when it is first asked for. This base class holds
+the participants, restriction to some of them, the way to and from JSON and CSV, and identity
+(equality, hash, SHA-256).
 """
 
 import hashlib
@@ -10,7 +12,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,10 +43,36 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 Ends = npt.NDArray[np.int64]
 
 
-class ParticipantGraph(ABC, Generic[Scalar]):
-    """An immutable graph over named participants, as a read-only square matrix."""
+class Entries(NamedTuple, Generic[Scalar]):
+    """The entries of a square matrix that are not zero, by rows, then by columns."""
 
-    __slots__ = ("_hash", "_matrix", "_participants", "_positions")
+    rows: Ends
+    columns: Ends
+    values: npt.NDArray[Scalar]
+    n: int
+
+    @classmethod
+    def of(cls, matrix: npt.NDArray[Scalar]) -> "Entries[Scalar]":
+        """Return the entries of a matrix."""
+        rows, columns = (ends.astype(np.int64) for ends in np.nonzero(matrix))
+        return cls(rows, columns, matrix[rows, columns], len(matrix))
+
+    def dense(self) -> npt.NDArray[Scalar]:
+        """Return the matrix."""
+        matrix = np.zeros((self.n, self.n), dtype=self.values.dtype)
+        matrix[self.rows, self.columns] = self.values
+        return matrix
+
+    @property
+    def starts(self) -> Ends:
+        """Where the entries of each row begin, and after the last row, where they end."""
+        return np.searchsorted(self.rows, np.arange(self.n + 1)).astype(np.int64)
+
+
+class ParticipantGraph(ABC, Generic[Scalar]):
+    """An immutable graph over named participants, as lists of links."""
+
+    __slots__ = ("_dense", "_entries", "_hash", "_participants", "_positions", "_starts")
 
     KIND: ClassVar[str]
     """What the links mean: ``benefit`` or ``competition``."""
@@ -56,25 +84,84 @@ class ParticipantGraph(ABC, Generic[Scalar]):
     """What one end of a link does to the other: ``benefit`` or ``compete with``."""
     DIRECTED: ClassVar[bool]
 
-    _matrix: npt.NDArray[Scalar]
+    _entries: Entries[Scalar]
+    _starts: Ends
+    _dense: npt.NDArray[Scalar] | None
     _participants: tuple[str, ...]
     _positions: Mapping[str, int]
     _hash: int | None
 
-    def _fill(self, matrix: npt.NDArray[Scalar], participants: tuple[str, ...]) -> None:
-        """Set the content; `matrix` is valid and belongs to this graph alone."""
-        matrix.flags.writeable = False
-        self._matrix = matrix
+    def _fill(
+        self,
+        entries: Entries[Scalar],
+        participants: tuple[str, ...],
+        dense: npt.NDArray[Scalar] | None = None,
+    ) -> None:
+        """Set the content; the arrays are valid and belong to this graph alone."""
+        self._entries, self._starts, self._dense = entries, entries.starts, dense
+        for own in (entries.rows, entries.columns, entries.values, self._starts, dense):
+            if own is not None:
+                own.flags.writeable = False
         self._participants = participants
         self._positions = {name: position for position, name in enumerate(participants)}
         self._hash = None
 
     @classmethod
     def _of(cls, matrix: npt.NDArray[Scalar], participants: tuple[str, ...]) -> Self:
-        """Make a graph from values that are known to be valid."""
+        """Make a graph from a matrix that is known to be valid, and belongs to it alone."""
         graph = cls.__new__(cls)
-        graph._fill(matrix, participants)
+        graph._fill(Entries.of(matrix), participants, matrix)
         return graph
+
+    @classmethod
+    def _of_entries(
+        cls, rows: Ends, columns: Ends, values: npt.NDArray[Scalar], participants: tuple[str, ...]
+    ) -> Self:
+        """Make a graph from entries that are known to be valid, in any order."""
+        graph = cls.__new__(cls)
+        order = np.lexsort((columns, rows))
+        entries = Entries(rows[order], columns[order], values[order], len(participants))
+        graph._fill(entries, participants)
+        return graph
+
+    @property
+    def entries(self) -> Entries[Scalar]:
+        """The entries of the matrix that are not zero; read-only.
+
+        Unlike the matrix, they need memory in proportion to the links only.
+        """
+        return self._entries
+
+    @property
+    def _matrix(self) -> npt.NDArray[Scalar]:
+        """The read-only square matrix, made when it is first asked for."""
+        if self._dense is None:
+            dense = self._entries.dense()
+            dense.flags.writeable = False
+            self._dense = dense
+        return self._dense
+
+    def _row(self, position: int) -> slice:
+        """Return where the entries of a row are."""
+        return slice(int(self._starts[position]), int(self._starts[position + 1]))
+
+    def _at(self, row: int, column: int) -> int | None:
+        """Return where the entry of a row and a column is; None where there is none."""
+        own = self._row(row)
+        at = own.start + int(np.searchsorted(self._entries.columns[own], column))
+        return at if at < own.stop and self._entries.columns[at] == column else None
+
+    def inside(self, group: Sequence[int]) -> npt.NDArray[Scalar]:
+        """Return the values of the links among some participants, given by position."""
+        members = np.asarray(group, dtype=np.int64)
+        starts, counts = self._starts[members], np.diff(self._starts)[members]
+        # The entries of all members' rows: a range for each, one after the other.
+        before = np.cumsum(counts) - counts
+        at = np.arange(counts.sum()) + np.repeat(starts - before, counts)
+        belongs = np.zeros(self.n, dtype=np.bool_)
+        belongs[members] = True
+        values: npt.NDArray[Scalar] = self._entries.values[at[belongs[self._entries.columns[at]]]]
+        return values
 
     @classmethod
     @abstractmethod
@@ -135,7 +222,11 @@ class ParticipantGraph(ABC, Generic[Scalar]):
         """Return the graph among some of the participants, in the order given."""
         keep = [self._position(name, "restriction") for name in participants]
         names = validated_names((self._participants[k] for k in keep), f"{self.KIND} graph")
-        return self._of(self._matrix[np.ix_(keep, keep)], names)
+        position = np.full(self.n, -1, dtype=np.int64)
+        position[keep] = np.arange(len(keep))
+        rows, columns = position[self._entries.rows], position[self._entries.columns]
+        both = (rows >= 0) & (columns >= 0)
+        return self._of_entries(rows[both], columns[both], self._entries.values[both], names)
 
     def to_numpy(self) -> npt.NDArray[Scalar]:
         """Return a copy of the matrix that may be changed."""
@@ -224,17 +315,22 @@ class ParticipantGraph(ABC, Generic[Scalar]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
             return NotImplemented
-        return self._participants == other._participants and np.array_equal(
-            self._matrix, other._matrix
+        own, others = self._entries, other._entries
+        return (
+            self._participants == other._participants
+            and np.array_equal(own.rows, others.rows)
+            and np.array_equal(own.columns, others.columns)
+            and np.array_equal(own.values, others.values)
         )
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash((self._participants, self._matrix.tobytes()))
+            own = (part.tobytes() for part in self._entries[:3])
+            self._hash = hash((self._participants, *own))
         return self._hash
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return type(self)._of, (self._matrix, self._participants)
+        return type(self)._of_entries, (*self._entries[:3], self._participants)
 
     def __repr__(self) -> str:
         count = len(self._linked())

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedegoists.errors import GraphError, shown
 from fedegoists.files import read_text
 
-MAX_PARTICIPANTS = 5_000
-"""Graphs over more participants are refused: their weights alone would need over 200 MB."""
+MAX_PARTICIPANTS = 10_000
+"""Graphs over more participants are refused: the searches are made for up to this many."""
 
 MAX_NAME_LENGTH = 200
 

@@ -8,8 +8,12 @@ from fedegoists.errors import GraphError, SettingsError, shown
 from fedegoists.files import json_value, read_text
 from fedegoists.graphs.coalition_values import CoalitionValues
 from fedegoists.graphs.curve_values import CurveValues
+from fedegoists.graphs.uncertain_benefits import UncertainBenefits
 
-KINDS = {CurveValues.KIND: CurveValues}
+KINDS: dict[str, type[CurveValues] | type[UncertainBenefits]] = {
+    CurveValues.KIND: CurveValues,
+    UncertainBenefits.KIND: UncertainBenefits,
+}
 """The classes of coalition values that files and certificates may hold, by ``kind``."""
 
 

@@ -1,6 +1,6 @@
 """Gradient boosting with LightGBM: new trees for what a model leaves unexplained."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ OBJECTIVES: dict[TaskName, str] = {
     "classification": "multiclass",
     "regression": "regression",
 }
-"""The losses of the tasks, as LightGBM names them."""
+"""The losses of the tasks, as LightGBM names them; that of survival is `cox_derivatives`."""
+LEAST_CURVATURE = 1e-6
+"""Second derivative of a sample that tells nothing, so that LightGBM can divide by sums of them."""
 
 FIXED: dict[str, Any] = {
     "boost_from_average": False,  # the model so far is given
@@ -105,7 +107,7 @@ def grown_booster(
     count, outputs = scores.shape
     settings = {
         **FIXED,
-        "objective": OBJECTIVES[task],
+        "objective": OBJECTIVES.get(task) or _cox_objective(targets, weights),
         "learning_rate": rate,
         "max_depth": depth,
         "num_leaves": 2**depth,
@@ -121,6 +123,62 @@ def grown_booster(
         free_raw_data=False,
     )
     return lightgbm.train(settings, data, num_boost_round=trees)
+
+
+def cox_derivatives(
+    risks: npt.NDArray[np.float64],
+    targets: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None = None,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return first and second derivatives of Cox's partial likelihood, negative and logarithmic.
+
+    By each sample's own risk, with Breslow's rule for equal times; see
+    `fedegoists.learning.task.partial_likelihood`, whose sum over events it is.
+
+    Parameters
+    ----------
+    risks : array
+        Logarithms of relative risks.
+    targets : array
+        Times; negative if censored.
+    weights : array, optional
+        How much each sample counts.
+
+    Examples
+    --------
+    Three patients with equal risks; the first has the only event, and all three were at risk.
+
+    >>> first, second = cox_derivatives(np.zeros(3), np.array([1.0, -2.0, -3.0]))
+    >>> first.round(4).tolist(), second.round(4).tolist()  # 1/3 − 1 and 1/3; 1/3 − 1/9
+    ([-0.6667, 0.3333, 0.3333], [0.2222, 0.2222, 0.2222])
+    """
+    times, own = np.abs(targets), np.ones(len(risks)) if weights is None else weights
+    relative = own * np.exp(risks - risks.max(initial=-np.inf))
+    order = np.argsort(-times, kind="stable")
+    # Where each distinct time, from the latest on, ends in this order: all with it are at risk.
+    distinct, place = np.unique(-times, return_inverse=True)
+    ends = np.searchsorted(-times[order], distinct, side="right") - 1
+    at_risk = np.cumsum(relative[order])[ends]
+    deaths = np.bincount(place, weights=np.where(targets > 0, own, 0.0))
+    # A sample was at risk at all events of its own time and before: later ones in this order.
+    passed, squared = (np.cumsum((deaths / at_risk**power)[::-1])[::-1][place] for power in (1, 2))
+    first = relative * passed - np.where(targets > 0, own, 0.0)
+    second = relative * passed - relative**2 * squared
+    return first, second
+
+
+def _cox_objective(
+    targets: npt.NDArray[Any], weights: Numbers | None
+) -> Callable[[npt.NDArray[Any], Any], tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Return the objective as LightGBM calls it, with risks and its own data set."""
+    times = targets.astype(np.float64)
+    own = None if weights is None else weights.astype(np.float64)
+
+    def objective(risks: npt.NDArray[Any], _: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        first, second = cox_derivatives(risks.astype(np.float64), times, own)
+        return first, np.maximum(second, LEAST_CURVATURE)
+
+    return objective
 
 
 def complete_trees(

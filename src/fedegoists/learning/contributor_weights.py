@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fedegoists.learning.estimates import Groups
+from fedegoists.learning.sample_scores import counted
 from fedegoists.learning.task import Task
 
 MOST_STEPS = 200
@@ -19,6 +21,7 @@ def chosen_weights(
     task: Task,
     caution: float,
     factors: Tensor | None = None,
+    groups: Groups | None = None,
 ) -> Tensor:
     """Return the weights w ≥ 0 with Σ w = 1 that suit some validation samples.
 
@@ -26,7 +29,8 @@ def chosen_weights(
     contribution 0 is one's own. To replace one's own trees altogether, others must save a total
     loss (in a classification, a log-likelihood) of `caution`: on thirty samples a small advantage
     is luck, on thousands it is not. Squared errors are divided by twice the mean squared error of
-    one's own trees, which makes them log-likelihoods, too.
+    one's own trees, which makes them log-likelihoods, too. In a survival task the sum is over
+    events: it is Cox's partial likelihood.
 
     Parameters
     ----------
@@ -39,6 +43,9 @@ def chosen_weights(
         The total loss that others must save.
     factors : Tensor, optional
         How much each sample counts, 1 on average; all alike if left out.
+    groups : array of int, optional
+        The group of each sample, such as its patient: what the samples of a patient save counts as
+        their mean, once.
     """
     contributions, intercept = contributions.double(), intercept.double()
     count, members, _ = contributions.shape
@@ -50,17 +57,18 @@ def chosen_weights(
         return weights.float()
 
     def mean_loss(outputs: Tensor) -> Tensor:
-        losses = task.losses(outputs, targets)
-        return (losses if factors is None else factors * losses).mean()
+        return task.loss(outputs, targets, None if factors is None else factors.double() / count)
 
     scale = 1.0
     if task.name == "regression":
         targets = targets.double()
         alone = mean_loss(intercept + contributions[:, 0]).item()
         scale = 0.5 / max(alone, 1e-12)
-    elif task.name == "binary":
+    elif task.name != "classification":
         targets = targets.double()
-    penalty = torch.full((members,), caution / count, dtype=torch.double)
+    telling = targets > 0 if task.name == "survival" else torch.ones(count, dtype=torch.bool)
+    pieces = max(counted(telling.numpy(), groups), 1)
+    penalty = torch.full((members,), caution / pieces, dtype=torch.double)
     penalty[0] = 0.0
 
     def objective(w: Tensor) -> Tensor:

@@ -47,6 +47,9 @@ class Samples:
     weights : array, optional
         How much each sample counts in the loss, above 0; only ratios within a split of a silo
         matter.
+    groups : array of int, optional
+        The group of each sample, such as its patient: samples of a group, or copies of a sample,
+        are no independent evidence. None if every sample is a group by itself.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class Samples:
     inputs: tuple[Array, ...]
     targets: Array
     weights: Array | None = None
+    groups: Array | None = None
 
     def __post_init__(self) -> None:
         inputs = tuple(np.asarray(array) for array in self.inputs)
@@ -86,11 +90,20 @@ class Samples:
         object.__setattr__(self, "targets", _read_only(targets.astype(kind, copy=False)))
         if self.weights is not None:
             object.__setattr__(self, "weights", _read_only(_checked(self.weights, len(targets))))
+        if self.groups is not None:
+            groups = np.asarray(self.groups)
+            if groups.shape != targets.shape or groups.dtype.kind not in "iu":
+                raise DataError(
+                    f"samples: groups of the shape {groups.shape} hold {groups.dtype}; expected a "
+                    f"whole number for each of the {len(targets)} targets"
+                )
+            object.__setattr__(self, "groups", _read_only(groups.astype(np.int64, copy=False)))
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """All arrays."""
-        return (*self.inputs, self.targets, *(() if self.weights is None else (self.weights,)))
+        optional = (one for one in (self.weights, self.groups) if one is not None)
+        return (*self.inputs, self.targets, *optional)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -101,6 +114,7 @@ class Samples:
             tuple(array[positions] for array in self.inputs),
             self.targets[positions],
             None if self.weights is None else self.weights[positions],
+            None if self.groups is None else self.groups[positions],
         )
 
 
@@ -365,6 +379,16 @@ class SiloedData:
     def sizes(self) -> dict[str, SplitSizes]:
         """Return the number of samples of each silo in each split."""
         return {silo.name: silo.sizes for silo in self.silos}
+
+    def group_sizes(self) -> dict[str, SplitSizes]:
+        """Return the number of groups of each silo, such as patients, in each split."""
+        groups = self.samples.groups
+        if groups is None:
+            return self.sizes()
+        return {
+            silo.name: SplitSizes(*(len(np.unique(groups[rows])) for rows in silo.parts))
+            for silo in self.silos
+        }
 
     def label_counts(self, split: Split = "train") -> Indices:
         """Return the number of samples of each class (column) in each silo (row) of a split.

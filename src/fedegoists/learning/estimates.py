@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
+Groups = npt.NDArray[np.int64]
 Over = Literal["test samples", "initialisations", "test samples and initialisations", "divisions"]
 """What an error is over; with divisions of the same data, it is that of Nadeau and Bengio."""
 Verdict = Literal["better", "no clear difference", "worse", "uncertain"]
@@ -124,11 +125,49 @@ class Estimate:
         return Interval(self.value, self.value - reach, self.value + reach)
 
 
-def mean_variance(values: Numbers) -> tuple[float, int]:
-    """Return the variance of a mean, and its degrees of freedom; NaN for a single value."""
-    if len(values) < 2:
+def mean_variance(values: Numbers, groups: Groups | None = None) -> tuple[float, int]:
+    """Return the variance of a mean, and its degrees of freedom; NaN for a single value or group.
+
+    Parameters
+    ----------
+    groups : array of int, optional
+        The group of each value, such as a patient. Values of a group are no independent evidence:
+        the variance is that between groups (the linearised variance of a ratio, as in cluster
+        sampling).
+
+    Examples
+    --------
+    Copies tell nothing new:
+
+    >>> mean_variance(np.array([1.0, 2.0, 6.0]))
+    (2.3333333333333335, 2)
+    >>> copies = np.array([1.0, 2.0, 6.0, 1.0, 2.0, 6.0])
+    >>> mean_variance(copies, np.array([0, 1, 2, 0, 1, 2]))
+    (2.3333333333333335, 2)
+    """
+    if groups is None:
+        if len(values) < 2:
+            return math.nan, 1
+        return float(values.var(ddof=1)) / len(values), len(values) - 1
+    return grouped_variance((values - values.mean()) / max(len(values), 1), groups)
+
+
+def grouped_variance(influences: Numbers, groups: Groups) -> tuple[float, int]:
+    """Return the variance of a statistic, and its degrees of freedom, over groups of samples.
+
+    Parameters
+    ----------
+    influences : array
+        How much each sample moves the statistic away from its value; they sum to 0.
+    groups : array of int
+        The group of each sample.
+    """
+    _, places = np.unique(groups, return_inverse=True)
+    sums = np.bincount(places, weights=influences)
+    count = len(sums)
+    if count < 2:
         return math.nan, 1
-    return float(values.var(ddof=1)) / len(values), len(values) - 1
+    return float((sums**2).sum()) * count / (count - 1), count - 1
 
 
 def over_initialisations(values: Sequence[float]) -> Estimate:

@@ -36,6 +36,8 @@ class KeySplit:
     ----------
     split : array of int
         0, 1 and 2 for training, validation and test, for each row.
+    key_of : array of int
+        Which of the different keys each row has.
     keys : int
         The number of different keys.
     moved : int
@@ -43,6 +45,7 @@ class KeySplit:
     """
 
     split: Indices
+    key_of: Indices
     keys: int
     moved: int
 
@@ -50,6 +53,24 @@ class KeySplit:
         """Return the silo whose rows begin at a position among all samples."""
         parts = (start + np.flatnonzero(self.split == k) for k in range(len(SPLIT_SHARES)))
         return SiloIndices(name, *parts)
+
+
+def joined_groups(divisions: Sequence[KeySplit]) -> Indices | None:
+    """Return the groups of all organisations' rows, one after the other: rows with the same key.
+
+    None if no organisation has two rows with the same key.
+
+    Examples
+    --------
+    >>> one = split_by_key([b"a", b"b", b"a"], np.zeros(3, dtype=int), seed=0)
+    >>> other = split_by_key([b"a", b"c"], np.zeros(2, dtype=int), seed=0)
+    >>> joined_groups([one, other]).tolist(), joined_groups([other])
+    ([0, 1, 0, 2, 3], None)
+    """
+    if all(one.keys == len(one.key_of) for one in divisions):
+        return None
+    starts = accumulate((one.keys for one in divisions), initial=0)
+    return np.concatenate([s + one.key_of for s, one in zip(starts, divisions, strict=False)])
 
 
 def row_keys(values: Numbers) -> list[bytes]:
@@ -112,7 +133,7 @@ def split_by_key(
     has = np.zeros((len(places), int(classes.max(initial=0)) + 1), dtype=bool)
     has[own, classes] = True
     split = _with_all_classes(natural, hashes, has, shares)
-    return KeySplit(split[own], len(places), int(np.sum(split != natural)))
+    return KeySplit(split[own], own, len(places), int(np.sum(split != natural)))
 
 
 def _hash(key: bytes, seed: int) -> float:

@@ -81,6 +81,10 @@ def _image_options(data: DataShape) -> dict[str, Value]:
     return {"channels": data.shapes[0][-1], "outputs": outputs or 1}
 
 
+def _class_options(data: DataShape) -> dict[str, Value]:
+    return {"outputs": data.classes or 1}
+
+
 def _hourly_options(data: DataShape) -> dict[str, Value]:
     (hours, features), (static,) = data.shapes
     outputs = {"outputs": data.classes or 1} if data.task == "classification" else {}
@@ -242,7 +246,6 @@ MODELS: dict[str, ModelEntry] = {
             "fedegoists.learning.forest:Forest",
             _table_options,
             output_layer="",
-            tasks=("binary", "classification", "regression"),
             recipe="trees",
             tunable={"members": 8, "trees": 200, "depth": 3, "caution": 1.0, "least": 10},
             kind="trees",
@@ -260,6 +263,14 @@ MODELS: dict[str, ModelEntry] = {
             "images",
             f"{_HERE}:cifar100_cnn",
             most_classes=100,
+        ),
+        ModelEntry(
+            "pfllib-cnn",
+            "the convolutional network of PFLlib's benchmark for CIFAR",
+            "images",
+            f"{_HERE}:PFLlibCNN",
+            _class_options,
+            tasks=("classification",),
         ),
         ModelEntry(
             "icu-transformer",

@@ -65,6 +65,32 @@ class CifarCNN(nn.Module):
         return out
 
 
+class PFLlibCNN(nn.Module):
+    """The four-layer network that PFLlib trains on CIFAR: two 5×5 convolutions, two linear layers.
+
+    Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated Learning
+    Library and Benchmark", 2023; 878,538 parameters with ten classes.
+
+    Parameters
+    ----------
+    outputs : int
+        The number of classes.
+    """
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 32, 5)
+        self.conv2 = nn.Conv2d(32, 64, 5)
+        self.fc1 = nn.Linear(1600, 512)
+        self.output = nn.Linear(512, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (batch, outputs) for images (batch, 3, 32, 32)."""
+        for conv in (self.conv1, self.conv2):
+            x = F.max_pool2d(F.relu(conv(x)), 2)
+        return self.output(F.relu(self.fc1(x.flatten(1))))  # type: ignore[no-any-return]
+
+
 cifar10_cnn = partial(CifarCNN, 10, rectified=False)
 cifar100_cnn = partial(CifarCNN, 100, rectified=True)
 

@@ -13,24 +13,28 @@ make does not count. How the bound was chosen, and what others would cost, is in
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.learning.estimates import Estimate, mean_variance
+from fedegoists.learning.estimates import Estimate, Groups, mean_variance
 
 Numbers = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 Name = TypeVar("Name")
+ChooseBy = Literal["metric", "loss"]
+"""What of a participant's validation data decides which model it keeps."""
 
 SURE = 0.8413
 """One-sided confidence of the bound: one standard error of the normal distribution."""
 MOST_PARTS = 100
-"""Parts into which samples are divided for the jackknife; single samples where there are fewer."""
+"""Parts into which samples are divided for the jackknife; single ones where there are fewer."""
 
 
-def pseudo_values(metric: Callable[[Positions], float], samples: int) -> Numbers:
+def pseudo_values(
+    metric: Callable[[Positions], float], samples: int, groups: Groups | None = None
+) -> Numbers:
     """Return the contributions of samples to any metric, by the jackknife.
 
     The mean of the values is the metric, less its bias; their variance is that of the metric times
@@ -40,6 +44,8 @@ def pseudo_values(metric: Callable[[Positions], float], samples: int) -> Numbers
     ----------
     metric : function
         The metric over some of the samples, given by their positions.
+    groups : array of int, optional
+        The group of each sample, such as its patient; a group is left out as a whole.
 
     Examples
     --------
@@ -47,10 +53,11 @@ def pseudo_values(metric: Callable[[Positions], float], samples: int) -> Numbers
     >>> pseudo_values(lambda rows: float(data[rows].mean()), 3).round(6)
     array([1., 4., 7.])
     """
-    parts = min(samples, MOST_PARTS)
+    own = np.arange(samples) if groups is None else np.unique(groups, return_inverse=True)[1]
+    parts = min(int(own.max(initial=-1)) + 1, MOST_PARTS)
     if parts < 2:
-        return np.full(samples, math.nan)
-    part = np.arange(samples) % parts
+        return np.full(parts, math.nan)
+    part = own % parts
     whole = metric(np.arange(samples))
     without = np.array([metric(np.flatnonzero(part != k)) for k in range(parts)])
     values: Numbers = parts * whole - (parts - 1) * without
@@ -68,8 +75,8 @@ def paired_gain(
         For each initialisation of training, the `pseudo_values` of the same samples; higher is
         better.
     informative : int, optional
-        The number of samples that the metric rests on, if it is smaller than that of all: of the
-        rarer class, or of events. The error is known no better than these allow.
+        The number of samples, or groups, that the metric rests on, if it is smaller than that of
+        all: of the rarer class, or of events. The error is known no better than these allow.
     """
     differences = np.array([one - other for one, other in zip(candidate, own, strict=True)])
     means = differences.mean(0)

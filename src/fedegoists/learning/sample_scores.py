@@ -2,6 +2,10 @@
 
 All intervals are closed formulas that stay honest in small samples: an AUC of 1 from four patients
 has an interval from 0.39 to 1, not one of length zero.
+
+Samples of one patient, and copies, are no independent evidence. Where samples have groups, formulas
+that know only a number of samples get the number of groups, and variances are those between groups.
+So a file in which every patient is there three times has the intervals of one without copies.
 """
 
 import math
@@ -14,7 +18,14 @@ import numpy.typing as npt
 
 from fedegoists.learning.concordance import concordances
 from fedegoists.learning.data import TaskName
-from fedegoists.learning.estimates import CONFIDENCE, Estimate, Interval, mean_variance
+from fedegoists.learning.estimates import (
+    CONFIDENCE,
+    Estimate,
+    Groups,
+    Interval,
+    grouped_variance,
+    mean_variance,
+)
 
 Numbers = npt.NDArray[np.float64]
 
@@ -27,13 +38,23 @@ MOST_BINS, FEWEST_IN_BIN = 10, 10
 BISECTIONS = 60
 
 
-def few_samples(samples: int, positives: int | None = None) -> str:
+def few_samples(
+    samples: int,
+    positives: int | None = None,
+    negatives: int | None = None,
+    noun: str = "test samples",
+) -> str:
     """Return why a test set is too small for a result; empty if it is not.
 
     Parameters
     ----------
-    positives : int, optional
-        For a binary task, where it is known: the number of positive samples.
+    samples : int
+        The number of samples, or of their groups.
+    positives, negatives : int, optional
+        For a binary task, where it is known: the number of positive and of negative ones. A group
+        may have both; by default, all that are not positive are negative.
+    noun : str
+        What is counted.
 
     Examples
     --------
@@ -44,14 +65,26 @@ def few_samples(samples: int, positives: int | None = None) -> str:
     >>> few_samples(200, 40)
     ''
     """
-    if positives is not None and min(positives, samples - positives) < FEWEST_OF_A_CLASS:
-        return (
-            f"{positives} positive and {samples - positives} negative test samples, fewer than "
-            f"{FEWEST_OF_A_CLASS} of each"
-        )
-    return (
-        f"{samples} test samples, fewer than {FEWEST_SAMPLES}" if samples < FEWEST_SAMPLES else ""
-    )
+    if positives is not None:
+        others = samples - positives if negatives is None else negatives
+        if min(positives, others) < FEWEST_OF_A_CLASS:
+            return (
+                f"{positives} positive and {others} negative {noun}, fewer than "
+                f"{FEWEST_OF_A_CLASS} of each"
+            )
+    return f"{samples} {noun}, fewer than {FEWEST_SAMPLES}" if samples < FEWEST_SAMPLES else ""
+
+
+def counted(places: Any, groups: Groups | None = None) -> int:
+    """Return how many samples are marked or, where samples have groups, how many groups of them.
+
+    Examples
+    --------
+    >>> marked = np.array([True, True, False, True])
+    >>> counted(marked), counted(marked, np.array([0, 0, 1, 2]))
+    (3, 2)
+    """
+    return int(places.sum()) if groups is None else len(np.unique(groups[places]))
 
 
 def wilson(fraction: float, count: float) -> Interval:
@@ -139,21 +172,43 @@ def contributions(task: TaskName, scores: Numbers, targets: Numbers) -> tuple[Nu
     return above, below
 
 
-def metric_interval(task: TaskName, groups: Sequence[tuple[Numbers, ...]]) -> Interval:
+def contributing_groups(
+    task: TaskName, targets: Numbers, groups: Groups | None
+) -> tuple[Groups, ...] | None:
+    """Return the groups of the samples that `contributions` are of; None where there are none."""
+    if groups is None:
+        return None
+    if task == "survival":
+        return (groups[targets > 0],)
+    positive = targets > 0.5
+    return (groups[positive], groups[~positive]) if task == "binary" else (groups,)
+
+
+def metric_interval(
+    task: TaskName,
+    parts: Sequence[tuple[Numbers, ...]],
+    groups: tuple[Groups, ...] | None = None,
+) -> Interval:
     """Return the mean of a metric over repetitions, with its interval over the test samples.
 
     Parameters
     ----------
-    groups : sequence of tuples of arrays
+    parts : sequence of tuples of arrays
         The `contributions` in each repetition, about the same samples.
+    groups : tuple of arrays of int, optional
+        Their `contributing_groups`.
     """
-    means = _over_repetitions(groups)
+    means = _over_repetitions(parts)
     value = float(means[0].mean()) if len(means[0]) else math.nan
+    counts = [
+        len(one) if groups is None else len(np.unique(groups[k])) for k, one in enumerate(means)
+    ]
     if task == "binary":
-        return auc_interval(value, len(means[0]), len(means[1]))
+        return auc_interval(value, counts[0], counts[1])
     if task == "classification":
-        return wilson(value, len(means[0]))
-    found = Estimate.summed(value, [mean_variance(means[0])]).interval()
+        return wilson(value, counts[0])
+    own = None if groups is None or not len(means[0]) else groups[0]
+    found = Estimate.summed(value, [mean_variance(means[0], own)]).interval()
     if not math.isfinite(found.low):
         return found
     highest = 1.0 if task == "survival" else found.high
@@ -161,7 +216,10 @@ def metric_interval(task: TaskName, groups: Sequence[tuple[Numbers, ...]]) -> In
 
 
 def gain_estimate(
-    groups: Sequence[tuple[Numbers, ...]], others: Sequence[tuple[Numbers, ...]], sign: float
+    own: Sequence[tuple[Numbers, ...]],
+    others: Sequence[tuple[Numbers, ...]],
+    sign: float,
+    groups: tuple[Groups, ...] | None = None,
 ) -> Estimate:
     """Return the gain of one model over another on the same samples, with its error.
 
@@ -170,24 +228,41 @@ def gain_estimate(
 
     Parameters
     ----------
+    own, others : sequences of tuples of arrays
+        The `contributions` of both models in each repetition.
     sign : float
         −1 where a lower metric is better, else 1.
+    groups : tuple of arrays of int, optional
+        Their `contributing_groups`.
     """
     differences = [
-        tuple(sign * (own - other) for own, other in zip(one, two, strict=True))
-        for one, two in zip(groups, others, strict=True)
+        tuple(sign * (here - there) for here, there in zip(one, two, strict=True))
+        for one, two in zip(own, others, strict=True)
     ]
     means = _over_repetitions(differences)
     if not all(map(len, means)):
         return Estimate(math.nan)
-    parts = [mean_variance(group) for group in means]
+    parts = _variances(means, groups)
     if len(differences) > 1:
         parts.append(mean_variance(np.array([float(one[0].mean()) for one in differences])))
     return Estimate.summed(float(means[0].mean()), parts)
 
 
-def _over_repetitions(groups: Sequence[tuple[Numbers, ...]]) -> tuple[Numbers, ...]:
-    return tuple(np.mean(group, axis=0) for group in zip(*groups, strict=True))
+def _variances(
+    means: tuple[Numbers, ...], groups: tuple[Groups, ...] | None
+) -> list[tuple[float, int]]:
+    """Return the variances that add up to that of a metric, with their degrees of freedom."""
+    if groups is None:
+        return [mean_variance(part) for part in means]
+    if len(groups) > 1 and len(np.intersect1d(groups[0], groups[1])):
+        # Patients with samples of both classes: what they add to either mean goes together.
+        influences = [(part - part.mean()) / len(part) for part in means]
+        return [grouped_variance(np.concatenate(influences), np.concatenate(groups))]
+    return [mean_variance(part, own) for part, own in zip(means, groups, strict=True)]
+
+
+def _over_repetitions(parts: Sequence[tuple[Numbers, ...]]) -> tuple[Numbers, ...]:
+    return tuple(np.mean(part, axis=0) for part in zip(*parts, strict=True))
 
 
 def _normal() -> float:
@@ -258,6 +333,7 @@ class BinaryScores:
         targets: Numbers,
         thresholds: Sequence[float] = (0.5,),
         validation: tuple[Numbers, Numbers] | None = None,
+        groups: Groups | None = None,
     ) -> "BinaryScores":
         """Judge the probabilities of test samples.
 
@@ -267,24 +343,27 @@ class BinaryScores:
             Where to measure sensitivity and specificity.
         validation : pair of arrays, optional
             Probabilities and targets of validation samples, to choose one more threshold by.
+        groups : array of int, optional
+            The group of each test sample, such as its patient.
         """
         positive = targets > 0.5
         up, down = int(positive.sum()), int((~positive).sum())
         above, _ = contributions("binary", probabilities, targets)
         area = float(above.mean()) if up and down else math.nan
-        rows = [_at(probabilities, positive, one, "given") for one in thresholds]
+        rows = [_at(probabilities, positive, one, "given", groups) for one in thresholds]
+        of_each = counted(positive, groups), counted(~positive, groups)
         best = None if validation is None else youden(*validation)
         if best is not None:
-            rows.append(_at(probabilities, positive, best, "by validation data"))
+            rows.append(_at(probabilities, positive, best, "by validation data", groups))
         return cls(
             up,
             down,
-            auc_interval(area, up, down),
+            auc_interval(area, *of_each),
             # Boyd, Eng and Page (ECML 2013): binomial, with the number of positives.
-            wilson(average_precision(probabilities, positive), up),
+            wilson(average_precision(probabilities, positive), of_each[0]),
             float(((probabilities - positive) ** 2).mean()) if up + down else math.nan,
             float(probabilities.mean()) if up + down else math.nan,
-            calibration_groups(probabilities, positive),
+            calibration_groups(probabilities, positive, groups),
             tuple(rows),
         )
 
@@ -310,17 +389,21 @@ def average_precision(scores: Numbers, positive: npt.NDArray[np.bool_]) -> float
 
 
 def calibration_groups(
-    probabilities: Numbers, positive: npt.NDArray[np.bool_]
+    probabilities: Numbers, positive: npt.NDArray[np.bool_], groups: Groups | None = None
 ) -> tuple[CalibrationGroup, ...]:
-    """Return groups of equal size, by probability; none if two would be too small."""
-    count = min(MOST_BINS, len(probabilities) // FEWEST_IN_BIN)
+    """Return samples in bins of equal size, by probability; none if two would be too small."""
+    every = np.ones(len(probabilities), dtype=bool)
+    count = min(MOST_BINS, counted(every, groups) // FEWEST_IN_BIN)
     if count < 2:
         return ()
     order = np.argsort(probabilities, kind="stable")
     return tuple(
         CalibrationGroup(
             float(probabilities[part].mean()),
-            wilson(float(positive[part].mean()), len(part)),
+            wilson(
+                float(positive[part].mean()),
+                len(part) if groups is None else len(np.unique(groups[part])),
+            ),
             len(part),
         )
         for part in np.array_split(order, count)
@@ -350,13 +433,18 @@ def youden(probabilities: Numbers, targets: Numbers) -> float | None:
 
 
 def _at(
-    probabilities: Numbers, positive: npt.NDArray[np.bool_], threshold: float, chosen: str
+    probabilities: Numbers,
+    positive: npt.NDArray[np.bool_],
+    threshold: float,
+    chosen: str,
+    groups: Groups | None,
 ) -> ThresholdScores:
     called = probabilities >= threshold
 
     def share(hits: Any, among: Any) -> Interval:
         count = int(among.sum())
-        return wilson(int((hits & among).sum()) / count if count else math.nan, count)
+        fraction = int((hits & among).sum()) / count if count else math.nan
+        return wilson(fraction, counted(among, groups))
 
     return ThresholdScores(
         threshold,

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING
 from fedegoists.methods.method_registry import METHOD_ENTRIES, MethodEntry, Paper
 
 if TYPE_CHECKING:
+    from fedegoists.methods.apfl import APFL
+    from fedegoists.methods.ditto import Ditto
     from fedegoists.methods.egomix import EgoMix
+    from fedegoists.methods.fedala import FedALA
     from fedegoists.methods.fedavg import FedAvg
     from fedegoists.methods.fedavgm import FedAvgM
+    from fedegoists.methods.fedbabu import FedBABU
     from fedegoists.methods.feddisco import FedDisco
     from fedegoists.methods.fedegoists import FedEgoists
+    from fedegoists.methods.fedfomo import FedFomo
     from fedegoists.methods.fedora import FedORA
+    from fedegoists.methods.fedper import FedPer
     from fedegoists.methods.fedprox import FedProx
+    from fedegoists.methods.fedrep import FedRep
     from fedegoists.methods.local import Local
     from fedegoists.methods.method import Method, MethodSettings, RoundReport, State
     from fedegoists.methods.method_run import Callbacks, RunSettings, fine_tune, run
@@ -25,20 +32,28 @@ if TYPE_CHECKING:
     from fedegoists.methods.pfedhn import PFedHN
     from fedegoists.methods.pfedme import PFedMe
     from fedegoists.methods.scaffold import Scaffold
+    from fedegoists.methods.slowmo import SlowMo
 
     METHODS: dict[str, type[MethodSettings]]
 
 __all__ = [
+    "APFL",
     "METHODS",
     "METHOD_ENTRIES",
     "Callbacks",
+    "Ditto",
     "EgoMix",
+    "FedALA",
     "FedAvg",
     "FedAvgM",
+    "FedBABU",
     "FedDisco",
     "FedEgoists",
+    "FedFomo",
     "FedORA",
+    "FedPer",
     "FedProx",
+    "FedRep",
     "Local",
     "Method",
     "MethodEntry",
@@ -51,6 +66,7 @@ __all__ = [
     "RoundReport",
     "RunSettings",
     "Scaffold",
+    "SlowMo",
     "State",
     "fine_tune",
     "run",

@@ -28,10 +28,12 @@ from fedegoists.methods.silo_training import coalition_sums, mix_silos
 
 @dataclass(frozen=True)
 class FedDisco(MethodSettings):
-    """Weights ∝ ReLU(n_k/N − a·d_k + b), with d_k the KL divergence of k's labels from uniform.
+    """Weights ∝ ReLU(n_k/N − a·d_k + b), with d_k the share of k in the coalition's discrepancy.
 
-    Where all weights are zero, data shares are used. A regression has no labels to count: then
-    d_k = 0 for all.
+    The discrepancy of a member is the KL divergence of its labels from uniform, and d_k is that of
+    k divided by the sum over all members, as in public code: so a and b mean the same with two
+    classes and with a hundred, and with two members and with twenty. Where all weights are zero,
+    data shares are used. A regression has no labels to count: then d_k = 0 for all.
     """
 
     a: float = setting(0.5, "how much discrepancy lowers a weight", 0, 1e6)
@@ -42,11 +44,11 @@ class FedDisco(MethodSettings):
     def start(
         self,
         federation: Federation,
-        coalitions: Coalitions,  # noqa: ARG002 - silos are asked one by one
+        coalitions: Coalitions,
         initial: Tensor,
         seed: int,  # noqa: ARG002
     ) -> State:
-        """Ask all silos for label counts; a silo that hides them counts as the least balanced."""
+        """Ask for label counts; who hides them counts as the least balanced of its coalition."""
         names = federation.participants
         replies, failures = sorted_out(federation.call(dict.fromkeys(names, Describe())))
         known = {
@@ -54,8 +56,12 @@ class FedDisco(MethodSettings):
             for name, reply in replies.items()
             if reply.labels is not None
         }
-        worst = max(known.values(), default=0.0)
-        values = [[known.get(name, worst)] for name in names]
+        worst = {
+            name: max((known[one] for one in group if one in known), default=0.0)
+            for group in coalitions
+            for name in group
+        }
+        values = [[known.get(name, worst[name])] for name in names]
         tensors = {
             "parameters": initial,
             "discrepancy": torch.tensor(values, device=initial.device),
@@ -86,12 +92,14 @@ class FedDisco(MethodSettings):
         samples: Mapping[Participant, float],
         discrepancy: Mapping[Participant, float],
     ) -> dict[Participant, float]:
-        """Return the weights of a coalition's members that answered, not yet normalised."""
-        present = [name for name in group if name in samples]
-        total = sum(samples[name] for name in present)
-        shares = {name: samples[name] / total for name in present}
+        """Return the weights of a coalition's members, not yet normalised."""
+        total = sum(samples[name] for name in group)
+        shares = {name: samples[name] / total for name in group}
+        # Where all labels are balanced, there is nothing to divide.
+        whole = sum(discrepancy[name] for name in group) or 1.0
         raw = {
-            name: max(shares[name] - self.a * discrepancy[name] + self.b, 0.0) for name in present
+            name: max(shares[name] - self.a * discrepancy[name] / whole + self.b, 0.0)
+            for name in group
         }
         return raw if sum(raw.values()) > 0 else shares
 

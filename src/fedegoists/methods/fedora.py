@@ -33,7 +33,8 @@ class FedORA(MethodSettings):
     is exp(10 · abs(cos)); the most similar neighbours make a row-normalised S within the coalition,
     and P = (1−p)(I − pS)⁻¹ propagates the models. The strength of the pull is exp((ℓ_own −
     ℓ_propagated)/2) of the mean validation losses, zero unless the propagated model is better; it
-    is limited so that one step never goes further than half the way.
+    does not go through the momentum, and is limited so that one step never goes further than half
+    the way.
     """
 
     propagation: float = setting(0.8, "p, how far models spread over the graph", 0, 0.999)
@@ -101,7 +102,8 @@ class FedORA(MethodSettings):
         propagated = state.tensors["propagated"]
         pulls, failures = self._pulls(federation, state, accompanied)
         terms = {
-            name: LocalTerms(anchor=propagated[k], pull=pulls.get(name, 0.0))
+            # Beside the momentum, which would make the pull up to ten times as strong.
+            name: LocalTerms(anchor=propagated[k], pull=pulls.get(name, 0.0), decoupled=True)
             for k, name in enumerate(participants)
         }
         trained = train_silos(self, federation, state, seed, terms=terms)

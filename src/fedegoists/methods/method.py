@@ -204,7 +204,7 @@ class MethodSettings(ABC):
 
     @property
     def mixes_at_home(self) -> bool:
-        """Whether members whose sums are masked take the step from a mean to a model at home."""
+        """Whether the models of members whose sums are masked stay at home, as a method allows."""
         return False
 
     def __post_init__(self) -> None:
@@ -266,7 +266,8 @@ class MethodSettings(ABC):
         """Return the method with models left in their silos wherever the server need not see them.
 
         These are the models of participants that are alone and, with a method that mixes for each
-        receiver, those of coalitions whose sums are masked. In a simulation nothing is hidden.
+        receiver or trains a model beside the mean, those of coalitions whose sums are masked. In a
+        simulation nothing is hidden.
         """
         home = {
             name
@@ -288,6 +289,18 @@ class MethodSettings(ABC):
 
 def _range(declared: Field[Any]) -> tuple[float, float]:
     return declared.metadata["low"], declared.metadata["high"]
+
+
+def parts_of(steps: int, share: float) -> tuple[int, int]:
+    """Return the two parts of a round's steps, the first with a share, each of at least one step.
+
+    Examples
+    --------
+    >>> parts_of(20, 0.5), parts_of(20, 0.0), parts_of(1, 0.5)
+    ((10, 10), (1, 19), (1, 1))
+    """
+    first = min(max(round(share * steps), 1), max(steps - 1, 1))
+    return first, max(steps - first, 1)
 
 
 def in_company(coalitions: Coalitions, participants: Sequence[Participant]) -> list[Participant]:

@@ -56,6 +56,8 @@ class MethodEntry:
         or none, whatever is decided.
     personal_output : bool
         Whether output layers stay in the silos in a classification, unless something else is said.
+    splits : bool
+        Whether it divides a model into an output layer, which stays in the silo, and the rest.
     plain_steps : bool
         Whether it counts on steps of plain gradient descent, so that it does not train with Adam.
     models : tuple of {"network", "arrays", "trees"}
@@ -70,6 +72,7 @@ class MethodEntry:
     benefit: Literal["unused", "edges", "weights"] = "unused"
     coalitions: Literal["baseline", "final", "alone"] = "baseline"
     personal_output: bool = False
+    splits: bool = False
     plain_steps: bool = False
     describes: str = ""
     models: tuple[ModelKind, ...] = ("network", "arrays")
@@ -223,6 +226,93 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Classification",
             "Hsu, Qi, Brown",
             "2019",
+        ),
+    ),
+    "slowmo": MethodEntry(
+        "fedegoists.methods.slowmo:SlowMo",
+        "FedAvg with a momentum at the server that follows the learning rate",
+        "sums",
+        Paper(
+            "SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum",
+            "Wang, Tantia, Ballas, Rabbat",
+            "ICLR 2020",
+        ),
+        models=("network",),
+    ),
+    "fedper": MethodEntry(
+        "fedegoists.methods.fedper:FedPer",
+        "a shared body, and an output layer of one's own",
+        "sums",
+        Paper(
+            "Federated Learning with Personalization Layers",
+            "Arivazhagan, Aggarwal, Singh, Choudhary",
+            "2019",
+        ),
+        splits=True,
+        models=("network",),
+    ),
+    "fedrep": MethodEntry(
+        "fedegoists.methods.fedrep:FedRep",
+        "an output layer of one's own first, then the shared body below it",
+        "sums",
+        Paper(
+            "Exploiting Shared Representations for Personalized Federated Learning",
+            "Collins, Hassani, Mokhtari, Shakkottai",
+            "ICML 2021",
+        ),
+        splits=True,
+        models=("network",),
+    ),
+    "fedbabu": MethodEntry(
+        "fedegoists.methods.fedbabu:FedBABU",
+        "a shared body below an output layer that never moves; to be fine-tuned",
+        "sums",
+        Paper(
+            "FedBABU: Toward Enhanced Representation for Federated Image Classification",
+            "Oh, Kim, Yun",
+            "ICLR 2022",
+        ),
+        splits=True,
+        models=("network",),
+    ),
+    "ditto": MethodEntry(
+        "fedegoists.methods.ditto:Ditto",
+        "a personal model, held near a shared one",
+        "sums",
+        Paper(
+            "Ditto: Fair and Robust Federated Learning Through Personalization",
+            "Li, Hu, Beirami, Smith",
+            "ICML 2021",
+        ),
+        models=("network",),
+    ),
+    "apfl": MethodEntry(
+        "fedegoists.methods.apfl:APFL",
+        "a mixture of a shared model and one's own, with a learned weight",
+        "single updates",
+        Paper("Adaptive Personalized Federated Learning", "Deng, Kamani, Mahdavi", "2020"),
+        plain_steps=True,
+        models=("network",),
+    ),
+    "fedala": MethodEntry(
+        "fedegoists.methods.fedala:FedALA",
+        "learned weights, number by number, of the shared model in one's own",
+        "gradients",
+        Paper(
+            "FedALA: Adaptive Local Aggregation for Personalized Federated Learning",
+            "Zhang, Hua, Wang, Song, Xue, Ma, Guan",
+            "AAAI 2023",
+        ),
+        models=("network",),
+    ),
+    "fedfomo": MethodEntry(
+        "fedegoists.methods.fedfomo:FedFomo",
+        "towards the models that are better on one's own validation data",
+        "single updates",
+        Paper(
+            "Personalized Federated Learning with First Order Model Optimization",
+            "Zhang, Sapra, Fidler, Yeung, Alvarez",
+            "ICLR 2021",
         ),
     ),
     "bagging": MethodEntry(

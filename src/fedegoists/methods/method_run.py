@@ -25,6 +25,7 @@ from fedegoists.federation.seam import (
 )
 from fedegoists.federation.validated import Validated
 from fedegoists.learning.forest import is_forest
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods.consent import check_consent
 from fedegoists.methods.failed_rounds import IN_EVALUATION, check_answered
 from fedegoists.methods.local import Local
@@ -65,6 +66,8 @@ class RunSettings(Validated):
         What protects coalitions from one bad member; nothing if left out.
     patience : int, optional
         Stop after this number of evaluations in which no participant's validation improved.
+    choose_by : {"metric", "loss"}
+        What of its validation data decides which round's model a participant keeps.
     """
 
     rounds: int = Field(ge=0)
@@ -76,6 +79,7 @@ class RunSettings(Validated):
     timeout: Annotated[float, Field(gt=0)] | None = None
     robust: RobustSettings | None = None
     patience: Annotated[int, Field(ge=1)] | None = None
+    choose_by: ChooseBy = "metric"
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,8 @@ class _MethodRun:
             outcome.state = state
             outcome.account(report, self._unasked(outcome))
             if state.round % settings.evaluate_every == 0 or state.round == rounds:
-                _evaluate(method, self._silos, outcome, self._unasked(outcome), choose=True)
+                by = self._settings.choose_by
+                _evaluate(method, self._silos, outcome, self._unasked(outcome), by)
                 outcome = self._judged(outcome)
                 if self._checkpoint_due(outcome):
                     with self._pause:
@@ -299,6 +304,7 @@ def fine_tune(
     settings: TrainSettings,
     rounds: int,
     callbacks: Callbacks | None = None,
+    choose_by: ChooseBy = "metric",
 ) -> Outcome:
     """Fine-tune the models that a method has trained, each on its participant's own data only.
 
@@ -315,6 +321,7 @@ def fine_tune(
             may_keep_start=True,
             begin_with=best_slot(method),
             begun_at_home=trained.at_home,
+            choose_by=choose_by,
         ),
         callbacks,
     )
@@ -355,7 +362,8 @@ def _begun(
     count = len(participants)
     outcome = Outcome(state, initial.clone(), [0] * count, [worst] * count)
     outcome.failures += [(0, failure) for failure in (*unprepared, *state.failures)]
-    _evaluate(method, federation, outcome, gone, choose=settings.may_keep_start)
+    by = settings.choose_by if settings.may_keep_start else None
+    _evaluate(method, federation, outcome, gone, by)
     return outcome
 
 
@@ -395,10 +403,9 @@ def _evaluate(
     federation: StatefulFederation,
     outcome: Outcome,
     gone: frozenset[Participant],
-    *,
-    choose: bool,
+    choose_by: ChooseBy | None,
 ) -> None:
-    """Measure all models on validation and test data; only validation decides."""
+    """Measure all models on validation and test data; only validation decides, if anything."""
     sign = 1 if federation.task.higher_is_better else -1
     state = outcome.state
     chosen = []
@@ -425,10 +432,11 @@ def _evaluate(
                 Row(name, state.round, split, "loss", loss),
                 Row(name, state.round, split, federation.task.metric, score),
             ]
-            if split == "validation" and choose:
+            if split == "validation" and choose_by is not None:
                 # Equal scores, as small validation sets have often, are told apart by the loss; it
                 # also decides where there is no score, as AUC with one class only.
-                signed = (sign * score if math.isfinite(score) else 0.0, -loss)
+                scored = math.isfinite(score) and choose_by == "metric"
+                signed = (sign * score if scored else 0.0, -loss)
                 if signed > outcome.best_score[k]:
                     outcome.best_score[k] = signed
                     outcome.best_round[k] = state.round

@@ -29,7 +29,8 @@ class PFedGraph(MethodSettings):
 
     p are the data shares and d_j = −cos of the updates of i and j from the initial model (below
     −0.9 it counts as −1). The local loss gets − lam · cos(w, aggregate): the paper pulls a silo
-    towards its aggregate, public code has the sign that pushes it away.
+    towards its aggregate, public code has the sign that pushes it away. A round starts at the
+    aggregate; the personal model, which is evaluated, is what local training makes of it.
     """
 
     alpha: float = setting(0.8, "α, how strongly weights are held near data shares", 1e-9, 1e12)
@@ -38,8 +39,8 @@ class PFedGraph(MethodSettings):
     key: ClassVar[str] = "pfedgraph"
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
-        """Return the initial model, from which updates are counted."""
-        return {"initial": initial}
+        """Return the initial model, from which updates are counted, and the first aggregate."""
+        return {"initial": initial, "aggregate": initial}
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
@@ -51,9 +52,13 @@ class PFedGraph(MethodSettings):
         strength = self.lam if state.round else 0.0
         terms = {
             name: LocalTerms(towards=row, attraction=strength if name in accompanied else 0.0)
-            for name, row in zip(participants, state.parameters, strict=True)
+            for name, row in zip(participants, state.tensors["aggregate"], strict=True)
         }
-        trained = train_silos(self, federation, state, seed, terms=terms)
+        rows = state.tensors["aggregate"]
+        trained = train_silos(self, federation, state, seed, rows=rows, terms=terms)
+        answered = torch.tensor([[name in trained.samples] for name in participants])
+        # Participants that did not answer keep their personal models.
+        personal = torch.where(answered.to(rows.device), trained.rows, state.parameters)
         position = {name: k for k, name in enumerate(participants)}
         mixed = trained.rows.clone()
         for group in coalitions:
@@ -65,7 +70,7 @@ class PFedGraph(MethodSettings):
             weights = self.weights(updates, sizes.to(updates.device))
             mixed[present] = weights @ trained.rows[present]
         report = trained.report.with_traffic(accompanied, self.shared_size(federation))
-        return state.after(parameters=mixed), report
+        return state.after(parameters=personal, aggregate=mixed), report
 
     def weights(self, updates: Tensor, sizes: Tensor) -> Tensor:
         """Return a coalition's mixing matrix from its members' updates and sample counts."""

@@ -214,6 +214,8 @@ def write_benefits(
         "report.md": report.encode(),
         **(files or {}),
     }
+    if estimate.certain and estimate.values is None:
+        contents["benefit_errors.csv"] = estimate.uncertain().csv_bytes()
     if estimate.values is not None:
         contents["values.json"] = estimate.values.to_json().encode()
     # Competitors have weights of zero, since nothing is learned between them: keep these private.

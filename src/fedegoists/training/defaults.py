@@ -20,6 +20,8 @@ class Defaults:
     ----------
     plain_rate : float
         The learning rate of gradient descent, for methods that count on it where others use Adam.
+    together_decay : float, optional
+        The weight decay in coalitions, where it is another one than alone.
     """
 
     model: str
@@ -29,13 +31,20 @@ class Defaults:
     tune_rounds: int
     evaluate_every: int
     plain_rate: float = 0.01
+    together_decay: float | None = None
 
     @property
-    def plain(self) -> TrainSettings:
-        """The settings for methods that count on plain gradient descent."""
-        if self.train.optimiser == "sgd":
+    def together(self) -> TrainSettings:
+        """The settings for methods that train in coalitions."""
+        if self.together_decay is None:
             return self.train
-        return self.train.changed(optimiser="sgd", learning_rate=self.plain_rate, momentum=0.9)
+        return self.train.changed(weight_decay=self.together_decay)
+
+    def plain(self, settings: TrainSettings) -> TrainSettings:
+        """Return settings for methods that count on plain gradient descent."""
+        if settings.optimiser == "sgd":
+            return settings
+        return settings.changed(optimiser="sgd", learning_rate=self.plain_rate, momentum=0.9)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from fedegoists.learning.data_description import DataFacts
 from fedegoists.learning.datasets import load
 from fedegoists.learning.model_registry import AUTO, model_named, model_options
 from fedegoists.learning.own_models import initial_parameters, model_parts
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import (
     METHOD_ENTRIES,
@@ -166,12 +167,15 @@ def method_of(name: str, wanted: Wanted, repetitions: Repetitions, decisions: De
     if personal is None:
         classifies = repetitions.federation.task.name == "classification"
         layer = model_named(repetitions.defaults.model).output_layer
-        personal = (layer,) if entry.personal_output and classifies and layer else ()
+        wants = entry.splits or (entry.personal_output and classifies)
+        personal = (layer,) if wants and layer else ()
     repetitions.federation.schema.mask(personal)  # reports a name that does not exist
     if entry.coalitions == "alone":
         personal = ()  # nothing could leave a silo
     defaults = repetitions.defaults
-    train = defaults.plain if entry.plain_steps else defaults.train
+    train = defaults.train if entry.coalitions == "alone" else defaults.together
+    if entry.plain_steps:
+        train = defaults.plain(train)
     return entry.load()(train, personal, **own)
 
 
@@ -183,6 +187,7 @@ def train_methods(
     observers: tuple[Observer, ...] = (),
     robust: RobustSettings | None = None,
     patience: int | None = None,
+    choose_by: ChooseBy = "metric",
 ) -> dict[str, Outcome]:
     """Train with all methods, those that are only fine-tuned included.
 
@@ -194,6 +199,8 @@ def train_methods(
         What protects coalitions from one bad member; nothing if left out.
     patience : int, optional
         Evaluations without an improvement for anybody, after which a method stops.
+    choose_by : {"metric", "loss"}
+        What of their validation data decides which round's model participants keep.
     """
     federation, defaults = repetitions.federation, repetitions.defaults
     groups: dict[str, Coalitions] = {
@@ -207,6 +214,7 @@ def train_methods(
         evaluate_every=defaults.evaluate_every,
         robust=robust,
         patience=patience,
+        choose_by=choose_by,
     )
     outcomes: dict[str, Outcome] = {}
     for name in wanted.bases:
@@ -225,7 +233,7 @@ def train_methods(
             callbacks = Callbacks(checkpoint(tuned), observers=observers)
             rounds = defaults.tune_rounds
             outcomes[tuned] = fine_tune(
-                method, federation, outcome, defaults.tune, rounds, callbacks
+                method, federation, outcome, defaults.tune, rounds, callbacks, choose_by
             )
     return outcomes
 

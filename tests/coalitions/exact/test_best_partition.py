@@ -17,6 +17,7 @@ from fedegoists.coalitions.exact.best_partition import (
     load_searches,
 )
 from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.graphs.participant_graph import Entries
 from tests.instances import (
     LAWS,
     assert_sound,
@@ -73,7 +74,13 @@ def test_of_equally_good_partitions_the_one_to_keep_is_kept():
     alone = [[i] for i in range(6)]
     for keep in ([[0, 1], [2, 3], [4, 5]], [[1, 2], [3, 4], [0, 5]]):
         optimum = best_partition(
-            ring, rivals, [alone], seconds=20, deadline=np.inf, seed=0, keep=keep
+            Entries.of(ring),
+            Entries.of(rivals),
+            [alone],
+            seconds=20,
+            deadline=np.inf,
+            seed=0,
+            keep=keep,
         )
         assert optimum.optimal
         assert sorted(optimum.partition) == sorted(keep)
@@ -205,8 +212,8 @@ def test_bounds_hold_however_little_work_is_done(instance):
     alone = [[i] for i in range(benefit.n)]
     for work in (0.0, 1e-3, 1e-2):
         optimum = best_partition(
-            benefit.weights,
-            competition.matrix,
+            benefit.entries,
+            competition.entries,
             [alone],
             seconds=work,
             deadline=np.inf,

@@ -16,6 +16,7 @@ from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.welfare import welfare
+from fedegoists.graphs.participant_graph import Entries
 from tests.instances import (
     assert_sound,
     random_graphs,
@@ -45,7 +46,9 @@ def test_listing_rests_on_its_prices_however_good_the_bound(seed):
     rivals = np.triu(rng.random((n, n)) < 0.3, 1)
     rivals |= rivals.T
     alone = [[i] for i in range(n)]
-    best = best_partition(weights, rivals, [alone], seconds=30, deadline=math.inf, seed=0)
+    best = best_partition(
+        Entries.of(weights), Entries.of(rivals), [alone], seconds=30, deadline=math.inf, seed=0
+    )
     assert best.optimal
     value = welfare(weights, best.partition)
     incumbent = Incumbent(weights, alone, value * 1.0001)

@@ -30,8 +30,8 @@ def test_listing_agrees_with_the_compiled_search(law, participation, monkeypatch
             monkeypatch.setattr(enumeration, "SMALL", small)
             found.append(
                 best_partition(
-                    benefit.weights,
-                    competition.matrix,
+                    benefit.entries,
+                    competition.entries,
                     [alone],
                     seconds=20,
                     deadline=np.inf,

@@ -1,6 +1,5 @@
 """The search for large components, on components small enough to know the truth."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -8,17 +7,16 @@ from fedegoists import form, verify
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact import best_partition
 from fedegoists.coalitions.exact.incumbent import Incumbent
-from fedegoists.coalitions.exact.reduction import Subproblem
+from fedegoists.coalitions.exact.reduction import SparseSubproblem, usable_entries
 from fedegoists.coalitions.exact.sparse_search import SparseSearch
 from tests.instances import best_welfare, graphs, is_valid, random_graphs
 
 
 def searched(benefit, competition, fewest_members=1, work=0.05, seed=0):
-    weights = np.where(competition.matrix, 0.0, benefit.weights)
-    problem = Subproblem(
-        weights, weights > 0, competition.matrix, seed, fewest_members=fewest_members
-    )
-    incumbent = Incumbent(weights, [[i] for i in range(benefit.n)], float(weights.sum()) + 1.0)
+    weights = usable_entries(benefit.entries, competition.entries)
+    problem = SparseSubproblem(weights, competition.entries, seed, fewest_members)
+    alone = [[i] for i in range(benefit.n)]
+    incumbent = Incumbent(weights, alone, float(weights.values.sum()) + 1.0)
     SparseSearch(problem, incumbent, Effort(work)).run()
     return incumbent
 

@@ -65,6 +65,37 @@ class TestSmall:
         # Nobody is tested on a class it has none of.
         assert not np.any((test > 0) & (train + found.label_counts("validation") == 0))
 
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"partition": "dirichlet", "beta": 0.1},
+            {"partition": "dirichlet", "beta": 0.5},
+            {"partition": "pathological", "block": 5},
+        ],
+    )
+    def test_pooled_as_in_pfllib(self, data_dir: Path, given: dict[str, Any]) -> None:
+        """All 500 images are divided; each silo keeps a quarter of its own for its test."""
+        found = loaded(data_dir, participants=10, pooled=True, **given)
+        everything = np.concatenate(
+            [silo.of(split) for silo in found.silos for split in ("train", "validation", "test")]
+        )
+        assert len(np.unique(everything)) == len(everything) == 500
+        for silo in found.silos:
+            own = len(silo.train) + len(silo.validation) + len(silo.test)
+            assert len(silo.test) == pytest.approx(own / 4, abs=1)
+            assert set(found.samples.targets[silo.test]) <= set(found.samples.targets[silo.train])
+        assert found.notes[1:] == (
+            "500 of 500 images are used",
+            "each silo is tested on a quarter of its own images",
+        )
+
+    def test_larger_blocks_are_fewer_classes_for_each(self, data_dir: Path) -> None:
+        found = loaded(data_dir, block=10, participants=20, pooled=True)
+        for silo in found.silos:
+            assert len(np.unique(found.samples.targets[silo.train])) == 1
+        with pytest.raises(SettingsError, match="block"):
+            validated(CifarOptions, {"block": 0}, "cifar10")
+
     def test_the_seed_decides(self, data_dir: Path) -> None:
         one, again, other = (loaded(data_dir, seed=s) for s in (1, 1, 2))
         assert same(one, again)

@@ -132,6 +132,7 @@ def lay_out(
     pairs: npt.ArrayLike = (),
     *,
     joined: bool = True,
+    aspect: float = PAGE_ASPECT,
 ) -> Layout:
     """Place the members of coalitions, given as positions, without any overlap.
 
@@ -148,6 +149,8 @@ def lay_out(
     joined : bool
         Whether straight lines will join the pairs: members are then seated so that these lines
         are short and pass no third participant's dot.
+    aspect : float
+        Width of the page as a multiple of its height, which the discs are packed to fill.
 
     Examples
     --------
@@ -167,9 +170,10 @@ def lay_out(
     rings = [_ring(boxes[group], lengths[group]) for group in groups]
     radii = np.array([ring.radius for ring in rings])
     if len(groups) <= MOST_PACKED:
-        centers = _turned(_packed(radii, _rivalry(groups, rivals)), radii)
+        packed = _packed(radii, _rivalry(groups, rivals), aspect)
+        centers = _turned(packed, radii, aspect)
     else:
-        centers = _in_rows(radii)
+        centers = _in_rows(radii, aspect)
     n = len(boxes)
     nodes, labels, rotations, sizes = np.zeros((n, 2)), np.zeros((n, 2)), np.zeros(n), boxes.copy()
     for group, ring, center in zip(groups, rings, centers, strict=True):
@@ -260,7 +264,7 @@ def _rivalry(groups: Sequence[Sequence[int]], pairs: Pairs) -> Pairs:
     return tally + tally.T
 
 
-def _packed(radii: Array, rivalry: Pairs) -> Array:
+def _packed(radii: Array, rivalry: Pairs, aspect: float) -> Array:
     """Return centers of discs that do not touch, large discs first and in the middle.
 
     Each disc goes to the place beside two others that is nearest to the middle and to the discs
@@ -281,7 +285,7 @@ def _packed(radii: Array, rivalry: Pairs) -> Array:
         spots, gaps = spots[free], gaps[free]
         areas = reach[placed] ** 2
         middle = areas @ centers[placed] / areas.sum()
-        eccentric = np.hypot(*((spots - middle) / (PAGE_ASPECT, 1)).T)
+        eccentric = np.hypot(*((spots - middle) / (aspect, 1)).T)
         pull = gaps @ rivalry[k, placed] / max(rivalry[k, placed].sum(), 1)
         centers[k] = spots[np.argmin(np.round(eccentric + 0.3 * pull, 9))]
     return centers
@@ -301,14 +305,14 @@ def _tangent_spots(centers: Array, distances: Array) -> Array:
     return np.concatenate([foot + normal, foot - normal])
 
 
-def _turned(centers: Array, radii: Array) -> Array:
-    """Rotate all discs together so that they fill a page in landscape format best."""
+def _turned(centers: Array, radii: Array, aspect: float) -> Array:
+    """Rotate all discs together so that they fill a page of this format best."""
 
     def page(points: Array) -> float:
         width, height = np.ptp(
             np.concatenate([points - radii[:, None], points + radii[:, None]]), axis=0
         )
-        return float(round(max(width / PAGE_ASPECT, height), 9))
+        return float(round(max(width / aspect, height), 9))
 
     turns = []
     for angle in np.linspace(0, math.pi, 36, endpoint=False):
@@ -317,10 +321,10 @@ def _turned(centers: Array, radii: Array) -> Array:
     return min(turns, key=page)
 
 
-def _in_rows(radii: Array) -> Array:
+def _in_rows(radii: Array, aspect: float) -> Array:
     """Return centers of discs in rows, large discs first."""
     reach = radii + REGION_GAP / 2
-    page = max(float(np.sqrt(4 * PAGE_ASPECT * (reach**2).sum())), 2 * float(reach.max()))
+    page = max(float(np.sqrt(4 * aspect * (reach**2).sum())), 2 * float(reach.max()))
     centers = np.zeros((len(radii), 2))
     x, y, height = 0.0, 0.0, 0.0
     for k in np.argsort(-radii, kind="stable"):

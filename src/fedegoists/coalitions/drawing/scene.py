@@ -6,13 +6,14 @@ a line that would come too close to one goes around it on a circle.
 """
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fedegoists.coalitions.drawing.layout import NODE_RADIUS, lay_out
+from fedegoists.coalitions.drawing.layout import NODE_RADIUS, PAGE_ASPECT, lay_out
 from fedegoists.coalitions.formation import Formation
 from fedegoists.plotting import short_labels
 
@@ -24,8 +25,11 @@ CLEAR = 1.35
 SCALE = 100.0
 """Units of a scene in an inch of the layout."""
 
-CHARACTER, LINE = 0.075, 0.15
-"""Room for a label's character and line, in inches."""
+LINE = 0.15
+"""Room for a label's line, in inches."""
+
+PORTRAIT_ASPECT = 0.8
+"""Width of a narrow screen as a multiple of its height."""
 
 MOST_LINES = 1500
 """With more benefits, only the largest are drawn."""
@@ -77,15 +81,15 @@ class Scene:
     ----------
     members : list of (float, float)
         Centers of the members' dots, all of the same `radius`.
-    labels : list of (str, float, float, float)
-        Text, center and rotation in degrees, clockwise.
+    labels : list of (str, float, float, float, float)
+        Text, center, rotation in degrees, clockwise, and the width that there is room for.
     """
 
     width: float
     height: float
     radius: float
     members: list[tuple[float, float]]
-    labels: list[tuple[str, float, float, float]]
+    labels: list[tuple[str, float, float, float, float]]
     regions: list[SceneRegion]
     benefit: list[SceneLine]
     competition: list[SceneLine]
@@ -98,6 +102,7 @@ def scene(
     competition: Iterable[tuple[str, str]],
     *,
     across: bool = True,
+    portrait: bool = False,
 ) -> Scene:
     """Return the shapes of a partition over its graphs.
 
@@ -105,6 +110,8 @@ def scene(
     ----------
     across : bool
         Whether benefits between coalitions are among the lines.
+    portrait : bool
+        Whether the screen is higher than wide.
 
     Examples
     --------
@@ -118,10 +125,12 @@ def scene(
     for k, group in enumerate(groups):
         home[group] = k
     texts = short_labels(participants)
-    wide = np.array([CHARACTER * max(len(text), 2) for text in texts])
+    wide = np.array([_text_width(text) for text in texts])
     sizes = np.column_stack([wide, np.full(len(texts), LINE)])
     pairs = [(place[a], place[b]) for a, b in competition]
-    layout = lay_out(groups, sizes, wide, np.array(pairs, dtype=int).reshape(-1, 2), joined=False)
+    aspect = PORTRAIT_ASPECT if portrait else PAGE_ASPECT
+    rivals = np.array(pairs, dtype=int).reshape(-1, 2)
+    layout = lay_out(groups, sizes, wide, rivals, joined=False, aspect=aspect)
     flip = np.array([1, -1]) * SCALE
     down = np.array([0, layout.height * SCALE])
     nodes = layout.nodes * flip + down
@@ -137,8 +146,10 @@ def scene(
         radius=radius,
         members=[(round(x, 2), round(y, 2)) for x, y in nodes.tolist()],
         labels=[
-            (text, round(x, 2), round(y, 2), round(-float(turn), 1))
-            for text, (x, y), turn in zip(texts, labels.tolist(), layout.rotations, strict=True)
+            (text, round(x, 2), round(y, 2), round(-float(turn), 1), round(SCALE * float(room), 2))
+            for text, (x, y), turn, room in zip(
+                texts, labels.tolist(), layout.rotations, wide, strict=True
+            )
         ],
         regions=[
             SceneRegion(
@@ -160,7 +171,7 @@ def scene(
     )
 
 
-def formation_scene(formation: Formation) -> Scene:
+def formation_scene(formation: Formation, *, portrait: bool = False) -> Scene:
     """Return the shapes of a formation; those of large ones have fewer lines."""
     n = len(formation.participants)
     drawn = n <= MOST_DRAWN
@@ -170,7 +181,29 @@ def formation_scene(formation: Formation) -> Scene:
         formation.benefit.edges() if drawn else (),
         formation.competition.pairs if drawn else (),
         across=n <= MOST_ACROSS_MEMBERS,
+        portrait=portrait,
     )
+
+
+def _text_width(text: str) -> float:
+    """Return room for a text in inches, enough for the letters of usual fonts.
+
+    Examples
+    --------
+    >>> _text_width("ill") < _text_width("sea") < _text_width("SEA") < _text_width("WWW")
+    True
+    """
+    return max(sum(_character_width(character) for character in text), 0.15)
+
+
+def _character_width(character: str) -> float:
+    if unicodedata.combining(character):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF" or character in "MWm@%…—":
+        return 0.12
+    if character in "fijlrtI.,:;'|!()[] -":
+        return 0.048
+    return 0.09 if character.isupper() or character in "wGOQ&" else 0.073
 
 
 def _line(

@@ -7,6 +7,9 @@ competitors, has enough members, and each member i
 - gives: without i, the total gain of the other members would be lower;
 - is likely to gain: the probability that its gain is positive is at least the confidence.
 
+Under uncertain benefits the last is a demand on the coalition as a whole: the probability that
+nobody rides free in it is at least the confidence.
+
 The first two are Principle 1: where gains are sums of benefits, they are the two sums of Equation
 1. The independent checker has its own version in `fedegoists.coalitions.value_principles`.
 """
@@ -18,6 +21,7 @@ from statistics import NormalDist
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats
+from fedegoists.graphs import UncertainBenefits
 from fedegoists.graphs.coalition_values import CoalitionValues, least_gain
 
 BLOCK = 1 << 15
@@ -55,6 +59,8 @@ class ValueProblem:
     def likely(self, columns: Bools, gains: Floats) -> Bools:
         """Whether each member is likely enough to gain, and gains in expectation; else True."""
         fine = (gains > self.least) | ~columns
+        if isinstance(self.values, UncertainBenefits):
+            return np.asarray(fine & (self.values.safety(columns) >= self.confidence)[:, None])
         if self.quantile > 0:
             errors = self.values.standard_errors(columns)
             fine &= gains >= self.quantile * errors

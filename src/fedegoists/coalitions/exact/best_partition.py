@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedegoists.coalitions.array_types import Bools, Floats, Partition
+from fedegoists.coalitions.array_types import Floats, Partition
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.enumeration import (
     Enumeration,
@@ -23,10 +23,18 @@ from fedegoists.coalitions.exact.enumeration import (
     valid_coalitions,
 )
 from fedegoists.coalitions.exact.incumbent import TOLERANCE, Incumbent, together
-from fedegoists.coalitions.exact.reduction import Subproblem, components, restricted
+from fedegoists.coalitions.exact.reduction import (
+    SparseSubproblem,
+    Subproblem,
+    components,
+    restricted,
+    restricted_entries,
+    usable_entries,
+)
 from fedegoists.coalitions.exact.solvers import has_solver, load_solver, missing_packages
-from fedegoists.coalitions.upper_bound import quick_upper_bound
+from fedegoists.coalitions.upper_bound import quick_upper_bound, sparse_upper_bound
 from fedegoists.coalitions.welfare import welfare
+from fedegoists.graphs.participant_graph import Entries
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.exact.column_generation import ColumnGeneration
@@ -38,7 +46,9 @@ LARGEST = 1000
 not fit into memory."""
 
 
-def prepare(weights: Floats, competition: Bools, fewest_members: int = 1) -> None:
+def prepare(
+    weights: Entries[np.float64], competition: Entries[np.bool_], fewest_members: int = 1
+) -> None:
     """Load the solvers and the compiled searches, if a component is too large for enumeration.
 
     That takes about a second in each process, and up to a minute the first time in an installation,
@@ -76,7 +86,8 @@ def load_searches() -> None:
     pricing = Pricing(problem, effort)
     pricing.set_prices(np.zeros(4), [(0, 1, 2)], np.ones(1))
     pricing.best(0, 1000)
-    SparseSearch(problem, Incumbent(ring, [[0, 1, 2, 3]], 9.0), Effort(1e-4)).run()
+    large = SparseSubproblem(Entries.of(ring), Entries.of(problem.competition))
+    SparseSearch(large, Incumbent(large.weights, [[0, 1, 2, 3]], 9.0), Effort(1e-4)).run()
     logger.info("the search is loaded")
 
 
@@ -115,8 +126,8 @@ class Optimum:
 
 
 def best_partition(
-    weights: Floats,
-    competition: Bools,
+    weights: Entries[np.float64],
+    competition: Entries[np.bool_],
     starts: Sequence[Partition],
     *,
     seconds: float,
@@ -148,7 +159,11 @@ def best_partition(
         Called repeatedly with the value and the upper bound so far.
     """
     parts = [
-        _Component(weights, competition, members, starts, keep, seed, participation, fewest_members)
+        _LocalComponent(weights, competition, members, starts, seed, participation, fewest_members)
+        if _needs_local_search(len(members))
+        else _Component(
+            weights, competition, members, starts, keep, seed, participation, fewest_members
+        )
         for members in components(weights, competition, fewest_members)
     ]
     size = sum(len(part.members) ** 2 for part in parts)
@@ -170,7 +185,7 @@ def best_partition(
             spare = max(effort.left, 0.0)  # unspent work goes to the next, larger component
     except KeyboardInterrupt:
         interrupted = True
-    result = [[i] for i in set(range(len(weights))).difference(*(p.members for p in parts))]
+    result = [[i] for i in set(range(weights.n)).difference(*(p.members for p in parts))]
     for part in parts:
         result += part.partition
     return Optimum(
@@ -185,13 +200,113 @@ def best_partition(
     )
 
 
-class _Component:
-    """A component: its subproblem with numbers scaled to about one, and its incumbent."""
+class _Scaled:
+    """A component whose numbers are scaled by a power of two, and its incumbent."""
+
+    members: list[int]
+    prices: ComponentPrices | None
+    local: bool  # whether only a local search is possible
+    _incumbent: Incumbent
+    _exponent: int  # of the power of two that was divided by
+    _lost: float  # what vanished by that
+
+    @property
+    def partition(self) -> list[list[int]]:
+        """The best partition so far, by positions among all participants."""
+        return [[self.members[i] for i in group] for group in self._incumbent.partition]
+
+    @property
+    def value(self) -> float:
+        """The value of the partition."""
+        return math.ldexp(self._incumbent.value, self._exponent)
+
+    @property
+    def upper_bound(self) -> float:
+        """Upper bound on the value of any partition."""
+        if self.optimal:
+            return self.value
+        return self._given_units(self._incumbent.upper_bound)
+
+    def _given_units(self, bound: float) -> float:
+        """Return a bound in units of the given weights."""
+        return math.ldexp(bound, self._exponent) + max(self._lost, 0.0)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether value and upper bound meet."""
+        at_stake = math.ldexp(self._incumbent.at_stake, self._exponent)
+        return self._incumbent.optimal and self._lost <= TOLERANCE * at_stake
+
+
+def _needs_local_search(size: int) -> bool:
+    """Whether a component is too large for tables, or packages for the exact search are missing."""
+    return size > LARGEST or (not is_small(size) and bool(missing_packages()))
+
+
+class _LocalComponent(_Scaled):
+    """A component as lists of links, with a local search and a quick bound."""
+
+    prices = None
+    local = True
 
     def __init__(
         self,
-        weights: Floats,
-        competition: Bools,
+        weights: Entries[np.float64],
+        competition: Entries[np.bool_],
+        members: list[int],
+        starts: Sequence[Partition],
+        seed: int,
+        participation: bool,
+        fewest_members: int,
+    ) -> None:
+        self.members = members
+        self._participation = participation
+        rivals = restricted_entries(competition, members)
+        usable = usable_entries(restricted_entries(weights, members), rivals)
+        scaled, self._exponent, self._lost = scaled_to_one(usable.values)
+        inside = usable._replace(values=scaled)
+        best = max(
+            (restricted(start, members) for start in starts),
+            key=lambda start: (together(start) if participation else 0, welfare(usable, start)),
+        )
+        self._problem = SparseSubproblem(inside, rivals, seed, fewest_members)
+        bound = sparse_upper_bound(inside, rivals, fewest_members)
+        self._incumbent = Incumbent(inside, best, bound)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether value and upper bound meet; of participation, nothing is known."""
+        return super().optimal and not self._participation
+
+    def solve(self, effort: Effort) -> None:
+        """Improve the welfare until the effort is spent."""
+        from fedegoists.coalitions.exact.sparse_search import SparseSearch
+
+        if not (effort.over or self._participation):  # the search knows welfare only
+            SparseSearch(self._problem, self._incumbent, effort).run()
+
+
+def scaled_to_one(weights: Floats) -> tuple[Floats, int, float]:
+    """Return weights divided by a power of two so that the largest is about one.
+
+    That is exact but for weights so small beside the largest that they vanish. The exponent of the
+    power is returned, too, and the sum of what vanished, so that nothing is claimed about it.
+    """
+    _, exponent = math.frexp(float(weights.max(initial=0.0)))
+    scaled = np.ldexp(weights, -exponent)
+    lost = math.fsum((weights - np.ldexp(scaled, exponent)).ravel().tolist())
+    return scaled, exponent, lost
+
+
+class _Component(_Scaled):
+    """A component with tables over all pairs of its members."""
+
+    local = False
+
+    def __init__(
+        self,
+        weights: Entries[np.float64],
+        competition: Entries[np.bool_],
         members: list[int],
         starts: Sequence[Partition],
         keep: Partition,
@@ -201,13 +316,12 @@ class _Component:
     ) -> None:
         self.members = members
         self._fewest_members = fewest_members
-        inside = np.ix_(members, members)
-        self._competition = competition[inside]
+        self._competition = restricted_entries(competition, members).dense()
         self._small = is_small(len(members))
         self._keep = restricted(keep, members)
         self._seed = seed
         self._participation = participation
-        self._given = weights[inside]
+        self._given = restricted_entries(weights, members).dense()
         self._generation: ColumnGeneration | None = None
         if self._small:
             self._list_coalitions()
@@ -226,15 +340,9 @@ class _Component:
         self._competition = self._competition | (columns.T @ columns == 0)
 
     def _set_up(self, partition: list[list[int]], at_most: float = math.inf) -> None:
-        """Scale by a power of two, so that the largest weight is about one.
-
-        That is exact but for weights so small beside the largest that they vanish; their sum is
-        kept, so that nothing is claimed about it.
-        """
+        """Scale, so that the largest weight is about one, and begin from a partition."""
         usable = np.where(self._competition, 0.0, self._given)
-        _, self._exponent = math.frexp(float(usable.max(initial=0.0)))
-        scaled = np.ldexp(usable, -self._exponent)
-        self._lost = math.fsum((usable - np.ldexp(scaled, self._exponent)).ravel().tolist())
+        scaled, self._exponent, self._lost = scaled_to_one(usable)
         bound = quick_upper_bound(scaled, self._competition, self._fewest_members)
         # One bonus exceeds any welfare, so that participation comes before welfare.
         bonus = 2.0 * bound if self._participation else 0.0
@@ -260,15 +368,11 @@ class _Component:
         while not effort.over:
             if self._small:
                 Enumeration(self._problem, self._coalitions, self._incumbent, effort).run()
-            elif not self.local:
+            else:
                 from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 
                 self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
                 self._generation.run()
-            else:
-                from fedegoists.coalitions.exact.sparse_search import SparseSearch
-
-                SparseSearch(self._problem, self._incumbent, effort).run()
             at_most = self._incumbent.welfare_bound * (1 + 1e-9)
             pairs = self._problem.weights + self._problem.weights.T
             hopeless = (pairs > at_most) & ~self._competition
@@ -280,30 +384,7 @@ class _Component:
             self._set_up(self._incumbent.partition, self._given_units(at_most))
 
     @property
-    def local(self) -> bool:
-        """Whether only a local search is possible."""
-        size = len(self.members)
-        return size > LARGEST or (not is_small(size) and bool(missing_packages()))
-
-    @property
-    def partition(self) -> list[list[int]]:
-        """The best partition so far, by positions among all participants."""
-        return [[self.members[i] for i in group] for group in self._incumbent.partition]
-
-    @property
-    def value(self) -> float:
-        """The value of the partition."""
-        return math.ldexp(self._incumbent.value, self._exponent)
-
-    @property
-    def upper_bound(self) -> float:
-        """Upper bound on the value of any partition."""
-        if self.optimal:
-            return self.value
-        return self._given_units(self._incumbent.upper_bound)
-
-    @property
-    def prices(self) -> ComponentPrices | None:
+    def prices(self) -> ComponentPrices | None:  # type: ignore[override]
         """Prices that no coalition exceeds, raised by more than they are rounded."""
         if self._generation is None or self._participation:
             return None
@@ -312,13 +393,3 @@ class _Component:
         n, own = len(self.members), self.members
         named = [(own[a], own[b], own[c]) for a, b, c in triples]
         return ComponentPrices(own, raised[:n], named, raised[n:], self.upper_bound)
-
-    def _given_units(self, bound: float) -> float:
-        """Return a bound in units of the given weights."""
-        return math.ldexp(bound, self._exponent) + max(self._lost, 0.0)
-
-    @property
-    def optimal(self) -> bool:
-        """Whether value and upper bound meet."""
-        at_stake = math.ldexp(self._incumbent.at_stake, self._exponent)
-        return self._incumbent.optimal and self._lost <= TOLERANCE * at_stake

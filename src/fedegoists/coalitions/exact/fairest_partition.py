@@ -23,6 +23,7 @@ from fedegoists.coalitions.exact.reduction import Subproblem, components, restri
 from fedegoists.coalitions.exact.set_partitioning import partition_of, solve_until
 from fedegoists.coalitions.exact.solvers import has_solver, load_solver, missing_packages
 from fedegoists.coalitions.welfare import utilities
+from fedegoists.graphs.participant_graph import Entries
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import LinearExprT
@@ -63,7 +64,7 @@ def fairest_partition(
     fewest_members : int
         The fewest members of a coalition of two or more.
     """
-    parts = components(weights, competition, fewest_members)
+    parts = components(Entries.of(weights), Entries.of(competition), fewest_members)
     result = [[i] for i in sorted(set(range(len(weights))).difference(*parts))]
     proven = True
     for component in parts:

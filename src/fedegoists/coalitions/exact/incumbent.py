@@ -4,6 +4,7 @@ import numpy as np
 
 from fedegoists.coalitions.array_types import Floats, Partition
 from fedegoists.coalitions.welfare import welfare
+from fedegoists.graphs.participant_graph import Entries
 
 TOLERANCE = 1e-9
 """A partition is optimal if the upper bound exceeds its value by no more than this fraction of what
@@ -26,13 +27,19 @@ class Incumbent:
     """
 
     def __init__(
-        self, weights: Floats, partition: list[list[int]], upper_bound: float, bonus: float = 0.0
+        self,
+        weights: Floats | Entries[np.float64],
+        partition: list[list[int]],
+        upper_bound: float,
+        bonus: float = 0.0,
     ) -> None:
         self._weights = weights
         self._bonus = bonus
-        positive = weights[weights > 0]
+        given = weights.values if isinstance(weights, Entries) else weights
+        positive = given[given > 0]
         most = OUTLIER * float(np.median(positive)) if len(positive) else 0.0
-        self._capped = np.minimum(weights, most)
+        capped = np.minimum(given, most)
+        self._capped = weights._replace(values=capped) if isinstance(weights, Entries) else capped
         self._take(partition)
         self.upper_bound = max(upper_bound, self.value)
 

@@ -44,7 +44,7 @@ def best_by_values(problem: ValueProblem, keep: Partition = ()) -> list[list[int
     values = admissible_values(problem)
     masks = np.flatnonzero(values > -np.inf)
     # The last participant matters for the full set only, unless every best partition is wanted.
-    best = _best_of_subsets(values, masks, n if keep else n - 1)
+    best = best_of_all_subsets(values, masks, n if keep else n - 1)
     chosen = _chosen(values, masks, best, n)
     if keep:
         whole = (1 << n) - 1
@@ -68,7 +68,7 @@ def _moving_few(columns: Bools, values: Floats, best: float, keep: Partition) ->
     return choice.partition
 
 
-def _best_of_subsets(values: Floats, masks: Ints, n: int) -> Floats:
+def best_of_all_subsets(values: Floats, masks: Ints, n: int) -> Floats:
     """Return the best total of every set of the first n participants."""
     if not is_small(n) and "Numba" not in missing_packages():
         from fedegoists.coalitions.exact.subset_kernel import best_of_subsets

@@ -26,6 +26,7 @@ from fedegoists.coalitions.exact.set_partitioning import partition_of
 from fedegoists.coalitions.upper_bound import competing_groups, quick_upper_bound
 from fedegoists.graphs import CurveValues
 from fedegoists.graphs.coalition_values import pair_bounds
+from fedegoists.graphs.participant_graph import Entries
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.exact.curve_annealing import CurveAnnealing
@@ -101,8 +102,8 @@ class ValueSearch:
         _, weights = linear_problem(problem, touching)
         self._effort.spend(seconds)
         found = best_partition(
-            weights,
-            problem.competition | harmful_pairs(problem, touching),
+            Entries.of(weights),
+            Entries.of(problem.competition | harmful_pairs(problem, touching)),
             [[[i] for i in range(problem.n)]],
             seconds=seconds,
             deadline=self._effort.deadline,
@@ -358,8 +359,8 @@ def bound_at(
     for k in range(1, MOST_BOUNDS + 1):
         constant, weights = linear_problem(problem, touching)
         found = best_partition(
-            weights,
-            problem.competition,
+            Entries.of(weights),
+            Entries.of(problem.competition),
             [partition],
             seconds=seconds,
             deadline=deadline,

@@ -14,14 +14,16 @@ ClaimName = Literal[
     "enough members",
     "participation constraint",
     "merge-stable",
+    "strategy-proof",
     "welfare",
     "upper bound",
     "objective",
 ]
 CLAIMS: tuple[ClaimName, ...] = get_args(ClaimName)
 """In this order; "enough members" only where a smallest number of members is demanded,
-"participation constraint" (each member is likely enough to gain) only with coalition values, and
-the last only for another objective than welfare.
+"participation constraint" (each member is likely enough to gain) only with coalition values,
+"strategy-proof" (no participant gains by misreporting the benefit it receives) only for method
+``truthful``, and the last only for another objective than welfare.
 
 Its value is the number of participants alone for ``participation``, and the lowest utility for
 ``fair``; "proven" says that no valid partition is better by the objective.
@@ -29,9 +31,9 @@ Its value is the number of participants alone for ``participation``, and the low
 
 
 def expected_claims(
-    fewest_members: int, objective: str, confidence: float | None = None
+    fewest_members: int, objective: str, confidence: float | None = None, method: str = "best"
 ) -> list[ClaimName]:
-    """Return the claims of a certificate with these demands and this objective.
+    """Return the claims of a certificate with these demands, this objective and this method.
 
     Examples
     --------
@@ -43,6 +45,8 @@ def expected_claims(
         left_out.add("enough members")
     if confidence is None:
         left_out.add("participation constraint")
+    if method != "truthful":
+        left_out.add("strategy-proof")
     if objective == "welfare":
         left_out.add("objective")
     return [claim for claim in CLAIMS if claim not in left_out]

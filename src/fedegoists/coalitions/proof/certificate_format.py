@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.proof.certificate_claims import ClaimName, Status, expected_claims
+from fedegoists.coalitions.proof.doubt_check import StatedDoubt
 from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.errors import CertificateError, first_problem
 from fedegoists.files import json_value
@@ -88,6 +89,7 @@ class CertificateDocument(_Sealed):
     benefit: _SealedBenefit | None = None
     values: _SealedValues | None = None
     confidence: float | None = Field(default=None, ge=0.5, lt=1)
+    doubt: StatedDoubt | None = None
     competition: _SealedCompetition
     software: dict[str, str]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -123,6 +125,14 @@ def read_document(text: str, where: str) -> CertificateDocument:
             f"{where}: not a certificate: expected either a benefit graph, or coalition values and "
             "the confidence demanded"
         )
+    kind = None if document.values is None else document.values.content.get("kind")
+    if (kind == "uncertain benefits") != (document.doubt is not None):
+        raise CertificateError(
+            f"{where}: not a certificate: uncertain benefits and a statement about doubt belong "
+            "together"
+        )
+    if document.doubt is not None and document.doubt.seed != document.seed:
+        raise CertificateError(f"{where}: not a certificate: two different seeds")
     if document.values is not None and (document.method, document.objective) != ("best", "welfare"):
         raise CertificateError(
             f"{where}: not a certificate: coalition values are decided by method 'best' and the "
@@ -135,12 +145,21 @@ def read_document(text: str, where: str) -> CertificateDocument:
                 f"{where}: not a certificate: 'proof' → {number} → 'triples': expected three names "
                 "and a price"
             )
+    if document.method == "truthful" and (
+        document.fewest_members > 2 or document.objective != "welfare"
+    ):
+        raise CertificateError(
+            f"{where}: not a certificate: method 'truthful' knows neither a demanded number of "
+            "members nor another objective than welfare"
+        )
     if document.values is not None and document.proof:
         raise CertificateError(
             f"{where}: not a certificate: prices prove a bound on a benefit graph, not on "
             "coalition values"
         )
-    expected = expected_claims(document.fewest_members, document.objective, document.confidence)
+    expected = expected_claims(
+        document.fewest_members, document.objective, document.confidence, document.method
+    )
     if [claim.claim for claim in document.claims] != expected:
         raise CertificateError(f"{where}: not a certificate: a claim is missing or out of order")
     valued = expected.index("welfare")  # the first claim that has a value

@@ -527,11 +527,21 @@ def check(text: str) -> tuple[bool, bool, list[str]]:
     stated = claims["upper bound"]["value"]
     bound = confirm("upper bound", check_bound, graphs, valid, document, stated)
     optimal = bound is not None and bound[1] and valid is groups
-    confirm("merge-stable", check_stable, graphs, groups, optimal, StepCount())
+    # Method 'truthful' promises no merge-stability, and may state that coalitions could merge.
+    unclaimed = claims["merge-stable"]["status"] != "proven" and document["method"] == "truthful"
+    if unclaimed:
+        lines.append("       merge-stable: not claimed; method 'truthful' does not promise it")
+    else:
+        confirm("merge-stable", check_stable, graphs, groups, optimal, StepCount())
     for name, claim in claims.items():
-        if claim["status"] != "proven" and name != "objective":
+        if name == "objective" or (name == "merge-stable" and unclaimed):
+            continue
+        if claim["status"] != "proven":
             fine = False
             lines.append(f"WRONG  {name}: the certificate itself does not claim it")
+    if "strategy-proof" in claims:
+        checked = False
+        lines.append("       strategy-proof: not checked by this program")
     if "objective" in claims:
         checked = claims["objective"]["status"] != "proven"
         lines.append("       objective: not checked by this program")

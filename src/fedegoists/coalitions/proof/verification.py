@@ -13,6 +13,7 @@ from fedegoists.coalitions.principles import Coalition, Verification
 from fedegoists.coalitions.proof.certificate_claims import Claim, ClaimName, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, objective_value
 from fedegoists.coalitions.proof.price_proof import ProvenBound
+from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.errors import MissingDependencyError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
@@ -46,18 +47,44 @@ class CertificateCheck:
 
 
 def check_principles(
-    stated: Mapping[ClaimName, Claim], verification: Verification
+    stated: Mapping[ClaimName, Claim], verification: Verification, *, may_merge: bool = False
 ) -> tuple[CheckedClaim, ...]:
-    """Compare the claims about the principles and stability with the independent checker's."""
+    """Compare the claims about the principles and stability with the independent checker's.
+
+    Parameters
+    ----------
+    may_merge : bool
+        Whether the method promises no merge-stability. The claim about it must then be true, and
+        may be that coalitions could merge.
+    """
     return tuple(
         CheckedClaim(
             found.claim,
             stated[found.claim].status,
             "; ".join((found.status, *found.witnesses)),
-            stated[found.claim].status == found.status == "proven",
+            stated[found.claim].status == found.status
+            and (found.status == "proven" or (may_merge and found.claim == "merge-stable")),
         )
         for found in principle_claims(verification)
     )
+
+
+def check_strategy_proof(
+    claim: Claim,
+    benefit: BenefitGraph,
+    coalitions: Sequence[Coalition],
+    groups: Sequence[Coalition],
+) -> CheckedClaim:
+    """Compare the coalitions with those that method ``truthful`` makes of its groups.
+
+    Parameters
+    ----------
+    groups : sequence of coalitions
+        The groups of independent participants, derived from the competition graph alone.
+    """
+    same = set(map(frozenset, coalitions)) == reach_each_other(benefit, groups)
+    found = "proven" if same else "refuted; method 'truthful' forms other coalitions"
+    return CheckedClaim(claim.claim, claim.status, found, same and claim.status == "proven")
 
 
 def check_demand(stated: int, expected: int) -> CheckedClaim:

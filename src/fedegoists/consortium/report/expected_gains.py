@@ -1,10 +1,14 @@
 """What each member is expected to gain, where coalitions were formed from coalition values."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedegoists.benefit.curve_fit import pair_gains
+from fedegoists.coalitions.explanation import explain_alone
 from fedegoists.consortium.report.wording import decimals_for, fixed, signed
 from fedegoists.graphs import CurveValues
 
@@ -18,6 +22,15 @@ SURE = 1.2816
 """Standard errors by which a gain is above zero with a probability of 90 %."""
 
 MOST_TIMES = 100.0
+"""With more times the samples than this, no number is told."""
+
+NEXT = (
+    "The cheapest next experiment costs no more data: train together once and let every member "
+    "keep the better model, its own or the coalition's, by its own validation data "
+    '(benefit.estimator = "everybody"; competitors stay apart). Nobody has to take a worse model, '
+    "model, and measured gains replace these estimates. Another estimate with more divisions of "
+    "the same samples (benefit.repeats) costs less and tells a little more."
+)
 
 
 @dataclass(frozen=True)
@@ -40,13 +53,14 @@ class ExpectedGains:
         The metric.
     rows : tuple of ExpectedGain
         One for each member of a coalition of two or more.
-    sentence : str
-        The experiment that would tell more, where some member's gain is not certain.
+    sentences : tuple of str
+        How much more data and which experiment would tell more, where some member's gain is not
+        certain; and, without a coalition, what keeps out the participant that would gain most.
     """
 
     unit: str
     rows: tuple[ExpectedGain, ...]
-    sentence: str
+    sentences: tuple[str, ...]
 
 
 def expected_gains(formation: "Formation") -> ExpectedGains | None:
@@ -67,35 +81,48 @@ def expected_gains(formation: "Formation") -> ExpectedGains | None:
         )
         for name in likely
     )
-    return ExpectedGains(
-        values.unit,
-        rows,
-        _more_evidence(values, [gains[n] for n in likely], [errors[n] for n in likely]),
-    )
+    unsure = [
+        (name, gains[name], errors[name]) for name in likely if SURE * errors[name] > gains[name]
+    ]
+    return ExpectedGains(values.unit, rows, _words(values, formation, unsure))
 
 
-def _more_evidence(values: CurveValues, gains: list[float], errors: list[float]) -> str:
-    """Return what it would take to be sure of every gain, or of any."""
-    if not gains:
-        pairs, spreads = pair_gains(values)
-        hopeful = [
-            (float(gain), float(error))
-            for gain, error in zip(pairs.ravel(), spreads.ravel(), strict=True)
-            if gain > 0
-        ]
-        if not hopeful:
-            return "No pair of participants is expected to gain: more evidence would not help."
-        gains, errors = [max(hopeful)[0]], [max(hopeful)[1]]
-        told = "the largest gain of a pair"
-    else:
-        told = "every one of these gains"
-    times = max((SURE * error / gain) ** 2 for gain, error in zip(gains, errors, strict=True))
+def _words(
+    values: CurveValues, formation: "Formation", unsure: Sequence[tuple[str, float, float]]
+) -> tuple[str, ...]:
+    """Return what is not known yet, what would tell, and who is kept out although it would gain."""
+    if unsure:
+        return (*_needed("every one of these gains", unsure), NEXT)
+    if formation.probabilities:
+        return ()
+    sentences = ["In no coalition is every member likely to gain and to give the others something."]
+    everybody = values.gains(np.ones((1, len(values.participants)), dtype=np.bool_))[0]
+    most = values.participants[int(everybody.argmax())]
+    if everybody.max() > 0:
+        sentences.append(str(explain_alone(formation, most)))
+    pairs, errors = pair_gains(values)
+    j, i = np.unravel_index(int(pairs.argmax()), pairs.shape)
+    if pairs[j, i] <= 0:
+        return (*sentences, "No pair is expected to gain, so more evidence would hardly help.")
+    giver, taker = values.participants[j], values.participants[i]
+    told = f"the largest expected gain of a pair, that of {taker} with {giver}"
+    largest = [(taker, float(pairs[j, i]), float(errors[j, i]))]
+    return (*sentences, *_needed(told, largest), NEXT)
+
+
+def _needed(told: str, gains: Sequence[tuple[str, float, float]]) -> tuple[str, ...]:
+    """Return how much more data would make gains certain; nothing where they are."""
+    name, gain, error = max(gains, key=lambda one: one[2] / one[1])
+    times = (SURE * error / gain) ** 2
     if times <= 1:
-        return ""
+        return ()
+    about = f"{signed(gain, 4)} ± {fixed(error, 4)}"
     if not math.isfinite(times) or times > MOST_TIMES:
-        return f"The data is far too little to be 90 % sure of {told}."
+        return (
+            f"The data is far too little to be 90 % sure of {told}: for {name}, {about} could as "
+            "well be nothing.",
+        )
     return (
-        f"To be 90 % sure of {told}, about {math.ceil(times)} times the samples would be needed. "
-        "The cheapest next experiment is more repeats (benefit.repeats); the next one is to train "
-        "in these coalitions and keep the better model."
+        f"To be 90 % sure of {told}, about {math.ceil(times)} times the samples would be needed: "
+        f"for {name}, {about} could still be nothing.",
     )

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.coalitions import Formation, explain
+from fedegoists.coalitions.doubt_report import percent
+from fedegoists.coalitions.sensitivity import unnamed_reach
 from fedegoists.consortium.model_choice import searches_decay
 from fedegoists.consortium.report.bottom_line import bottom_line
 from fedegoists.consortium.report.coalition_picture import inline_picture
@@ -19,6 +21,7 @@ from fedegoists.consortium.report.results_section import CONFIDENCE, VERDICTS, R
 from fedegoists.consortium.report.setup_section import settings_text, stage_times, versions
 from fedegoists.consortium.report.wording import counted, decimals_for, fixed, listed, weight
 from fedegoists.federation import SimulatedFederation
+from fedegoists.graphs import UncertainBenefits
 from fedegoists.learning.model_registry import AUTO, model_named, model_reason
 from fedegoists.learning.own_models import weights_in
 from fedegoists.training.summary import EVERYBODY
@@ -37,10 +40,11 @@ CLAIMS = {
     "no conflicts": "Nothing of one competitor reaches another, directly or through others.",
     "enough members": "Every coalition is one participant alone or has the demanded members.",
     "merge-stable": "No coalitions could merge so that no member loses and some member gains.",
+    "strategy-proof": "No participant gains by misreporting the benefit that it receives.",
     "welfare": "The total benefit inside the coalitions.",
     "upper bound": "No valid coalitions have a higher total benefit than this.",
-    "participation constraint": "Every member of a coalition is expected to gain, with the "
-    "probability that was demanded.",
+    "participation constraint": "Every member of a coalition is expected to gain, or nobody rides "
+    "free in it, with the probability that was demanded.",
     "objective": "No valid coalitions are better by the chosen objective, where it is proven.",
 }
 
@@ -81,6 +85,8 @@ def manager_view(
         "picture": inline_picture(formation, f"{together} {alone} The table below says the same."),
         "no_coalition": why_none,
         "expected": expected_gains(formation),
+        "doubt": formation.doubt,
+        "reach": unnamed_reach(formation),
         "coalitions": _coalitions(formation, usage),
         "competitors": formation.competition.pairs,
         "shown_to_all": shown_to_all(run),
@@ -97,6 +103,7 @@ def manager_view(
         "parameters": run.repetitions.federation.schema,
         "weights": weights_in(run.repetitions.options),
         "decay": run.repetitions.defaults.train.weight_decay,
+        "together_decay": run.repetitions.defaults.together_decay,
         "searched_decay": searches_decay(run.settings.training, model, simulated=simulated),
         "sizes": list(run.data.sizes.items()),
         "pages": {name: f"members/{quote(file)}.html" for name, file in files.items()},
@@ -122,6 +129,7 @@ def manager_view(
         "weight": weight,
         "listed": listed,
         "counted": counted,
+        "percent": percent,
     }
 
 
@@ -176,7 +184,9 @@ def _of_members(formation: Formation) -> str:
 def quality(formation: Formation) -> str:
     """Return a sentence on the total benefit, and whether it is proven to be the highest."""
     total = "total benefit"
-    if formation.values is not None:
+    if isinstance(formation.values, UncertainBenefits):
+        total = "expected total benefit"
+    elif formation.values is not None:
         total = f"total expected gain in {formation.values.unit}"
     reached = f"The {total} is {weight(formation.welfare)}"
     if formation.optimal:

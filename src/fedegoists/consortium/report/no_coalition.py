@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedegoists.coalitions import form
 from fedegoists.consortium.evidence import LOWEST_CONFIDENCE, evidence, relaxed_rule
 from fedegoists.consortium.report.heatmap import MOST_DRAWN
 from fedegoists.consortium.report.wording import counted, listed, weight
 from fedegoists.federation import SimulatedFederation
+from fedegoists.graphs import CurveValues, UncertainBenefits
 
 if TYPE_CHECKING:
     from fedegoists.benefit import BenefitEstimate
@@ -43,7 +45,7 @@ def no_coalition(run: "ConsortiumRun") -> NoCoalition | None:
     n = len(formation.participants)
     if estimate is None or n < 2 or n > MOST_DRAWN or len(formation.coalitions) < n:
         return None
-    if formation.values is not None:
+    if isinstance(formation.values, CurveValues):
         return None  # the expected gains say it
     section = run.settings.benefit
     by_threshold = section.threshold is not None
@@ -104,6 +106,25 @@ def _less_strict(
     run: "ConsortiumRun", estimate: "BenefitEstimate", by_threshold: bool
 ) -> tuple[str, str]:
     """Return what a less strict rule would give, and the option of a command that sets it."""
+    deployed = not isinstance(run.repetitions.federation, SimulatedFederation)
+    # A deployed run reads the file beside the coordinator's kit, as before.
+    file = "consortium.toml --engine flare" if deployed else "config.toml"
+    if isinstance(run.formation.values, UncertainBenefits):
+        ignoring = form(
+            run.formation.values,
+            run.formation.competition,
+            risk="ignore",
+            fewest_members=run.formation.fewest_members,
+        )
+        together = [group for group in ignoring.coalitions if len(group) > 1]
+        if together:
+            groups = listed([f"{{{', '.join(group)}}}" for group in together])
+            return (
+                "The probability that nobody rides free would be too low: at least "
+                f"{run.formation.confidence:g} is demanded (formation.confidence). If errors are "
+                f"ignored, {groups} would train together.",
+                f"{file} --set formation.risk=ignore",
+            )
     less = relaxed_rule(
         estimate,
         run.formation.competition,
@@ -113,9 +134,6 @@ def _less_strict(
     key = "threshold" if by_threshold else "confidence"
     if less is not None:
         groups = listed([f"{{{', '.join(group)}}}" for group in less.coalitions])
-        deployed = not isinstance(run.repetitions.federation, SimulatedFederation)
-        # A deployed run reads the file beside the coordinator's kit, as before.
-        file = "consortium.toml --engine flare" if deployed else "config.toml"
         return (
             f"With a {key} of {less.level:g}, {counted(less.edges, 'benefit')} would count, and "
             f"{groups} would train together, on that much weaker evidence.",

@@ -161,6 +161,11 @@ class Results:
     yardstick: TreeYardstick = field(default_factory=TreeYardstick)
     delivered: tuple[DeliveredGain, ...] = ()
 
+    @property
+    def grouped(self) -> bool:
+        """Whether some participant's test samples have groups, such as patients."""
+        return any(one.groups is not None for one in self.evaluations.models.values())
+
     @classmethod
     def of(cls, run: "ConsortiumRun") -> "Results":
         """Collect the results of a run."""

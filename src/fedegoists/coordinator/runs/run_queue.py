@@ -15,6 +15,7 @@ from fedegoists.coordinator.domain.consortia import close_due, consortium_with
 from fedegoists.coordinator.domain.worker_process import WorkerProcess
 from fedegoists.coordinator.runs import decided_pipeline, run_records
 from fedegoists.coordinator.runs.run_orders import LOCAL_ONLY, Reach, RunOrder, RunTask
+from fedegoists.coordinator.runs.run_worker import HELD_UP
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.audit_check import ENDED
 from fedegoists.coordinator.store.database_tables import RunRow
@@ -137,12 +138,26 @@ class RunQueue:
         if ended and worker.returncode in (-signal.SIGTERM, -signal.SIGKILL):
             log.info("run %s is %s; its worker did not leave and was ended", run.id, ended)
             return
+        if worker.returncode == HELD_UP:
+            log.warning("run %s is held up: no room on the disk, or no database", run.id)
+            self._note_held_up(run)
+            self._stop.wait(SECONDS_AFTER_TROUBLE)
+            return
         log.error("the worker of run %s ended with %s", run.id, worker.returncode)
         deaths = self._died(run.id)
         if deaths >= STARTS:
             run_records.finish(self.store, run.id, error="its process died again and again")
         else:
             self._stop.wait(0.1 * 2**deaths)
+
+    def _note_held_up(self, run: RunRow) -> None:
+        """Say that a run waits, if that can be written."""
+        with contextlib.suppress(StoreError):
+            with self.store.read() as session:
+                now = session.get(RunRow, run.id)
+            done, total = (0, 0) if now is None else (now.done, now.total)
+            why = "for room on the disk, or for the database"
+            run_records.note_progress(self.store, run.id, "waiting", done, total, why, waiting=True)
 
     def _died(self, run_id: int) -> int:
         """Return how often in a row the worker of a run died without progress."""

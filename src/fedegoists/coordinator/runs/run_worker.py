@@ -4,6 +4,7 @@ It reads its instructions from its standard input, and ends when that closes: th
 started it has then ended, and will start another worker that resumes the run.
 """
 
+import errno
 import json
 import logging
 import os
@@ -14,12 +15,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedegoists.coordinator.coordinator_errors import FullStoreError, UnavailableStoreError
 from fedegoists.coordinator.runs import decided_pipeline, run_records
 from fedegoists.coordinator.store import CoordinatorStore
 from fedegoists.coordinator.store.database_tables import RunRow
 from fedegoists.errors import FedEgoistsError
 
 SECONDS_BETWEEN_NOTES = 0.3
+
+HELD_UP = 75
+"""Exit status of a worker that a full disk, or a database out of reach, kept from going on."""
 
 
 class _StoppedError(Exception):
@@ -67,7 +72,13 @@ class RunProgress:
 
 
 def work_on(store: CoordinatorStore, run_id: int, data: Path, kit: Path | None = None) -> None:
-    """Do a run, and record its result."""
+    """Do a run, and record its result.
+
+    Raises
+    ------
+    Exception
+        If `is_passing` is true for it. The run has not ended then; another worker resumes it.
+    """
     try:
         with store.read() as session:
             run = session.get_one(RunRow, run_id)
@@ -84,10 +95,24 @@ def work_on(store: CoordinatorStore, run_id: int, data: Path, kit: Path | None =
     except _StoppedError:
         return
     except FedEgoistsError as error:
+        if is_passing(error):
+            raise
         run_records.finish(store, run_id, error=str(error))
     except Exception as error:
+        if is_passing(error):
+            raise
         logging.getLogger("fedegoists.coordinator").exception("run %s failed", run_id)
         run_records.finish(store, run_id, error=f"unexpected: {type(error).__name__}; see the log")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a trouble is expected to pass: a disk without room, a database that is away."""
+    if isinstance(error, FullStoreError | UnavailableStoreError):
+        return True
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    before = error.__cause__ or error.__context__  # also of errors raised "from None"
+    return before is not None and is_passing(before)
 
 
 def main() -> None:
@@ -106,15 +131,22 @@ def main() -> None:
     threading.Thread(target=leave_when_orphaned, daemon=True).start()
     signal.signal(signal.SIGTERM, leave_when_told)
     logging.basicConfig(level=logging.WARNING)
-    store = CoordinatorStore(wanted["database"])
+    status = 0
     try:
-        kit = wanted["kit"]
-        work_on(store, wanted["run"], Path(wanted["data"]), None if kit is None else Path(kit))
-    finally:
-        store.close()
+        store = CoordinatorStore(wanted["database"])
+        try:
+            kit = wanted["kit"]
+            work_on(store, wanted["run"], Path(wanted["data"]), None if kit is None else Path(kit))
+        finally:
+            store.close()
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        logging.getLogger("fedegoists.coordinator").warning("held up: %s", error)
+        status = HELD_UP
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)  # threads of a FLARE session would keep this process for seconds
+    os._exit(status)  # threads of a FLARE session would keep this process for seconds
 
 
 if __name__ == "__main__":

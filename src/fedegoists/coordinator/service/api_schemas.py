@@ -12,12 +12,14 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    computed_field,
 )
 
 from fedegoists.coalitions.drawing.scene import Scene
 from fedegoists.coordinator.domain.accounts import AccountRole
 from fedegoists.coordinator.domain.coalition_decisions import formation_of, is_current
 from fedegoists.coordinator.domain.consortia import is_closed, members_of
+from fedegoists.coordinator.service.run_words import stage_words
 from fedegoists.coordinator.store import Transaction
 from fedegoists.coordinator.store.database_tables import ConsortiumRow, FormationRow, MemberRow
 from fedegoists.coordinator.store.moments import as_moment
@@ -234,6 +236,8 @@ class WhatIfBody(_ApiBody):
     leaves: list[Name] = Field(default=[], max_length=1000)
     scene: bool = False
     """Whether to return the shapes of a picture, too."""
+    portrait: bool = False
+    """Whether the picture is for a screen that is higher than wide."""
 
 
 class WhatIfView(_ApiView):
@@ -271,11 +275,17 @@ class RunView(MemberRunView):
     kind: str
     engine: str
     stage: str
+    """The stage, and after a colon its part or the method, as the run itself names them."""
     done: int
     total: int
     remark: str
     error: str
     seconds: float
+
+    @computed_field
+    def words(self) -> str:
+        """Return what it is doing, in plain words."""
+        return stage_words(self.stage) if self.state == "running" else ""
 
 
 class LogEntryView(_ApiView):
@@ -310,9 +320,10 @@ class MeView(_ApiView):
 
 
 class ReportsBody(_ApiBody):
-    """All competitors that a member reports."""
+    """All competitors that a member reports, and whether it has finished reporting."""
 
     competitors: list[Name] = Field(max_length=MAX_PARTICIPANTS)
+    finished: bool = False
 
 
 class ReportsView(_ApiView):

@@ -11,17 +11,18 @@ from pydantic import StringConstraints
 from fedegoists.coordinator import web
 from fedegoists.coordinator.coordinator_errors import NotAllowedError
 from fedegoists.coordinator.domain import accounts
-from fedegoists.coordinator.service import manager_pages, member_pages
+from fedegoists.coordinator.service import api_pages, manager_pages, member_pages
 from fedegoists.coordinator.service.api_schemas import InvitationView
 from fedegoists.coordinator.service.fresh_secrets import OWN_TOKEN
 from fedegoists.coordinator.service.rendering import base_style, page, see_other
 from fedegoists.coordinator.service.request_identity import (
-    COOKIE,
     SubmittedForm,
     TheService,
     caller_of,
     check_origin,
+    cookie_name,
     known_caller,
+    session_secret,
 )
 from fedegoists.coordinator.store import Transaction
 
@@ -34,7 +35,7 @@ STATIC = Path(web.__file__).parent / "static"
 
 def add_pages(app: FastAPI) -> None:
     """Add all pages, and the files they need, to the application."""
-    for own in (router, manager_pages.router, member_pages.router):
+    for own in (router, api_pages.router, manager_pages.router, member_pages.router):
         app.include_router(own)
     app.mount("/static", StaticFiles(directory=STATIC))
 
@@ -97,7 +98,7 @@ def sign_in(request: Request, secret: Field, service: TheService) -> Response:
         service.fresh.add((accounts.csrf_token(opened), OWN_TOKEN), [shown])
     response = see_other("/" if token is None else "/token")
     response.set_cookie(
-        COOKIE,
+        cookie_name(request.url.scheme),
         opened,
         max_age=accounts.SESSION_SECONDS,
         httponly=True,
@@ -131,7 +132,9 @@ def sign_out(request: Request, csrf: Field, service: TheService) -> Response:
     """Close a session."""
     if caller_of(request, csrf) is not None:
         with service.store.write() as session:
-            accounts.close_session(session, request.cookies.get(COOKIE, ""))
+            accounts.close_session(session, session_secret(request))
     response = see_other("/login")
-    response.delete_cookie(COOKIE)
+    response.delete_cookie(
+        cookie_name(request.url.scheme), secure=request.url.scheme == "https", httponly=True
+    )
     return response

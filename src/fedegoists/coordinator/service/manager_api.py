@@ -277,7 +277,7 @@ def what_if(
         welfare_change=result.welfare_change,
         moved=list(result.moved),
         changes={name: change for name, change in result.utility_changes.items() if change},
-        scene=formation_scene(result.after) if body.scene else None,
+        scene=formation_scene(result.after, portrait=body.portrait) if body.scene else None,
     )
 
 

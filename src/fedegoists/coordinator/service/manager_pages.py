@@ -194,7 +194,7 @@ def _sources(silos: Path) -> list[str]:
 
 
 @router.get("/consortia/{consortium_id}/picture.json")
-def picture(consortium_id: Number, caller: ManagerPage) -> Response:
+def picture(consortium_id: Number, caller: ManagerPage, portrait: bool = False) -> Response:
     """Return the data of the picture: the latest decision, or the graphs before there is one."""
     with caller.service.reading(consortium_id) as (session, found):
         record = session.latest(FormationRow, found)
@@ -212,7 +212,7 @@ def picture(consortium_id: Number, caller: ManagerPage) -> Response:
                 "number": None,
                 "current": True,
                 "gains": {},
-                "scene": asdict(scene(names, alone, *links)),
+                "scene": asdict(scene(names, alone, *links, portrait=portrait)),
             }
         )
     return JSONResponse(
@@ -221,7 +221,7 @@ def picture(consortium_id: Number, caller: ManagerPage) -> Response:
             "number": record.number,
             "current": current,
             "gains": dict(formation.utilities),
-            "scene": asdict(formation_scene(formation)),
+            "scene": asdict(formation_scene(formation, portrait=portrait)),
         }
     )
 

@@ -1,7 +1,7 @@
 """A member's API: always and only about itself."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,26 +71,22 @@ def my_reports(caller: AMember) -> ReportsView:
 def report(body: ReportsBody, caller: AMember) -> ReportsView:
     """Report my competitors, in confidence; reports of all others are withdrawn.
 
+    With `finished`, the manager sees that these are all; not which, nor whether there are any.
     Models made from my data never reach a competitor, nor its models me. If the other one
     reported me, we remain competitors even after I withdraw.
     """
-    return change_reports(caller, lambda _: body.competitors)
-
-
-def change_reports(
-    caller: Caller, changed: Callable[[tuple[str, ...]], Iterable[str]]
-) -> ReportsView:
-    """Change a member's reports, given a function of its present ones."""
     with caller.service.store.write() as session:
         member = _member(session, caller)
         before = competitor_reports.reported_by(session, member)
-        wanted = dict.fromkeys(changed(before))
+        wanted = dict.fromkeys(body.competitors)
         for name in before:
             if name not in wanted:
                 competitor_reports.withdraw(session, member, name)
         for name in wanted:
             if name not in before:
                 competitor_reports.report(session, member, name)
+        if body.finished:
+            competitor_reports.finish_reporting(session, member)
     return _reports_view(member, wanted)
 
 

@@ -1,9 +1,12 @@
 """A member's own page."""
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Request, Response
 
 from fedegoists.coordinator.coordinator_errors import NotFoundError
 from fedegoists.coordinator.service import member_api
+from fedegoists.coordinator.service.api_schemas import ReportsBody
 from fedegoists.coordinator.service.rendering import page, see_other
 from fedegoists.coordinator.service.request_identity import (
     Caller,
@@ -28,17 +31,22 @@ def reports_form(caller: MemberPage) -> Response:  # noqa: ARG001, it must be si
 
 
 def page_again(request: Request, form: SubmittedForm, status: int, detail: str) -> Response | None:
-    """Return the page with an error beside the form it came from."""
-    return _member_page(request, form, status, detail)
+    """Return the page with an error beside the form it came from, as it was filled in."""
+    return _member_page(request, form, status, detail, form.ticked)
 
 
 def _member_page(
-    request: Request, caller: Caller, status: int = 200, problem: str = ""
+    request: Request,
+    caller: Caller,
+    status: int = 200,
+    problem: str = "",
+    ticked: Sequence[str] | None = None,
 ) -> Response:
     try:
         decision = member_api.decision(caller)
     except NotFoundError:
         decision = None
+    reports = member_api.my_reports(caller)
     return page(
         request,
         "member.html.j2",
@@ -46,7 +54,8 @@ def _member_page(
         status,
         problem=problem,
         me=member_api.me(caller),
-        reports=member_api.my_reports(caller),
+        reports=reports,
+        ticked=reports.competitors if ticked is None else ticked,
         decision=decision,
         runs=member_api.my_runs(caller),
     )
@@ -54,17 +63,10 @@ def _member_page(
 
 @router.post("/member/reports")
 def change_report(form: MemberForm) -> Response:
-    """Report a competitor, withdraw the report, or say that there are no more."""
-    name, action = form["name"], form["action"]
-    if action == "finish":
-        member_api.finish_reporting(form)
-        return see_other("/member#reports")
-    if not name or action not in ("report", "withdraw"):  # a report binds: none is made by accident
+    """Report all ticked competitors and no others, and say whether these are all."""
+    action = form["action"]
+    if action not in ("save", "finish"):  # a report binds: none is made by accident
         raise NotFoundError("the form is out of date; load the page again")
-
-    def changed(reported: tuple[str, ...]) -> list[str]:
-        others = [one for one in reported if one != name]
-        return others if action == "withdraw" else [*others, name]
-
-    member_api.change_reports(form, changed)
+    given = {"competitors": list(form.ticked), "finished": action == "finish"}
+    member_api.report(form.body(ReportsBody, **given), form)
     return see_other("/member#reports")

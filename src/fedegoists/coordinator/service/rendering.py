@@ -40,7 +40,6 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment_words
-    environment.filters["stage_words"] = stage_words
     environment.globals["version"] = __version__
     return environment
 
@@ -57,29 +56,6 @@ def moment_words(moment: str | None) -> str:
         return ""
     time = from_moment(moment)
     return f"{time.day} {time:%B %Y, %H:%M} UTC"
-
-
-STAGE_WORDS = {
-    "beginning": "Preparing",
-    "data": "Looking at the data",
-    "benefit": "Learning who benefits from whom",
-    "formation": "Forming coalitions",
-    "training": "Training",
-    "report": "Writing reports",
-}
-
-
-def stage_words(stage: str) -> str:
-    """Return what a stage of a run does, in plain words; ``runs.js`` has the same.
-
-    Examples
-    --------
-    >>> stage_words("benefit: transfer"), stage_words("training: fedavg")
-    ('Learning who benefits from whom', 'Training with fedavg')
-    """
-    name, _, what = stage.partition(": ")
-    with_what = f" with {what}" if what and name == "training" else ""
-    return STAGE_WORDS.get(name, stage) + with_what
 
 
 def page(

@@ -20,7 +20,7 @@ ANONYMOUS_BYTES = 4 * 1024
 USUAL_BYTES = 64 * 1024
 LIST_BYTES = 1024 * 1024
 
-LISTS = re.compile(r"/api/me/reports|/api/consortia/[0-9]+/formations/[0-9]+/what-if")
+LISTS = re.compile(r"(/api/me|/member)/reports|/api/consortia/[0-9]+/formations/[0-9]+/what-if")
 """Paths whose body may be a list of many members."""
 
 GRAPHS = re.compile(r"(/api)?/consortia/[0-9]+/benefit")

@@ -1,7 +1,7 @@
 """Authentication of requests: the caller, its role, and its forms."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -20,8 +20,12 @@ from fedegoists.coordinator.domain.accounts import (
     csrf_token,
 )
 from fedegoists.coordinator.service.coordinator_service import Service, service_of
+from fedegoists.graphs.participants import MAX_PARTICIPANTS
 
 COOKIE = "fedegoists_session"
+SECURE_PREFIX = "__Host-"
+"""Over HTTPS, before the cookie's name: then no other host of the same domain can set it."""
+
 TLS_EXTENSION = "fedegoists.client_certificate"
 """Key of the ASGI extension with the SHA-256 of the connection's client certificate."""
 
@@ -60,6 +64,25 @@ class Caller:
         return self.principal.actor
 
 
+def cookie_name(scheme: str) -> str:
+    """Return the name of the session's cookie.
+
+    A session that another host has set would be the session of another account, to which a member
+    would report its competitors unknowingly.
+
+    Examples
+    --------
+    >>> cookie_name("http"), cookie_name("https")
+    ('fedegoists_session', '__Host-fedegoists_session')
+    """
+    return SECURE_PREFIX + COOKIE if scheme == "https" else COOKIE
+
+
+def session_secret(request: Request) -> str:
+    """Return the secret of a browser's session, or an empty text."""
+    return request.cookies.get(cookie_name(request.url.scheme), "")
+
+
 def check_origin(request: Request) -> None:
     """Refuse a form that another site sent, as far as the browser tells."""
     origin = request.headers.get("origin")
@@ -93,7 +116,7 @@ def principal_of(request: Request) -> Principal | None:
     Only the header is looked at.
     """
     token = bearer_token(request.headers.get("authorization", ""))
-    secret = request.cookies.get(COOKIE)
+    secret = session_secret(request)
     fingerprint = shown_certificate(request)
     found: Principal | None = None
     with service_of(request).store.read() as session:
@@ -123,7 +146,7 @@ def caller_of(request: Request, csrf: str | None = None) -> Caller | None:
     if found.kind != "token" and request.method not in SAFE:
         check_origin(request)
     if found.kind == "session":
-        expected = csrf_token(request.cookies[COOKIE])
+        expected = csrf_token(session_secret(request))
         given = csrf or request.headers.get("x-csrf-token") or ""
         if request.method not in SAFE and not _same(given, expected):
             raise HTTPException(403, "the form is out of date; load the page again")
@@ -156,14 +179,14 @@ AMember = Annotated[Caller, _for_api("member")]
 AMonitor = Annotated[Caller, _for_api("manager", "monitor")]
 
 
-def _signed_in(request: Request, role: AccountRole, csrf: str | None = None) -> Caller:
+def _signed_in(request: Request, roles: Sequence[AccountRole], csrf: str | None = None) -> Caller:
     """Return the caller of a page; without a session it is sent to the login."""
     found = caller_of(request, csrf)
     if found is None:
         raise HTTPException(303, "sign in first", {"Location": "/login"})
     request.scope[CALLER] = found  # for the header of an error page
-    if found.principal.role != role:
-        raise HTTPException(403, f"this page is for a {role}")
+    if found.principal.role not in roles:
+        raise HTTPException(403, f"this page is for a {' or a '.join(roles)}")
     return found
 
 
@@ -173,18 +196,27 @@ def known_caller(request: Request) -> Caller | None:
     return found
 
 
-def _for_page(role: AccountRole) -> Any:
+def _for_page(*roles: AccountRole) -> Any:
     def check(request: Request) -> Caller:
-        return _signed_in(request, role)
+        return _signed_in(request, roles)
 
     return Depends(check)
 
 
 @dataclass(frozen=True)
 class SubmittedForm(Caller):
-    """A submitted form, and the caller that it came from."""
+    """A submitted form, and the caller that it came from.
+
+    Attributes
+    ----------
+    fields : mapping of str by name
+        Of fields with the same name, the last.
+    ticked : tuple of str
+        Values of all ticked boxes, which have the name ``ticked``.
+    """
 
     fields: Mapping[str, str]
+    ticked: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> str:
         """Return a field, or an empty text."""
@@ -207,16 +239,19 @@ class SubmittedForm(Caller):
 
 def _for_form(role: AccountRole) -> Any:
     async def check(request: Request) -> SubmittedForm:
-        content = (await request.form()).items()
+        # A box for each other member, and what else a form has.
+        content = (await request.form(max_fields=MAX_PARTICIPANTS + 100)).multi_items()
         fields = {name: text.strip() for name, text in content if isinstance(text, str)}
-        caller = await run_in_threadpool(_signed_in, request, role, fields.get("csrf"))
-        form = SubmittedForm(caller.service, caller.principal, caller.csrf, fields)
+        ticked = tuple(text for name, text in content if name == "ticked" and isinstance(text, str))
+        caller = await run_in_threadpool(_signed_in, request, [role], fields.get("csrf"))
+        form = SubmittedForm(caller.service, caller.principal, caller.csrf, fields, ticked)
         request.scope[CALLER] = form
         return form
 
     return Depends(check)
 
 
+AnyPage = Annotated[Caller, _for_page("manager", "member", "monitor")]
 ManagerPage = Annotated[Caller, _for_page("manager")]
 ManagerForm = Annotated[SubmittedForm, _for_form("manager")]
 MemberPage = Annotated[Caller, _for_page("member")]

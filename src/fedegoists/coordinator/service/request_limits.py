@@ -21,10 +21,10 @@ from fedegoists.coordinator.service.request_bodies import (
     largest_body,
 )
 from fedegoists.coordinator.service.request_identity import (
-    COOKIE,
     KNOWN,
     WRONG,
     bearer_token,
+    cookie_name,
     principal_of,
 )
 from fedegoists.coordinator.service.sender_address import address_group
@@ -122,7 +122,7 @@ class RequestLimits:
         began = time.perf_counter()
         headers = Headers(scope=scope)
         address = address_group((scope.get("client") or ("unknown", 0))[0])
-        secret = _secret(headers)
+        secret = _secret(headers, scope.get("scheme", "http"))
         metrics = self.service.metrics
         started, unread = False, has_body(headers)
 
@@ -227,14 +227,14 @@ class RequestLimits:
             headers.setdefault("Strict-Transport-Security", f"max-age={TWO_YEARS}")
 
 
-def _secret(headers: Headers) -> str | None:
+def _secret(headers: Headers, scheme: str) -> str | None:
     """Return a hash of a request's token or session.
 
     It is of the secret itself, not of the header, which can be written in many ways.
     """
     secret = bearer_token(headers.get("authorization", ""))
     if secret is None:
-        secret = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        secret = cookie_parser(headers.get("cookie", "")).get(cookie_name(scheme))
     return hashlib.sha256(secret.encode()).hexdigest() if secret else None
 
 

@@ -188,6 +188,11 @@ class FlareFederation:
         """The device on which the coordinator computes."""
         return torch.device("cpu")
 
+    @property
+    def deployed(self) -> bool:
+        """True: silos see what they are sent."""
+        return True
+
     def call(
         self, requests: Mapping[Participant, Request[ReplyT]], timeout: float | None = None
     ) -> dict[Participant, ReplyT | Failure]:

@@ -230,6 +230,10 @@ class About(Validated):
         which data it is.
     single_updates : bool
         Whether the silo's limits let the server see its single models and gradients.
+    noisy : bool
+        Whether the silo adds noise to trained models or to losses.
+    rounds_per_day : int, optional
+        The limit on answers about training samples, if there is one.
     loader : str
         The hash of the approved file whose function loads the silo's data; empty without one.
     """
@@ -243,6 +247,8 @@ class About(Validated):
     sizes: Annotated[list[Annotated[int, Field(ge=0, le=10**8)]], Field(min_length=3, max_length=3)]
     digest: Annotated[str, Field(max_length=64)]
     single_updates: bool = False
+    noisy: bool = False
+    rounds_per_day: Annotated[int, Field(ge=0)] | None = None
     loader: Annotated[str, Field(max_length=64)] = ""
 
     @model_validator(mode="after")

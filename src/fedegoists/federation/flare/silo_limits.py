@@ -50,14 +50,22 @@ class SiloGuard:
         The folder in which answers are counted.
     sizes : mapping of str to int
         Samples in each split.
+    groups : mapping of str to int, optional
+        Groups of samples in each split, such as patients, where samples have groups.
     """
 
-    def __init__(self, settings: SiloSettings, state: Path, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        settings: SiloSettings,
+        state: Path,
+        sizes: Mapping[str, int],
+        groups: Mapping[str, int] | None = None,
+    ) -> None:
         self._settings = settings
         self._counted = state / "rounds.json"
         privacy = settings.privacy
         self.ledger = PrivacyLedger(state, privacy.epsilon, privacy.delta)
-        self._sizes = dict(sizes)
+        self._sizes, self._groups = dict(sizes), dict(groups or sizes)
 
     def admit(self, caller: str, call: Call) -> None:
         """Let a call pass, or raise `RefusedError` with the reason.
@@ -190,6 +198,10 @@ class SiloGuard:
             return
         else:
             return
+        if request.share is not None and not isinstance(request, Gradient):
+            # Whole groups are drawn, each of at least one sample.
+            size = self._groups[split]
+            batch = min(batch, share_of(size, request.share, None) or size)
         fewest = min(self._settings.limits.fewest_samples, size // 2)
         if batch < fewest:
             raise RefusedError(f"{batch} of {size} {split} samples; here at least {fewest}")

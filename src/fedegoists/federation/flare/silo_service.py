@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import logging
 import threading
+from collections.abc import Collection
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -48,7 +49,7 @@ from fedegoists.federation.flare.wire import (
     unpack,
 )
 from fedegoists.federation.participant import Participant, Repetition
-from fedegoists.federation.replies import Failed, Reply, Trained
+from fedegoists.federation.replies import Delivered, Failed, Reply, Trained
 from fedegoists.federation.requests import DELIVERED, Deliver, Request, Train, owner_of
 from fedegoists.federation.seam import Failure
 from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
@@ -82,7 +83,8 @@ class SiloService:
         self._data = load_silo(self._settings)
         self._loader = loader_digest(self._settings)
         splits = dict(zip(SPLITS, self._data.silos[0].sizes, strict=True))
-        self._guard = SiloGuard(self._settings, self._state, splits)
+        groups = dict(zip(SPLITS, self._data.group_sizes()[self._data.silos[0].name], strict=True))
+        self._guard = SiloGuard(self._settings, self._state, splits, groups)
         self._masking = SiloMasking(kit, self._settings, self._log)
         self._kept = SiloCheckpoints(self._state, sealed_state(kit), self._log)
         self._stream_secret = stream_secret(self._data, self._state)
@@ -277,11 +279,14 @@ class SiloService:
         )
         state = federation.whole_state(choice.trained, choice.parameters)
         keep_model(self._models, self._sealed_models, call.run, state, card)
-        self._kept.save(federation, owner_of(DELIVERED))
         self._log.info("keeps the model of run %s: %s", call.run, card.delivered)
+        replies = dict(choice.replies)
         if not self._guard.tells_choice(own.values()):
-            return {name: one.changed(method="", share=1.0) for name, one in choice.replies.items()}
-        return dict(choice.replies)
+            replies = _untold(own)
+            # Evaluations of other splits would tell which one it is: it stays in its file.
+            federation.silo_memory(choice.trained).slots.pop(DELIVERED, None)
+        self._kept.save(federation, owner_of(DELIVERED))
+        return dict(replies)
 
     def _about(self) -> About:
         data = self._data
@@ -295,8 +300,16 @@ class SiloService:
             sizes=list(data.silos[0].sizes),
             digest=_keyed_hash(data, self._state, b"digest").hex()[:32],
             single_updates=self._settings.limits.single_updates,
+            noisy=self._settings.privacy.noisy,
+            rounds_per_day=self._settings.limits.rounds_per_day,
             loader=self._loader,
         )
+
+
+def _untold(asked: Collection[Participant]) -> dict[Participant, Delivered]:
+    """Return replies that are the same whichever model, of whichever repetition, was chosen."""
+    first = next(iter(asked))
+    return {one: Delivered(kept=one == first) for one in asked}
 
 
 def stream_secret(data: SiloedData, state: Path) -> bytes:

@@ -202,6 +202,11 @@ class SiloPrivacy(_SiloSection):
             )
         return self
 
+    @property
+    def noisy(self) -> bool:
+        """Whether trained models, or their losses, have noise."""
+        return max(self.train_noise, self.evaluation_noise, self.update_noise) > 0
+
 
 class SiloSettings(_SiloSection):
     """A silo: its participant, data, limits and privacy."""

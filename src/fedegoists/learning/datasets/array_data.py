@@ -11,13 +11,21 @@ import numpy as np
 from fedegoists.errors import shown
 from fedegoists.graphs.participants import validated_names
 from fedegoists.learning.concordance import survival_targets
-from fedegoists.learning.data import Array, DataError, Samples, SiloedData, SiloIndices, TaskName
+from fedegoists.learning.data import (
+    Array,
+    DataError,
+    Indices,
+    Samples,
+    SiloedData,
+    SiloIndices,
+    TaskName,
+)
 from fedegoists.learning.datasets.data_tables import whole
 from fedegoists.learning.datasets.feature_encoding import Problems
 from fedegoists.learning.datasets.image_schema import COLOURS
 from fedegoists.learning.datasets.row_division import KeyedSamples, SampleWords, divided
 from fedegoists.learning.datasets.table_files import is_frame
-from fedegoists.learning.key_splits import BLOCK, row_keys
+from fedegoists.learning.key_splits import BLOCK, joined_groups, row_keys
 from fedegoists.learning.preparation import Preparation
 from fedegoists.learning.scaling import prepared, scaled_targets
 
@@ -114,7 +122,7 @@ def load_arrays(
             found[organisation] = own
     problems.attempt(lambda: _check_alike(found))
     problems.tell()
-    silos, notes, warnings = _divided(found, task, names, seed)
+    silos, groups, notes, warnings = _divided(found, task, names, seed)
     targets: Array = np.concatenate([own.targets for own in found.values()])
     scaled = task == "regression" and standardise
     targets, scales = scaled_targets(targets, silos) if scaled else (targets, ())
@@ -124,7 +132,7 @@ def load_arrays(
     return SiloedData(
         name,
         task,
-        Samples(inputs, targets, np.concatenate(weights) if weights else None),
+        Samples(inputs, targets, np.concatenate(weights) if weights else None, groups),
         tuple(silos),
         None if names is None else len(names),
         f"Predict {what.get(task, 'a class')} from arrays; a silo is an organisation.",
@@ -329,9 +337,10 @@ def _divided(
     task: TaskName,
     names: tuple[str, ...] | None,
     seed: int,
-) -> tuple[list[SiloIndices], list[str], list[str]]:
-    """Return the silos, with notes and warnings about their samples."""
+) -> tuple[list[SiloIndices], Indices | None, list[str], list[str]]:
+    """Return the silos and the groups of samples, with notes and warnings about them."""
     problems, silos, notes, warnings, start = Problems(), [], [], [], 0
+    divisions = []
     for organisation, own in found.items():
         where = f"organisation {organisation!r}"
         keyed = KeyedSamples(
@@ -350,11 +359,12 @@ def _divided(
         division = problems.attempt(partial(divided, keyed, seed, *remarks))
         if division is not None:
             silos.append(division.silo(organisation, start))
+            divisions.append(division)
         notes += [f"{organisation}: {text}" for text in remarks[0]]
         warnings += [f"{organisation}: {text}" for text in remarks[1]]
         start += len(own.targets)
     problems.tell()
-    return silos, notes, warnings
+    return silos, joined_groups(divisions), notes, warnings
 
 
 def content_keys(inputs: Sequence[Array]) -> list[bytes]:

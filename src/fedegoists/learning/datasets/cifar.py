@@ -18,6 +18,8 @@ from fedegoists.learning.preparation import Preparation
 
 BLOCK_SIZE = 5
 VALIDATION_SHARE = 0.1
+POOLED_TEST_SHARE = 0.25
+"""The share of a silo's images for its test where all images are one pool, as in PFLlib."""
 
 
 class CifarOptions(DatasetOptions):
@@ -30,6 +32,11 @@ class CifarOptions(DatasetOptions):
     """For dirichlet: the smaller, the more the silos differ."""
     participants: int = Field(default=10, ge=1, le=5000)
     """The number of silos."""
+    block: int = Field(default=BLOCK_SIZE, ge=1, le=100)
+    """For pathological: consecutive classes of which each participant has one."""
+    pooled: bool = False
+    """Whether training and test images are one pool, of which each silo keeps a quarter of its own
+    images for its test, as PFLlib does."""
     download: bool = False
     """Whether to download the images if they are not there."""
 
@@ -70,26 +77,35 @@ def siloed(release: Release, images: Images, options: CifarOptions, *, seed: int
 
     Each silo's share of the training images is split 90/10 by class into training and validation.
     A silo is tested on official test images in its own class mix, as many as there are; two silos
-    may share test images.
+    may share test images. Where images are pooled, official test images are divided like all
+    others, and each silo is tested on a quarter of its own, by class.
     """
     # Separate random streams: a change in one step leaves the draws of the others alone.
     division, split, test = divide.seeded(seed).spawn(3)
-    train_labels = images.labels[: images.train_size]
-    test_labels = images.labels[images.train_size :]
+    divided = len(images.labels) if options.pooled else images.train_size
+    train_labels = images.labels[:divided]
     count = options.participants
     if options.partition == "pathological":
-        blocks = divide.consecutive_blocks(release.classes, BLOCK_SIZE)
+        blocks = divide.consecutive_blocks(release.classes, options.block)
         shares = divide.pathological(train_labels, count, blocks, division)
-        how = f"one class from each block of {BLOCK_SIZE} for each silo"
+        how = f"one class from each block of {options.block} for each silo"
     else:
         shares = divide.dirichlet(train_labels, count, options.beta, division)
         how = f"shares of each class from a Dirichlet distribution with beta {options.beta:g}"
-    mixes = [np.bincount(train_labels[share], minlength=release.classes) for share in shares]
-    tests = divide.matched_test(mixes, test_labels, test)
+    if options.pooled:
+        pairs = [
+            divide.train_validation(own, train_labels, POOLED_TEST_SHARE, test) for own in shares
+        ]
+        own_tests = "each silo is tested on a quarter of its own images"
+    else:
+        mixes = [np.bincount(train_labels[own], minlength=release.classes) for own in shares]
+        drawn = divide.matched_test(mixes, images.labels[divided:], test)
+        pairs = [(own, divided + places) for own, places in zip(shares, drawn, strict=True)]
+        own_tests = "each silo is tested on official test images in its own class mix"
     silos = []
-    for name, share, positions in zip(default_names(count), shares, tests, strict=True):
-        train, validation = divide.train_validation(share, train_labels, VALIDATION_SHARE, split)
-        silos.append(SiloIndices(name, train, validation, images.train_size + positions))
+    for name, (own, tested) in zip(default_names(count), pairs, strict=True):
+        train, validation = divide.train_validation(own, train_labels, VALIDATION_SHARE, split)
+        silos.append(SiloIndices(name, train, validation, tested))
     used = sum(len(share) for share in shares)
     half = np.full((count, 3), 127.5)  # the federation turns bytes into numbers around zero
     return SiloedData(
@@ -101,8 +117,8 @@ def siloed(release: Release, images: Images, options: CifarOptions, *, seed: int
         f"Tell {release.classes} classes of small colour images apart.",
         (
             how,
-            f"{used:,} of {len(train_labels):,} training images are used",
-            "each silo is tested on official test images in its own class mix",
+            f"{used:,} of {divided:,} {'' if options.pooled else 'training '}images are used",
+            own_tests,
         ),
         preparation=(
             Preparation("pixels", ("red", "green", "blue"), half, 1 / half, half + np.nan),

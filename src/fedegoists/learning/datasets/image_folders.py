@@ -20,7 +20,14 @@ from typing import IO, TypeVar
 import numpy as np
 
 from fedegoists.errors import FileError, MissingDependencyError
-from fedegoists.learning.data import Array, DataError, Samples, SiloedData, SiloIndices
+from fedegoists.learning.data import (
+    Array,
+    DataError,
+    Indices,
+    Samples,
+    SiloedData,
+    SiloIndices,
+)
 from fedegoists.learning.datasets.data_tables import DataTable, WantedColumns
 from fedegoists.learning.datasets.feature_encoding import Problems
 from fedegoists.learning.datasets.image_files import (
@@ -35,6 +42,7 @@ from fedegoists.learning.datasets.organisation_rows import group_keys, row_weigh
 from fedegoists.learning.datasets.row_division import KeyedSamples, SampleWords, divided
 from fedegoists.learning.datasets.schema import Schema
 from fedegoists.learning.datasets.table_files import read_table
+from fedegoists.learning.key_splits import joined_groups
 from fedegoists.learning.preparation import Preparation, TargetScale
 from fedegoists.learning.scaling import scaled_targets
 from fedegoists.learning.typed_settings import validated
@@ -96,7 +104,7 @@ def _loaded(
         listed = image_entries(owner, folder, schema, problems)
         entries[organisation] = [one for one in listed if kept.add(owner, one.path, problems)]
     problems.tell()
-    silos, notes, warnings = _divided(entries, folders, schema, kept, seed)
+    silos, groups, notes, warnings = _divided(entries, folders, schema, kept, seed)
     images, everything = kept.array(), [one for own in entries.values() for one in own]
     targets = _targets(everything, schema)
     scales: tuple[TargetScale, ...] = ()
@@ -108,7 +116,7 @@ def _loaded(
     return SiloedData(
         name,
         schema.task,
-        Samples((images,), targets, np.array(weights) if weights else None),
+        Samples((images,), targets, np.array(weights) if weights else None, groups),
         tuple(silos),
         None if schema.classes is None else len(schema.classes),
         f"Predict {what} from images of {height} × {width}; a silo is an organisation.",
@@ -127,9 +135,10 @@ def _divided(
     schema: ImageSchema,
     kept: "KeptImages",
     seed: int,
-) -> tuple[list[SiloIndices], list[str], list[str]]:
-    """Return the silos, with notes and warnings about their images."""
+) -> tuple[list[SiloIndices], Indices | None, list[str], list[str]]:
+    """Return the silos and the groups of images, with notes and warnings about them."""
     problems, silos, notes, warnings, start = Problems(), [], [], [], 0
+    divisions = []
     for organisation, own in entries.items():
         groups = [one.group for one in own if one.group is not None]
         where = f"organisation {organisation!r}, {folders[organisation]}"
@@ -148,11 +157,12 @@ def _divided(
         division = problems.attempt(partial(divided, keyed, seed, *remarks))
         if division is not None:
             silos.append(division.silo(organisation, start))
+            divisions.append(division)
         notes += [f"{organisation}: {text}" for text in remarks[0]]
         warnings += [f"{organisation}: {text}" for text in remarks[1]]
         start += len(own)
     problems.tell()
-    return silos, notes, warnings
+    return silos, joined_groups(divisions), notes, warnings
 
 
 def _targets(entries: Sequence[ImageEntry], schema: ImageSchema) -> Array:

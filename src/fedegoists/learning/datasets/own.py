@@ -16,6 +16,7 @@ from fedegoists.learning.datasets.image_schema import ImageSchema
 from fedegoists.learning.datasets.organisation_rows import OrganisationRows, read_rows
 from fedegoists.learning.datasets.schema import Schema, toml_settings
 from fedegoists.learning.datasets.table_files import READERS
+from fedegoists.learning.key_splits import joined_groups
 from fedegoists.learning.preparation import Preparation
 from fedegoists.learning.scaling import prepared, scaled_targets
 from fedegoists.learning.typed_settings import validated
@@ -95,12 +96,13 @@ def load_own(
     values: Array = np.concatenate(parts) if len(parts) > 1 else parts[0]
     target: Array = np.concatenate([own.target for own in rows.values()])
     inputs, preparation = _inputs(agreed, values, list(rows.values()), silos)
+    groups = joined_groups([own.division for own in rows.values()])
     scaled = agreed.task == "regression" and agreed.standardise
     target, scales = scaled_targets(target, silos) if scaled else (target, ())
     return SiloedData(
         name,
         agreed.task,
-        Samples(inputs, target, _weights(list(rows.values()))),
+        Samples(inputs, target, _weights(list(rows.values())), groups),
         tuple(silos),
         None if agreed.classes is None else len(agreed.classes),
         f"Predict {agreed.target!r} from {len(agreed.features)} features; a silo is an "

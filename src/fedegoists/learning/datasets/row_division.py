@@ -133,12 +133,14 @@ def divided(samples: KeyedSamples, seed: int, notes: list[str], warnings: list[s
             f"{100 * samples.shares[0]:.0f} %: "
             f"{samples.words.apart}"
         )
-    tested = np.bincount(classes[division.split == 2])
+    test = division.split == 2  # where a patient counts once for a class
+    once = set(zip(division.key_of[test].tolist(), classes[test].tolist(), strict=True))
+    tested = np.bincount([one for _, one in once])
     rarest = int(np.argmin(np.where(tested > 0, tested, np.iinfo(np.int64).max)))
     if tested[rarest] < FEWEST_TESTED:
         names = samples.class_names
         of = "" if names is None else f" of the class {names[rarest]!r}"
-        some = _counted(int(tested[rarest]), noun)
+        some = _counted(int(tested[rarest]), noun if count == len(keys) else what)
         notes.append(f"{some}{of} for test; its results are uncertain")
     return division
 

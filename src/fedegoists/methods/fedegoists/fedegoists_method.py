@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import TrainSettings
 from fedegoists.federation.seam import Federation
 from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.methods.fedegoists.joint_steps import JointSteps
@@ -29,9 +30,10 @@ class FedEgoists(MethodSettings):
     """Minimise Σ_j r_j ℓ_j(h_i) with h_i = HN_i(r), over participant i and its contributors j.
 
     After training alone for a while (a share of the settings' total steps; without a total there is
-    no warm-up), each participant has a hypernetwork that starts at its local model. Then two steps
-    alternate: one on the hypernetwork, along the gradients of i and its contributors on training
-    batches, and one on the preferences r, with a batch of i's own validation data.
+    no warm-up), each participant has a hypernetwork that starts at its local model, and the
+    learning rate starts anew. Then two steps alternate: one on the hypernetwork, along the
+    gradients of i and its contributors on training batches, and one on the preferences r, with a
+    batch of i's own validation data.
 
     How the validation loss depends on r can be found in two ways. As published, r is an input of
     the hypernetwork, and the gradient goes back to it. But that network has never seen other
@@ -105,22 +107,48 @@ class FedEgoists(MethodSettings):
         # With all weight on oneself there are no contributors.
         return {name: found[name] for name in participants if found[name] and self.own_weight < 1}
 
+    def phases(self) -> tuple[int, TrainSettings, TrainSettings]:
+        """Return the rounds of the warm-up, and how it and the joint phase train.
+
+        The learning rate falls along a cosine of its own in each phase: with one cosine for both, a
+        warm-up of half the steps would leave 18 % of all rates to the joint phase.
+        """
+        settings = self.settings
+        if settings.total_steps is None:
+            return 0, settings, settings
+        # Rounded down, so that even a single round has joint steps.
+        warm_up = int(self.warm_up * settings.total_steps / settings.steps)
+        joint = max(settings.total_steps - warm_up * settings.steps, 1)
+        first = settings.changed(total_steps=max(warm_up * settings.steps, 1))
+        return warm_up, first, settings.changed(total_steps=joint)
+
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
-        """Train alone during the warm-up; afterwards take a round of joint steps."""
+        """Train alone during the warm-up; afterwards take a round of joint steps.
+
+        Participants without contributors train alone throughout, as Local does.
+        """
         contributors = self.contributors(coalitions, federation.participants)
-        # Rounded down, so that even a single round has joint steps.
-        first_joint = int(self.warm_up * (self.settings.total_steps or 0) / self.settings.steps)
-        if state.round < first_joint or not contributors:
-            trained = train_silos(self, federation, state, seed)
-            return state.after(parameters=trained.rows), trained.report
         alone = [name for name in federation.participants if name not in contributors]
         trained = train_silos(self, federation, state, seed, names=alone)
+        if not contributors:
+            return state.after(parameters=trained.rows), trained.report
+        first_joint, warm, together = self.phases()
+        if state.round < first_joint:
+            warmed = train_silos(
+                self,
+                federation,
+                state,
+                seed,
+                names=list(contributors),
+                rows=trained.rows,
+                settings=warm,
+            )
+            return state.after(parameters=warmed.rows), trained.report | warmed.report
         joint = JointSteps(self, federation, contributors, state, seed)
-        for step, rate in enumerate(
-            learning_rates(self.settings, state.round * self.settings.steps)
-        ):
+        first_step = (state.round - first_joint) * self.settings.steps
+        for step, rate in enumerate(learning_rates(together, first_step)):
             joint.step(state.round * self.settings.steps + step, rate)
         parameters = trained.rows.clone()
         parameters[joint.rows] = joint.models()

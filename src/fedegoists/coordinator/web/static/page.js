@@ -1,23 +1,28 @@
 // What all pages share: copying, invitations as links and as CSV, and signs of work in progress.
 "use strict";
+
+// Gives the reader a file that was made here.
+function savedFile(name, content, kind) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type: kind }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
 (() => {
   // An invitation may come in the part of the address that browsers do not send.
   const secret = document.getElementById("secret");
-  if (secret && window.location.hash.startsWith("#fe-invitation-")) {
+  const take = () => {
+    if (!secret || !window.location.hash.startsWith("#fe-invitation-")) return;
     secret.value = window.location.hash.slice(1);
     window.history.replaceState(null, "", window.location.pathname);
-  }
+  };
+  window.addEventListener("hashchange", take); // of who is at the login already
+  take();
 
   const invitations = [...document.querySelectorAll(".invitation")];
   for (const one of invitations) one.textContent = `${window.location.origin}/login#${one.textContent}`;
-
-  function saved(name, text, kind) {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: kind }));
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
 
   const csv = document.getElementById("invitations-csv");
   if (csv) {
@@ -26,7 +31,7 @@
     const cell = (text) => `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
     csv.addEventListener("click", () => {
       const rows = invitations.map((one) => `${cell(one.dataset.label)},${cell(one.textContent)}`);
-      saved("invitations.csv", `organisation,link\n${rows.join("\n")}\n`, "text/csv");
+      savedFile("invitations.csv", `organisation,link\n${rows.join("\n")}\n`, "text/csv");
     });
   }
 
@@ -36,6 +41,7 @@
       try {
         await navigator.clipboard.writeText(target.textContent);
         button.textContent = "Copied";
+        if (button.dataset.next) window.location.assign(button.dataset.next);
       } catch {
         window.getSelection().selectAllChildren(target);
         button.textContent = "Selected: press Ctrl+C";

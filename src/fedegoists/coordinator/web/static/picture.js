@@ -1,137 +1,133 @@
 // The members in their coalitions, and a what-if for other competition. The server computes all
-// shapes, so that this picture is the one that its tests check; here they are only drawn.
+// shapes; scene.js draws them.
 "use strict";
 (() => {
   const bench = document.getElementById("workbench");
   if (!bench) return;
   const began = performance.now();
-  const COLOURS = ["#1f77b4", "#2ca02c", "#9467bd", "#d17a00", "#0f8a8a", "#c2517c", "#6b7a1a", "#8c564b"];
-  const MANY = 30; // with more members, the coalitions are shown first
+  // With more members, or where the whole picture would be this small, the coalitions are shown first.
+  const MANY = 30;
+  const TINY = 0.5;
   const here = `/consortia/${bench.dataset.consortium}`;
   const number = bench.dataset.formation;
   const csrf = document.body.dataset.csrf;
   const element = (id) => document.getElementById(id);
   const svg = element("picture");
+  const frame = svg.parentElement;
   let data;
   let shapes;
+  let portrait; // whether the shapes are for a frame that is higher than wide
   const tried = new Map(); // "a|b" by position -> true if added, false if removed
   const key = (a, b) => (a < b ? `${a}|${b}` : `${b}|${a}`);
   const rounded = (value) => Math.abs(value).toPrecision(3);
+  const isMap = () => svg.classList.contains("map");
+  const isNarrow = () => frame.clientWidth < 1.1 * frame.clientHeight;
 
-  function made(parent, name, attributes, text) {
-    const found = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [attribute, value] of Object.entries(attributes)) found.setAttribute(attribute, value);
-    if (text !== undefined) found.textContent = text;
-    parent.append(found);
-    return found;
-  }
-
-  const path = (points) => points.map(([x, y], k) => `${k ? "L" : "M"}${x} ${y}`).join("");
-  const region = (p) => shapes.regions.findIndex((one) => one.members.includes(p));
-  const colour = (k) => (shapes.regions[k].together ? COLOURS[k % COLOURS.length] : "#7d8590");
+  const listed = (members) => {
+    const names = members.slice(0, 12).map((p) => data.participants[p]);
+    return names.join(", ") + (members.length > 12 ? ` and ${members.length - 12} more` : "");
+  };
+  const home = (p) => shapes.regions.findIndex((one) => one.members.includes(p));
   const titled = (k) => {
     const one = shapes.regions[k];
     const count = `${one.members.length} ${one.members.length === 1 ? "member" : "members"}`;
     return one.together ? `Coalition ${k + 1}: ${count}` : `Alone: ${count}`;
   };
-
-  function words(p) {
-    const home = shapes.regions[region(p)];
-    const others = home.members.filter((other) => other !== p).map((other) => data.participants[other]);
-    const name = data.participants[p];
-    const gain = data.gains[name] === undefined ? "" : `, gain ${data.gains[name].toPrecision(3)}`;
-    if (!home.together) return `${name}${gain}: alone`;
-    const shown = others.slice(0, 12).join(", ") + (others.length > 12 ? ` and ${others.length - 12} more` : "");
-    return `${name}${gain}: coalition ${region(p) + 1}, with ${shown}`;
-  }
+  const told = {
+    member(p) {
+      const own = shapes.regions[home(p)];
+      const name = data.participants[p];
+      const gain = data.gains[name] === undefined ? "" : `, gain ${data.gains[name].toPrecision(3)}`;
+      if (!own.together) return `${name}${gain}: alone`;
+      return `${name}${gain}: coalition ${home(p) + 1}, with ${listed(own.members.filter((other) => other !== p))}`;
+    },
+    pair: (a, b) => `${data.participants[a]} and ${data.participants[b]} compete`,
+    region: titled,
+  };
 
   function render(changes) {
-    svg.replaceChildren();
-    const { width, height, radius } = shapes;
-    const margin = 24;
-    svg.setAttribute("viewBox", `${-margin} ${-margin} ${width + 2 * margin} ${height + 2 * margin}`);
-    const ends = made(made(svg, "defs", {}), "marker", {
-      id: "arrow", viewBox: "0 0 8 8", refX: 8 + radius / 2, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto",
-    });
-    made(ends, "path", { d: "M0 0L8 4L0 8z", class: "arrow" });
-    shapes.regions.forEach((one, k) => {
-      const group = made(svg, "g", { class: one.together ? "region" : "region single", "data-region": k });
-      made(group, "circle", { cx: one.x, cy: one.y, r: one.radius, fill: colour(k), stroke: colour(k) });
-      made(group, "text", { x: one.x, y: one.y, class: "caption" }, titled(k));
-      group.addEventListener("click", () => {
-        if (svg.classList.contains("map")) showMembers(true, one);
-      });
-    });
-    for (const line of shapes.benefit) {
-      made(svg, "path", {
-        d: path(line.points), class: `line benefit ${line.used ? "used" : "unused"}`, "marker-end": "url(#arrow)",
-        "stroke-width": 0.7 + 2.6 * line.weight, "data-a": line.source, "data-b": line.target,
-      });
+    const held = svg.contains(document.activeElement) ? { ...document.activeElement.dataset } : {};
+    drawScene(svg, shapes, told);
+    const many = data.participants.length > MANY;
+    for (const line of svg.querySelectorAll(".rival"))
+      line.classList.toggle("tried", tried.has(key(Number(line.dataset.a), Number(line.dataset.b))));
+    for (const one of svg.querySelectorAll(".member")) {
+      const change = changes[data.participants[one.dataset.member]] || 0;
+      if (change) one.classList.add(change > 0 ? "better" : "worse");
+      one.setAttribute("tabindex", many ? -1 : 0);
     }
-    for (const line of shapes.competition) {
-      const pair = key(line.source, line.target);
-      const group = made(svg, "g", {
-        class: `line rival ${tried.has(pair) ? "tried" : ""}`, "data-a": line.source, "data-b": line.target,
-      });
-      made(group, "path", { d: path(line.points), class: "hit" });
-      made(group, "path", { d: path(line.points), class: "dashes" });
-      made(group, "title", {}, `${data.participants[line.source]} and ${data.participants[line.target]} compete`);
-      if (number) group.addEventListener("click", () => change(line.source, line.target));
-    }
-    // Many lines are faint, until one points at a member.
-    svg.classList.toggle("dense", shapes.benefit.length + shapes.competition.length > 80);
-    shapes.members.forEach(([x, y], p) => member(p, x, y, radius, changes[data.participants[p]] || 0));
-    fit();
+    reachable();
+    fitScene(svg, shapes, isMap());
+    for (const [kind, place] of Object.entries(held)) svg.querySelector(`[data-${kind}="${place}"]`)?.focus();
   }
 
-  function member(p, x, y, radius, change_) {
-    const sense = change_ > 0 ? " better" : change_ < 0 ? " worse" : "";
-    const group = made(svg, "g", {
-      class: `member${sense}`, "data-member": p, role: "img", "aria-label": words(p),
-      tabindex: data.participants.length > MANY ? -1 : 0,
+  // On the map, coalitions are buttons that open them.
+  function reachable() {
+    svg.querySelectorAll(".region").forEach((one, k) => {
+      const members = shapes.regions[k].members;
+      if (!isMap()) for (const name of ["tabindex", "role", "aria-label"]) one.removeAttribute(name);
+      else {
+        one.setAttribute("tabindex", 0);
+        one.setAttribute("role", "button");
+        one.setAttribute("aria-label", `${titled(k)}: ${listed(members)}`);
+      }
     });
-    made(group, "title", {}, words(p));
-    made(group, "circle", { cx: x, cy: y, r: radius, fill: colour(region(p)) });
-    const [text, u, v, turn] = shapes.labels[p];
-    made(group, "text", { x: u, y: v, transform: `rotate(${turn} ${u} ${v})` }, text);
-    group.addEventListener("pointerenter", () => mark(p));
-    group.addEventListener("pointerleave", () => mark(null));
-    group.addEventListener("focus", () => mark(p));
-    group.addEventListener("blur", () => mark(null));
   }
 
   // Shows what one member is, and its lines before all others.
   function mark(p) {
-    element("about").textContent = p === null ? "Point at a member to see its gain and its coalition." : words(p);
+    const hint = isMap() ? "Choose a coalition to see its members." : "Point at a member to see its gain and its coalition.";
+    element("about").textContent = p === null ? hint : told.member(p);
     svg.classList.toggle("marked", p !== null);
     for (const line of svg.querySelectorAll(".line"))
       line.classList.toggle("own", p !== null && (Number(line.dataset.a) === p || Number(line.dataset.b) === p));
     for (const one of svg.querySelectorAll(".member")) one.classList.toggle("own", Number(one.dataset.member) === p);
   }
 
-  // Small pictures fill the frame; large ones keep letters that can be read, and the frame scrolls.
-  function fit() {
-    const frame = svg.parentElement;
-    const wanted = shapes.width + 48;
-    const whole = Math.min(frame.clientWidth / wanted, frame.clientHeight / (shapes.height + 48));
-    const scale = svg.classList.contains("map") ? whole : Math.min(1.6, Math.max(0.85, whole));
-    svg.setAttribute("width", Math.floor(wanted * scale));
-    svg.setAttribute("height", Math.floor((shapes.height + 48) * scale));
-    for (const one of svg.querySelectorAll(".caption")) one.style.fontSize = `${13 / scale}px`;
+  function pointing() {
+    const about = (event) => {
+      const member = event.target.closest(".member");
+      const region = event.target.closest(".region");
+      if (member) mark(Number(member.dataset.member));
+      else if (region && isMap()) element("about").textContent = `${titled(Number(region.dataset.region))}: ${listed(shapes.regions[region.dataset.region].members)}`;
+    };
+    const away = (event) => event.target.closest(".member, .region") && mark(null);
+    svg.addEventListener("pointerover", about);
+    svg.addEventListener("focusin", about);
+    svg.addEventListener("pointerout", away);
+    svg.addEventListener("focusout", away);
+    const open = (event) => {
+      const region = event.target.closest(".region");
+      if (region && isMap()) showMembers(true, shapes.regions[region.dataset.region]);
+    };
+    svg.addEventListener("click", (event) => {
+      const rival = event.target.closest(".rival");
+      if (rival && number) change(Number(rival.dataset.a), Number(rival.dataset.b));
+      else open(event);
+    });
+    svg.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      if (!isMap() || !event.target.closest(".region")) return;
+      event.preventDefault();
+      open(event);
+      frame.focus();
+    });
   }
 
   function showMembers(shown, around) {
     svg.classList.toggle("map", !shown);
     element("show-members").checked = shown;
-    fit();
+    reachable();
+    fitScene(svg, shapes, isMap());
+    mark(null);
     const { x, y } = around || { x: shapes.width / 2, y: shapes.height / 2 };
     toMiddle(x, y);
   }
 
   function toMiddle(x, y) {
-    const frame = svg.parentElement;
-    const scale = svg.clientWidth / (shapes.width + 48);
-    frame.scrollTo((x + 24) * scale - frame.clientWidth / 2, (y + 24) * scale - frame.clientHeight / 2);
+    const scale = svg.clientWidth / (shapes.width + 2 * SCENE_MARGIN);
+    const place = (at, room) => (at + SCENE_MARGIN) * scale - room / 2;
+    frame.scrollTo(place(x, frame.clientWidth), place(y, frame.clientHeight));
   }
 
   function show() {
@@ -160,7 +156,7 @@
       from = Number(group.dataset.member);
       svg.setPointerCapture(event.pointerId);
       const [x, y] = shapes.members[from];
-      line = made(svg, "line", { x1: x, y1: y, x2: x, y2: y, class: "reaching" });
+      line = svgElement(svg, "line", { x1: x, y1: y, x2: x, y2: y, class: "reaching" });
     });
     svg.addEventListener("pointermove", (event) => {
       if (from === null) return;
@@ -231,7 +227,7 @@
     const response = await fetch(`/api${here}/formations/${number}/what-if`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
-      body: JSON.stringify({ add: pairs(true), remove: pairs(false), scene: true }),
+      body: JSON.stringify({ add: pairs(true), remove: pairs(false), scene: true, portrait }),
     });
     const answer = await response.json();
     if (turn !== asked) return; // another question was asked meanwhile
@@ -313,21 +309,39 @@
     reach();
   }
 
-  fetch(`${here}/picture.json`)
-    .then((response) => response.json())
-    .then((found) => {
-      data = found;
-      data.rivals = new Set(found.scene.competition.map((line) => key(line.source, line.target)));
-      shapes = found.scene;
-      const many = found.participants.length > MANY;
-      svg.classList.toggle("map", many);
-      element("show-members").checked = !many;
-      element("members-switch").hidden = !many;
-      show();
-      render({});
-      showMembers(!many);
-      mark(null);
-      new ResizeObserver(fit).observe(svg.parentElement);
-      requestAnimationFrame(() => (bench.dataset.ready = String(Math.round(performance.now() - began))));
-    });
+  element("save-svg").addEventListener("click", () => savedFile("coalitions.svg", sceneFile(svg), "image/svg+xml"));
+  element("save-png").addEventListener("click", async () => savedFile("coalitions.png", await sceneImage(svg), "image/png"));
+  pointing();
+
+  async function load() {
+    portrait = isNarrow();
+    const response = await fetch(`${here}/picture.json?portrait=${portrait}`);
+    if (!response.ok) {
+      element("about").textContent = "The picture could not be loaded; load the page again.";
+      return;
+    }
+    data = await response.json();
+    data.rivals = new Set(data.scene.competition.map((line) => key(line.source, line.target)));
+    shapes = data.scene;
+  }
+
+  load().then(() => {
+    if (!data) return;
+    const many = data.participants.length > MANY || wholeScale(svg, shapes) < TINY;
+    svg.classList.toggle("map", many);
+    element("members-switch").hidden = !many;
+    show();
+    render({});
+    showMembers(!many);
+    new ResizeObserver(async () => {
+      if (isNarrow() !== portrait) {
+        bench.dataset.ready = "";
+        await load();
+        await ask(); // draws the shapes, or those of the what-if
+        bench.dataset.ready = String(Math.round(performance.now() - began));
+      }
+      fitScene(svg, shapes, isMap());
+    }).observe(frame);
+    requestAnimationFrame(() => (bench.dataset.ready = String(Math.round(performance.now() - began))));
+  });
 })();

@@ -10,34 +10,23 @@ function nextRun() {
   return now || items.find((item) => item.dataset.state === "queued");
 }
 
-// What a stage does, in plain words; the same as on the page.
-function stageWords(stage) {
-  const [name, what] = stage.split(": ");
-  const words = {
-    beginning: "Preparing",
-    data: "Looking at the data",
-    benefit: "Learning who benefits from whom",
-    formation: "Forming coalitions",
-    training: "Training",
-    report: "Writing reports",
-  };
-  return (words[name] || stage) + (what && name === "training" ? ` with ${what}` : "");
-}
-
 function spoken(seconds) {
   if (seconds < 90) return `about ${Math.max(1, Math.round(seconds))} s left`;
   const minutes = Math.round(seconds / 60);
   return minutes < 90 ? `about ${minutes} min left` : `about ${Math.round(minutes / 60)} h left`;
 }
 
-// The time left, from the time that the counted part has taken since it was first seen here.
+// The time left, from the time that the counted part has taken since it was first seen here. What is
+// counted is all of the training, but only a part of what the words name after a colon.
 function timeLeft(seen, run) {
-  const kind = `${run.stage.split(": ")[0]}/${run.total}`;
+  const isPart = run.words.includes(": ");
+  const kind = `${isPart ? run.words : run.stage.split(": ")[0]}/${run.total}`;
   const now = performance.now() / 1000;
   if (seen.kind !== kind || run.done < seen.done) Object.assign(seen, { kind, done: run.done, at: now });
   const counted = run.done - seen.done;
   if (counted <= 0 || now - seen.at < 2) return "";
-  return spoken(((now - seen.at) / counted) * (run.total - run.done));
+  const left = ((now - seen.at) / counted) * (run.total - run.done);
+  return spoken(left) + (isPart ? " in this part" : "");
 }
 
 function followRun(item) {
@@ -50,13 +39,14 @@ function followRun(item) {
     const run = JSON.parse(event.data);
     item.dataset.state = run.state;
     part(".state").textContent = run.state;
-    part(".stage").textContent = run.state === "running" ? stageWords(run.stage) : "";
+    part(".stage").textContent = run.words;
     part(".remark").textContent = run.state === "waiting" ? run.remark : "";
     const left = part(".left");
     if (left) left.textContent = run.state === "running" ? timeLeft(seen, run) : "";
     const bar = part("progress");
     bar.max = run.total || 1;
-    bar.value = run.done;
+    if (run.total) bar.value = run.done;
+    else bar.removeAttribute("value"); // it moves, as nothing is counted
   };
   events.addEventListener("end", () => {
     events.close();

@@ -1,0 +1,101 @@
+"""What one bad member costs the others."""
+
+import numpy as np
+import pytest
+
+from fedegoists.federation import SimulatedFederation
+from fedegoists.learning.datasets import load
+from fedegoists.learning.own_models import model_parts
+from reproduction import RESULTS
+from reproduction.free_rider_study import (
+    BEHAVIOURS,
+    RULES,
+    TASKS,
+    Loss,
+    behaving,
+    decided,
+    losses_csv,
+    losses_of,
+    read_losses,
+    rider_page,
+)
+
+
+def small(data_dir=None, seed=0):
+    return load("synthetic-weak", seed=seed)
+
+
+def test_only_the_bad_member_has_other_data():
+    data = small()
+    name = data.participants[2]
+    few = behaving(data, name, "one per cent", 1)
+    for before, after in zip(data.silos, few.silos, strict=True):
+        same = np.array_equal(before.train, after.train)
+        assert same == (before.name != name)
+        assert np.array_equal(before.test, after.test)
+    assert len(few.silos[2].train) == 10
+    shuffled = behaving(data, name, "random labels", 1)
+    changed = data.samples.targets != shuffled.samples.targets
+    silo = data.silos[2]
+    assert changed[silo.train].mean() > 0.9
+    assert not changed[silo.test].any()
+    others = [one for one in data.silos if one.name != name]
+    assert not any(changed[one.train].any() for one in others)
+    assert behaving(data, name, "flipped", 1) is data
+
+
+def test_flipped_updates_cost_averages_and_not_who_trains_alone(tmp_path):
+    losses = losses_of(
+        "synthetic-weak",
+        (0,),
+        ("local", "fedavg"),
+        behaviours=("honest", "flipped"),
+        rules=("everybody",),
+        steps=100,
+        load=small,
+    )
+    places = {(one.method, one.behaviour): one for one in losses}
+    assert len(places) == len(losses) == 4
+    # Others' own models do not depend on it; their average does.
+    assert places["local", "honest"].metric == places["local", "flipped"].metric
+    assert places["fedavg", "honest"].company > 1
+    assert places["fedavg", "flipped"].metric < places["fedavg", "honest"].metric
+    path = tmp_path / "losses.csv"
+    path.write_bytes(losses_csv(losses))
+    assert [one.metric for one in read_losses(path)] == pytest.approx(
+        [one.metric for one in losses], rel=1e-5
+    )
+
+
+def test_who_helps_nobody_is_left_out_by_learned_benefits():
+    """A planted case: its labels are shuffled, and all others have the same task."""
+    data = {0: behaving(small(), "v1", "random labels", 0)}
+    federation = SimulatedFederation(data, model_parts(data[0], "linear"))
+    decisions = decided(data, federation, "learned", "linear")
+    (own,) = (group for group in decisions.final if "v1" in {one.name for one in group})
+    assert len(own) == 1
+    assert any(len(group) > 1 for group in decisions.final)
+
+
+def test_the_page_has_a_line_for_every_method_and_rule():
+    rows = [
+        Loss("heart", seed, rule, how, method, 0.8 - (how == "flipped") * 0.1, 3)
+        for seed in range(2)
+        for rule in RULES
+        for how in BEHAVIOURS
+        for method in ("local", "fedavg")
+    ]
+    page = rider_page(rows, "origin")
+    assert "## heart, 2 repetitions" in page
+    assert page.count("| fedavg | +0.000 (+0.000 to +0.000) |") == len(RULES)
+    assert page.count("+0.100 (+0.100 to +0.100) |") == len(RULES)
+    assert "| learned | 2 of 2 |" in page
+
+
+@pytest.mark.parametrize("page", sorted((RESULTS / "free-riders").glob("*.md")), ids=str)
+def test_a_committed_page_is_derived_from_its_rows(page):
+    written = page.read_text(encoding="utf-8")
+    rows = read_losses(page.with_suffix(".csv"))
+    assert {one.task for one in rows} <= set(TASKS)
+    assert {one.repetition for one in rows} == set(range(10))
+    assert rider_page(rows, written.splitlines()[-1]) == written

@@ -1,0 +1,124 @@
+"""The base of methods in which each silo has an output layer of its own above a shared body."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+from torch import Tensor
+
+from fedegoists.errors import SettingsError
+from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import LocalTerms
+from fedegoists.federation.seam import Federation
+from fedegoists.learning.model_registry import OUTPUT_LAYER
+from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, in_company
+from fedegoists.methods.silo_training import coalition_sums, mix_silos, train_silos
+
+
+@dataclass(frozen=True)
+class PersonalHead(MethodSettings):
+    """Heads are the personal parameters, by default the layer ``output.``; they never leave a silo.
+
+    A participant that is alone trains its whole model, as Local does.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.personal:
+            object.__setattr__(self, "personal", (OUTPUT_LAYER,))
+
+    def start(
+        self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
+    ) -> State:
+        """Check that the model has a head and a body."""
+        self.body(federation.schema)
+        return super().start(federation, coalitions, initial, seed)
+
+    def body(self, schema: ParameterSchema) -> tuple[str, ...]:
+        """Return the names of the shared parameters.
+
+        Raises
+        ------
+        SettingsError
+            If the model cannot be divided into a head and a body.
+        """
+        head = [name for name in schema.names if name.startswith(self.personal)]
+        body = tuple(name for name in schema.names if name not in head)
+        if not head or not body:
+            what = "no parameters but these" if head else f"only {', '.join(schema.names)}"
+            raise SettingsError(
+                f"{self.key}: silos keep {', '.join(self.personal)} and share the rest, and this "
+                f"model has {what}; choose a model with an output layer above others, or a method "
+                "that shares whole models, such as fedavg"
+            )
+        return body
+
+    def round(
+        self, federation: Federation, coalitions: Coalitions, state: State, seed: int
+    ) -> tuple[State, RoundReport]:
+        """Train participants that are alone as a whole, and the others together."""
+        accompanied = in_company(coalitions, federation.participants)
+        names = [name for name in federation.participants if name not in accompanied]
+        trained = train_silos(self.whole(), federation, state, seed, names=names)
+        if not accompanied:
+            return state.after(parameters=trained.rows), trained.report
+        rows, report = self.together(federation, coalitions, state, seed, accompanied, trained.rows)
+        report = report.with_traffic(accompanied, self.shared_size(federation))
+        return state.after(parameters=rows), trained.report | report
+
+    @abstractmethod
+    def together(
+        self,
+        federation: Federation,
+        coalitions: Coalitions,
+        state: State,
+        seed: int,
+        names: list[Participant],
+        rows: Tensor,
+    ) -> tuple[Tensor, RoundReport]:
+        """Train the members of coalitions, each from its row; return all rows, and the report."""
+
+    def whole(self) -> Self:
+        """Return the method without personal parameters."""
+        found = replace(self)
+        object.__setattr__(found, "personal", ())
+        return found
+
+    def averaged(
+        self,
+        federation: Federation,
+        coalitions: Coalitions,
+        state: State,
+        seed: int,
+        names: list[Participant],
+        rows: Tensor,
+        *,
+        frozen: bool = False,
+        steps: int | None = None,
+        first_step: int | None = None,
+    ) -> tuple[Tensor, RoundReport]:
+        """Have members of coalitions train, and average their bodies; see `together`.
+
+        Parameters
+        ----------
+        frozen : bool
+            Whether heads do not move.
+        steps, first_step : int, optional
+            Fewer steps than a round has, and the first of them in the learning rate's schedule.
+        """
+        settings = self.settings if steps is None else self.settings.changed(steps=steps)
+        terms = LocalTerms(frozen=self.personal) if frozen else None
+        mixed = mix_silos(
+            self,
+            federation,
+            state,
+            seed,
+            coalition_sums(federation, coalitions),
+            names=names,
+            rows=rows,
+            settings=settings,
+            terms=None if terms is None else dict.fromkeys(names, terms),
+            first_step=state.round * self.settings.steps if first_step is None else first_step,
+        )
+        return mixed.rows, mixed.report
