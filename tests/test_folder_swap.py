@@ -124,3 +124,14 @@ def test_a_kill_at_any_moment_leaves_a_whole_result(tmp_path):
         assert found.pop("notes.txt") == b"mine"
         assert set(found) == set(NAMES)
         assert len(set(found.values())) == 1
+
+
+def test_parts_of_an_earlier_result_without_a_successor_do_not_stay(tmp_path):
+    place = tmp_path / "result"
+    write_folder(place, {"certificate.json": b"old", "picture.png": b"old"})
+    (place / "notes.txt").write_bytes(b"mine")
+    write_folder(place, {"certificate.json": b"new"}, replace=True, gone=["picture.png"])
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == {
+        "certificate.json": b"new",
+        "notes.txt": b"mine",
+    }

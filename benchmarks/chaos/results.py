@@ -10,6 +10,7 @@ file must be whole, and a repeated call must give the tables of an undisturbed o
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -54,13 +55,24 @@ def in_child(work: Callable[[], None], seconds: float | None = None) -> tuple[bo
         except BaseException:
             os._exit(9)
         os._exit(0)
-    if seconds is not None:
-        time.sleep(seconds)
+    done, status = 0, 0
+    while seconds is not None and not done and time.perf_counter() < began + seconds:
+        done, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.001)
+    if seconds is not None and not done:
         os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+    if not done:
+        _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     assert code in (0, -signal.SIGKILL), code
     return code != 0, time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def redirected() -> Iterator[None]:
+    """Context manager that drops what a command prints."""
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def contents(folder: Path, leave: tuple[str, ...] = ()) -> dict[str, bytes]:
@@ -148,7 +160,8 @@ class Tables:
 
     def work(self, variant: str) -> None:
         sys.argv = ["reproduction"]
-        tables_command(["principles"], out=self.place, repetitions=3 if variant == "old" else 5)
+        repetitions = 3 if variant == "old" else 5
+        tables_command(["principles"], out=self.place, repetitions=repetitions, resume=True)
 
     def found(self) -> dict[str, bytes]:
         return {
@@ -168,18 +181,25 @@ def killed(kind: str, base: Path, kills: int, rng: random.Random, until: float) 
     """Kill a command until that hit often enough; return what was left each time."""
     base.mkdir()
     case = KINDS[kind](base)
-    known, longest = {}, 0.0
-    for variant in VARIANTS:
-        _, seconds = in_child(lambda own=variant: case.work(own))
-        known[variant], longest = case.found(), max(longest, seconds)
+    with contextlib.suppress(SystemExit), redirected():
+        case.work("old")  # here, so that children do not spend their time on imports
+    known, usual = {}, []
+    for variant in (*VARIANTS, *VARIANTS):
+        usual.append(in_child(lambda own=variant: case.work(own))[1])
+        known[variant] = case.found()
     assert known["old"] != known["new"]
     count: Counter[str] = Counter()
-    turn = 0
+    before, turn = known[VARIANTS[-1]], 0
     while count["kills"] < kills and time.monotonic() < until:
         case.disturb(rng)
         variant = VARIANTS[turn % 2]
-        hit, _ = in_child(lambda own=variant: case.work(own), rng.uniform(0, 1.1 * longest))
-        turn += not hit  # it ended before the kill: the next one replaces it by the other
+        # Half of the kills at any moment, half near the end, where results change places.
+        share = rng.uniform(0, 1.2) if rng.random() < 0.5 else rng.uniform(0.7, 1.1)
+        moment = share * sorted(usual[-7:])[len(usual[-7:]) // 2]
+        hit, seconds = in_child(lambda own=variant: case.work(own), moment)
+        if not hit:
+            usual.append(seconds)
+        turn += 1
         count["kills" if hit else "finished before the kill"] += 1
         try:
             left = case.found()
@@ -192,7 +212,8 @@ def killed(kind: str, base: Path, kills: int, rng: random.Random, until: float) 
             if content in (known["old"].get(name), known["new"].get(name))
         }  # fmt: skip
         if left in known.values():
-            count["old" if left == known["old"] else "new"] += 1
+            count["whole: as before" if left == before else "whole: replaced"] += 1
+            before = left
         elif kind == "reproduction" and whole == {n for n in left if not n.startswith(".")}:
             count["whole files of both"] += 1
         else:

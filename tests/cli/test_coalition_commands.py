@@ -556,3 +556,22 @@ def test_explanations_end_in_time(run, folder, monkeypatch):
     assert code == 0
     assert len(json.loads(out)) == 2
     assert "ended the explanations after 2 of 3 participants" in err
+
+
+def test_without_matplotlib_there_is_no_picture_not_even_an_earlier_one(run, tmp_path, monkeypatch):
+    graphs = [tmp_path / "benefit.csv", tmp_path / "competition.csv"]
+    graphs[0].write_text("source,target,weight\nNorth,South,1\nSouth,North,1\n")
+    graphs[1].write_text("a,b\n")
+    place = tmp_path / "result"
+    given = ("form", *map(str, graphs), "--out", str(place))
+    assert run(*given)[0] == 0
+    assert (place / "coalitions.png").exists()
+    for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, _ = run(*given, "--replace")
+    assert code == 0
+    assert "No picture" in out
+    assert "draw" in out
+    assert (place / "certificate.json").exists()
+    assert not list(place.glob("coalitions.[ps][nv]g"))

@@ -20,5 +20,5 @@ def test_reproduce_says_where_it_is(run, given, shown):
     assert err.endswith(shown)
 
 
-def test_the_old_command_is_listed(run):
-    assert "python -m reproduction" in run("--help")[1]
+def test_the_old_command_is_no_longer_listed(run):
+    assert "reproduce" not in run("--help")[1]

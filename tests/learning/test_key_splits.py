@@ -120,3 +120,15 @@ def test_copies_have_one_key_and_zeros_have_no_sign() -> None:
 def test_keys_do_not_depend_on_the_machine() -> None:
     found = split_by_key([*keys(list(range(12))), row_keys(np.array([[1.5, 2.0]]))[0]], none(13), 0)
     assert found.split.tolist() == [0, 0, 2, 1, 2, 0, 0, 0, 0, 0, 0, 1, 1]
+
+
+def test_other_shares_move_only_the_borders_between_splits():
+    keys = [str(k).encode() for k in range(4000)]
+    classes = np.zeros(len(keys), dtype=np.int64)
+    usual = split_by_key(keys, classes, seed=3).split
+    other = split_by_key(keys, classes, seed=3, shares=(0.5, 0.2, 0.3)).split
+    for k, share in enumerate((0.5, 0.2, 0.3)):
+        assert abs(np.mean(other == k) - share) < 0.03
+    # Both divide the same hashes: what was for test with fewer is for test with more.
+    assert (other[usual == 2] == 2).all()
+    assert (usual[other == 0] == 0).all()

@@ -50,6 +50,35 @@ coordinator_commands.register(app)
 moved_commands.register(app)
 
 
+PANELS = {
+    "Start": ("demo", "init", "data"),
+    "Decide who trains with whom": (
+        "form", "verify", "explain", "what-if", "draw", "audit", "incentives", "sensitivity",
+    ),
+    "Estimate, train and report": ("run", "runs", "train", "methods", "benefit"),
+    "Use a model": ("export", "predict"),
+    "Between organisations": (
+        "serve", "deploy", "backup", "restore", "manager-login", "audit-log",
+    ),
+}  # fmt: skip
+"""The commands as the help lists them, by what a user wants to do."""
+
+
+def _arrange() -> None:
+    """Put every command into its panel of the help."""
+    panel_of = {name: panel for panel, names in PANELS.items() for name in names}
+    order = list(panel_of)
+    for command in app.registered_commands:
+        command.rich_help_panel = panel_of.get(command.name or "")
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        group.rich_help_panel = panel_of.get(group.name or group.typer_instance.info.name or "")
+    app.registered_commands.sort(key=lambda one: order.index(one.name) if one.name in order else 99)
+
+
+_arrange()
+
+
 def _version(value: bool) -> None:
     if value:
         from fedegoists import __version__

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
-from fedegoists.cli.output import errors, line, screen, training_extra
+from fedegoists.cli.output import JsonOption, errors, line, print_json, screen, training_extra
 from fedegoists.cli.training_commands import DataDirOption, SetOption, options_from
 from fedegoists.errors import SettingsError
 from fedegoists.folder_swap import check_replaceable
@@ -97,6 +97,7 @@ def benefit_command(
     device: DeviceOption = "cpu",
     data_dir: DataDirOption = None,
     replace: ReplaceOption = False,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,  # noqa: ARG001, its callback acts
     measure: Annotated[bool, typer.Option(*MOVED, hidden=True)] = False,
     measure_repeats: Annotated[int | None, typer.Option(hidden=True)] = None,
@@ -130,7 +131,18 @@ def benefit_command(
     with LearningBars.shown() as bars:
         learned = learn_benefits(plan, data_dir=data_dir, progress=bars)
     write_benefits(learned, out, replace=replace)
-    show_benefits(learned, out)
+    if as_json:
+        estimate = learned.first
+        print_json(
+            {
+                "estimator": estimate.estimator,
+                "edges": [list(edge) for edge in learned.graph.edges()],
+                "failures": list(estimate.failures),
+                "folder": str(out),
+            }
+        )
+    else:
+        show_benefits(learned, out)
 
 
 def benefit_plan(

@@ -11,6 +11,7 @@ import typer
 
 from fedegoists.cli.live_progress import QuietOption
 from fedegoists.cli.output import (
+    JsonOption,
     errors,
     line,
     print_json,
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
 CertificateArgument = Annotated[
     Path, typer.Argument(metavar="CERTIFICATE", help="A certificate.json that `form` wrote.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 OutOption = Annotated[
     Path | None,
     typer.Option(
@@ -205,7 +205,9 @@ def form_command(
     ] = "best",
     objective: Annotated[
         Objective,
-        typer.Option(help="For best: the highest welfare, the fairest, or the fewest alone."),
+        typer.Option(
+            help="For best: the highest total benefit (welfare), the fairest, or the fewest alone."
+        ),
     ] = "welfare",
     fewest_members: FewestMembersOption = 1,
     time_limit: TimeLimitOption = None,

@@ -13,6 +13,7 @@ from rich.text import Text
 from fedegoists.cli.deploy_commands import COORDINATOR_KIT
 from fedegoists.cli.live_progress import LiveView, QuietOption
 from fedegoists.cli.output import (
+    JsonOption,
     LogOption,
     errors,
     line,
@@ -29,6 +30,7 @@ from fedegoists.learning.metric_words import metric_words
 
 if TYPE_CHECKING:
     from fedegoists.consortium import ConsortiumRun
+    from fedegoists.consortium.report.bottom_line import BottomLine
     from fedegoists.consortium.run_list import ListedRun
 
 OTHER_NAMES = {"simulated": "simulation"}
@@ -101,6 +103,7 @@ def run_command(
         COORDINATOR_KIT
     ),
     log: LogOption = None,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Learn the benefit graph, form coalitions, train, and write a report."""
@@ -114,6 +117,7 @@ def run_command(
         engine=engine,
         kit=kit,
         logs=log or (),
+        as_json=as_json,
     )
 
 
@@ -128,6 +132,7 @@ def run_consortium(
     engine: str = "simulation",
     kit: Path = COORDINATOR_KIT,
     logs: Sequence[str] = (),
+    as_json: bool = False,
 ) -> None:
     """Run a consortium.toml with a live view, then print the coalitions and the gains."""
     with training_extra("a run"):
@@ -172,6 +177,47 @@ def run_consortium(
             again += ["--engine", engine, "--kit", str(kit)]
         line(f"Stopped. Go on with: {shlex.join([*again, '--resume'])}", "yellow", whole=True)
         raise typer.Exit(130) from None
+    if as_json:
+        print_json(_as_dict(result))
+    else:
+        _show_result(result)
+    if result.incomplete or result.undelivered:
+        raise typer.Exit(1)
+
+
+def _as_dict(result: "ConsortiumRun") -> dict[str, object]:
+    """Return the decision and what each participant ends with."""
+    from fedegoists.consortium.delivered_gains import run_delivered
+
+    found = _advice(result)
+    return {
+        "run": str(near(result.folder)),
+        "advice": found.advice,
+        "reasons": found.reasons,
+        "coalitions": result.formation.coalitions,
+        "metric": result.summary.metric,
+        "delivered": [
+            {
+                "participant": one.participant,
+                "keeps": one.delivered,
+                "value": _known(one.value),
+                "alone": _known(one.alone),
+                "gain": [_known(end) for end in (one.gain.value, one.gain.low, one.gain.high)],
+            }
+            for one in run_delivered(result)
+        ],
+        "incomplete": result.incomplete,
+        "undelivered": result.undelivered,
+    }
+
+
+def _known(value: float) -> float | None:
+    """Return a number for JSON, which has no NaN."""
+    return value if math.isfinite(value) else None
+
+
+def _show_result(result: "ConsortiumRun") -> None:
+    """Print the coalitions, the gains and the advice."""
     show_formation(result.formation)
     for participant, words in result.begun.items():
         line(f"{participant} starts {words}.")
@@ -189,8 +235,6 @@ def run_consortium(
     certificate = shlex.quote(str(folder / "certificate.json"))
     line(f"Report: {folder / 'report.html'}", "bold", whole=True)
     line(f"Re-check the decision: fedegoists verify {certificate}", whole=True)
-    if result.incomplete or result.undelivered:
-        raise typer.Exit(1)
 
 
 def _show_expected(result: "ConsortiumRun") -> None:
@@ -202,13 +246,17 @@ def _show_expected(result: "ConsortiumRun") -> None:
         line(sentence)
 
 
-def _show_advice(result: "ConsortiumRun") -> None:
-    """Print the recommendation as the report has it."""
+def _advice(result: "ConsortiumRun") -> "BottomLine":
+    """Return the recommendation as the report has it."""
     from fedegoists.consortium.report.bottom_line import bottom_line
     from fedegoists.consortium.report.manager_page import headline
     from fedegoists.consortium.report.results_section import Results
 
-    found = bottom_line(result, Results.of(result), headline(result.formation)[1])
+    return bottom_line(result, Results.of(result), headline(result.formation)[1])
+
+
+def _show_advice(result: "ConsortiumRun") -> None:
+    found = _advice(result)
     line(f"\nRecommendation: {found.advice}", "bold green")
     for reason in found.reasons:
         line(reason)
@@ -273,7 +321,7 @@ def runs_command(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Runs to compare; without names, all are listed."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List runs with their results, or compare some of them."""
     with training_extra("runs"):

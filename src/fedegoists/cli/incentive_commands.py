@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fedegoists.cli.coalition_commands import JsonOption, certified_formation
+from fedegoists.cli.coalition_commands import certified_formation
 from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
-from fedegoists.cli.output import errors, line, print_json, screen, titled_table
+from fedegoists.cli.output import JsonOption, errors, line, print_json, screen, titled_table
 from fedegoists.coalitions import FormationMethod
 from fedegoists.coalitions.incentives import (
     IncentiveReport,

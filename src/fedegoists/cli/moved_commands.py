@@ -10,7 +10,7 @@ from fedegoists.errors import SettingsError
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     anything = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command("reproduce", context_settings=anything)(reproduce_command)
+    app.command("reproduce", context_settings=anything, hidden=True)(reproduce_command)
 
 
 def reproduce_command(context: typer.Context) -> None:

@@ -89,6 +89,9 @@ def _logged(show: Callable[[str], None]) -> Iterator[None]:
         logger.setLevel(level)
 
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
     plain = not (screen.encoding or "").casefold().startswith("utf")

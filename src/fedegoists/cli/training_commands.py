@@ -1,5 +1,6 @@
 """The commands about training: methods, train."""
 
+import dataclasses
 from collections import Counter
 from importlib.util import find_spec
 from math import isfinite
@@ -13,7 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
-from fedegoists.cli.output import LogOption, errors, line, screen, titled_table, training_extra
+from fedegoists.cli.output import (
+    JsonOption,
+    LogOption,
+    errors,
+    line,
+    print_json,
+    screen,
+    titled_table,
+    training_extra,
+)
 from fedegoists.errors import SettingsError
 from fedegoists.install_hints import install_command
 from fedegoists.learning.metric_words import metric_words
@@ -174,6 +184,7 @@ def train_command(
     resume: ResumeOption = False,
     tensorboard: TensorboardOption = False,
     log: LogOption = None,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,  # noqa: ARG001, its callback acts
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
@@ -210,7 +221,11 @@ def train_command(
         except KeyboardInterrupt:
             line("Stopped. Go on with the same command and --resume.", "yellow")
             raise typer.Exit(130) from None
-    _show(out, result)
+    if as_json:
+        rows = [dataclasses.asdict(row) for row in result.summary.rows]
+        print_json({"metric": result.summary.metric, "summary": rows, "folder": str(out)})
+    else:
+        _show(out, result)
 
 
 def _method_settings(given: list[str] | None) -> dict[str, dict[str, Value]]:

@@ -263,7 +263,7 @@ class Formation:
 
     def _repr_html_(self) -> str:
         best = "proven to be the highest" if self.optimal else f"at most {self.upper_bound:.4g}"
-        title = f"Coalitions ({self.method}): welfare {self.welfare:.4g}, {best}"
+        title = f"Coalitions ({self.method}): total benefit {self.welfare:.4g}, {best}"
         return html_table(title, self._columns, self._rows())
 
     @cached_property

@@ -59,9 +59,9 @@ def test_the_heading_counts_and_gives_the_welfare():
     formation = form(benefit, CompetitionGraph([("a", "c")], names), "best")
     lines = words(formation, title="Three banks")
     assert "Three banks" in lines
-    summary = "3 participants · 1 coalition · 1 on its own · welfare 3 (proven optimal)"
+    summary = "3 participants · 1 coalition · 1 on its own · total benefit 3 (proven optimal)"
     assert summary in lines
-    assert {"welfare 3", "on its own", "coalition", "competitors"} <= set(lines)
+    assert {"total benefit 3", "on its own", "coalition", "competitors"} <= set(lines)
     assert {"benefit 2 (largest shown)", "benefit 1 (smallest shown)"} <= set(lines)
 
 

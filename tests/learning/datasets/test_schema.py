@@ -120,3 +120,12 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_columns_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=f"^schema: {message}"):
         validated(Schema, GOOD | changes, "schema")
+
+
+def test_the_fractions_of_splits_sum_to_one():
+    given = {"features": ("a",), "target": "y", "task": "regression"}
+    assert Schema(**given).split == (0.7, 0.15, 0.15)
+    assert Schema(**given, split=(0.5, 0.2, 0.3)).split == (0.5, 0.2, 0.3)
+    for wrong in ((0.5, 0.2, 0.2), (0.9, 0.1, 0.0), (0.5, 0.5)):
+        with pytest.raises(ValueError, match="split"):
+            Schema(**given, split=wrong)

@@ -165,7 +165,7 @@ def _draw_regions(axes: "Axes", layout: Layout, formation: Formation) -> "list[L
 
     for k, region in enumerate(layout.regions):
         if region.together:
-            caption = f"welfare {welfare(formation.benefit.weights, [region.members]):.4g}"
+            caption = f"total benefit {welfare(formation.benefit.weights, [region.members]):.4g}"
             look = {"fc": _fill(k), "ec": _tint(_color(k), 0.55), "lw": 1.0}
         else:
             caption = _own(len(region.members))
@@ -339,7 +339,7 @@ def _frame(
         _counted(len(formation.participants), "participant"),
         _counted(len(formation.coalitions) - alone, "coalition"),
         *([f"{alone} {_own(alone)}"] if alone else []),
-        f"welfare {formation.welfare:.6g}" + " (proven optimal)" * formation.optimal,
+        f"total benefit {formation.welfare:.6g}" + " (proven optimal)" * formation.optimal,
     ]
     longest = max((text_size(str(e.get_label()), LEGEND_SIZE)[0] for e in entries), default=0)
     columns = max(1, min(len(entries), int(room / (longest + 0.6))))
