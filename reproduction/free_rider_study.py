@@ -64,6 +64,8 @@ Behaving = Literal["honest", "one per cent", "random labels", "scaled", "flipped
 BEHAVIOURS: tuple[Behaving, ...] = get_args(Behaving)
 Rule = Literal["everybody", "learned"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+MISSING = "–"
+"""What is not measured yet."""
 INTERVALS = (
     "95 % intervals are over repetitions, by Student's t, and not corrected for patients that "
     "repetitions share."
@@ -269,7 +271,7 @@ def _company(losses: Sequence[Loss]) -> list[str]:
                 for one in losses
                 if (one.rule, one.behaviour) == (rule, behaviour)
             }
-            cells.append(f"{sum(own.values())} of {len(own)}")
+            cells.append(f"{sum(own.values())} of {len(own)}" if own else MISSING)
         lines.append(f"| {rule} | {' | '.join(cells)} |")
     return lines
 
@@ -283,18 +285,24 @@ def _losses(losses: Sequence[Loss]) -> list[str]:
         "|---" * (len(BEHAVIOURS) + 1) + "|",
     ]
     for method in methods:
-        gaps = [
-            places[method, "honest", one] - places["local", "honest", one] for one in repetitions
-        ]
-        lost = (
-            [places[method, "honest", one] - places[method, behaviour, one] for one in repetitions]
-            for behaviour in BEHAVIOURS[1:]
+        pairs = [(("local", "honest"), (method, "honest"))]
+        pairs += [((method, behaviour), (method, "honest")) for behaviour in BEHAVIOURS[1:]]
+        cells = (
+            _shown(
+                [
+                    places[*honest, one] - places[*other, one]
+                    for one in repetitions
+                    if (*honest, one) in places and (*other, one) in places
+                ]
+            )
+            for other, honest in pairs
         )
-        cells = [_shown(gaps), *map(_shown, lost)]
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return lines
 
 
 def _shown(values: Sequence[float]) -> str:
+    if not values:
+        return MISSING
     mean, low, high = interval(values)
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
