@@ -41,6 +41,9 @@ PROPOSALS = 800
 MOST_MEASUREMENTS = 120
 """Pairs for which the value of a measurement is computed, the most uncertain and largest first."""
 
+MOST_SETS = 1_000_000
+"""Sets of participants that are valued for measurements; the work is counted, not the time."""
+
 SEARCHED_MEASUREMENTS = 2
 """The same for more participants than can be enumerated, where each needs a search."""
 
@@ -186,7 +189,12 @@ class DoubtReport:
         )
         if self.measurement is not None:
             found.append(self.measurement.words(one.members for one in self.coalitions))
-        elif self.uncertain:
+        if self.examined < self.uncertain:
+            found.append(
+                f"That is the best of {self.examined} measurements that were examined, of "
+                f"{self.uncertain} that are possible."
+            )
+        elif self.measurement is None and self.uncertain:
             found.append("No single measurement would raise the expected benefit.")
         return found
 
@@ -340,7 +348,11 @@ def best_measurement(formation: Formation) -> tuple[Measurement | None, int, int
     base = standing_benefit(values, now)
     after = _Tables(problem, members, now) if exact else _Searches(formation)
     best: Measurement | None = None
+    examined = 0
     for j, i in order:
+        if after.sets > MOST_SETS:
+            break
+        examined += 1
         real, not_real = (values.measured(j, i, real=result) for result in (True, False))
         if_real, if_not = after.formed(real, j, i), after.formed(not_real, j, i)
         chance = float(p[j, i])
@@ -350,7 +362,7 @@ def best_measurement(formation: Formation) -> tuple[Measurement | None, int, int
             best = Measurement(
                 names[j], names[i], chance, gain, _named(if_real, names), _named(if_not, names)
             )
-    return best, len(order), len(doubtful)
+    return best, examined, len(doubtful)
 
 
 class _Tables:
@@ -361,6 +373,7 @@ class _Tables:
         self._now = now
         self._table = SubsetTable(problem) if members else None
         self._home = {k: group for group in now for k in group}
+        self.sets = 0
 
     def formed(self, known: UncertainBenefits, j: int, i: int) -> list[list[int]]:
         """Return the best partition if one pair is known."""
@@ -379,6 +392,7 @@ class _Tables:
             self._problem.fewest_members,
         )
         masks = sets_holding(problem.competition, a, b)
+        self.sets += len(masks)
         together, coalition = table.united(masks, additive_totals(problem, masks))
         apart, own = table.apart(a, b)
         if self._home[j] is not self._home[i]:
@@ -401,6 +415,7 @@ class _Searches:
     def __init__(self, formation: Formation) -> None:
         self._formation = formation
         self._competition: CompetitionGraph = formation.competition
+        self.sets = 0
 
     def formed(self, known: UncertainBenefits, j: int, i: int) -> list[list[int]]:  # noqa: ARG002
         """Return the best partition found if one pair is known."""
