@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedegoists.benefit import (
-    EdgeThreshold,
-    LearnSettings,
-    learn_in_cliques,
-    learn_repetitions,
-    learning_among,
-)
+from fedegoists.benefit import LearnSettings, learn_repetitions
 from fedegoists.coalitions import FormationMethod, form
 from fedegoists.federation import SimulatedFederation
 from fedegoists.files import json_value, read_text, write_all, write_bytes
@@ -26,15 +20,18 @@ from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.methods.method_run import StoppedError
 from fedegoists.training.defaults import defaults_for, learn_settings
+from fedegoists.training.learning_in_cliques import (
+    EdgeThreshold,
+    LearnAmong,
+    learn_in_cliques,
+    learning_among,
+)
 from reproduction.cells import Cell
 from reproduction.folder_locks import alone, held
 from reproduction.measured_pairs import MeasureSettings, measure_repetitions
 from reproduction.packed_lines import ENDING, Record, packed, read_packed
 from reproduction.scenarios import Scenario, competition_of
 from reproduction.variants import Where
-
-if TYPE_CHECKING:
-    from fedegoists.benefit.learning_in_cliques import LearnAmong
 
 __all__ = ["Benefits", "coalitions_of", "learned_by", "pack_graphs"]
 

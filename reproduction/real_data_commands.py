@@ -22,8 +22,15 @@ from reproduction.default_decisions import (
     read_decisions,
     written_decisions,
 )
+from reproduction.free_rider_study import (
+    BEHAVIOURS,
+    RULES,
+    losses_csv,
+    losses_of,
+    read_losses,
+    rider_page,
+)
 from reproduction.free_rider_study import TASKS as RIDDEN
-from reproduction.free_rider_study import losses_csv, losses_of, read_losses, rider_page
 from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospital_rows
 from reproduction.participation_study import (
     BOUNDS,
@@ -183,16 +190,19 @@ def free_riders_command(
 ) -> None:
     """Measure what one bad member costs the others, by method and coalition rule.
 
-    The rows of other tasks stay as they are.
+    What is in DIR already is not measured again: a stopped study goes on.
     """
     began, code = time.monotonic(), commit()  # others may commit while this trains
     table = out / "free-riders.csv"
     for name in _checked(names, dict.fromkeys(RIDDEN)):
-        found = losses_of(name, tell=line)
-        known = read_losses(table) if table.exists() else []
-        known = [one for one in known if one.task != name] + found
-        known.sort(key=lambda one: RIDDEN.index(one.task))
-        write_bytes(table, losses_csv(known))
+        for behaviour in BEHAVIOURS:
+            for rule in RULES:
+                known = read_losses(table) if table.exists() else []
+                if (name, behaviour, rule) in {(o.task, o.behaviour, o.rule) for o in known}:
+                    continue
+                known += losses_of(name, behaviours=(behaviour,), rules=(rule,), tell=line)
+                known.sort(key=lambda one: RIDDEN.index(one.task))
+                write_bytes(table, losses_csv(known))
     told = origin(" ".join(["free-riders", *(names or ())]), MOST_DIVISIONS, began, code)
     write_bytes(out / "free-riders.md", rider_page(read_losses(table), told).encode())
 

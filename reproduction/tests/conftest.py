@@ -31,7 +31,7 @@ def data(tmp_path, monkeypatch):
         rng = np.random.default_rng(1)
         pixels = rng.integers(0, 256, (len(labels), 32, 32, 3), dtype=np.uint8)
         images = Images(pixels, labels, each[0] * release.classes)
-        return siloed(release, images, CifarOptions(participants=4, **options), seed=seed)
+        return siloed(release, images, CifarOptions(**{"participants": 4, **options}), seed=seed)
 
     monkeypatch.setattr(training, "load", made_up)
     return tmp_path

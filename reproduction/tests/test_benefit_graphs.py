@@ -6,6 +6,7 @@ import pytest
 
 from fedegoists.learning.datasets import load
 from fedegoists.methods.method_run import StoppedError
+from fedegoists.training import learning_in_cliques
 from reproduction.batched_training import GroupSettings
 from reproduction.benefit_graphs import Benefits, pack_graphs
 from reproduction.cells import Plan, cells_of
@@ -13,6 +14,7 @@ from reproduction.folder_locks import claimed
 from reproduction.packed_lines import read_packed
 from reproduction.reproduced_tables import TABLES
 from reproduction.running import reproduce
+from reproduction.scenarios import competition_of
 from reproduction.tests.samples import QUICK, small
 from reproduction.variants import VARIANTS, crossed_name
 
@@ -71,3 +73,33 @@ def test_packed_graphs_are_not_learned_again(tmp_path, monkeypatch):
     monkeypatch.setattr(Benefits, "_make", None)
     assert Benefits(tmp_path, steps=1).of([cell], data)[cell].to_json() == graph.to_json()
     assert pack_graphs(tmp_path / "empty") == []
+
+
+def test_corrected_tables_learn_again_inside_each_clique(tmp_path, monkeypatch):
+    """Of synthetic-strong's eight, cliques have four or fewer: thresholds mean less there."""
+    plan = Plan(repetitions=1, steps=20, choose=False)
+    names = ("fedavg", "fedavg, relative threshold")
+    table = small(TABLES["table7-corrected"], names)
+    cells = {cell.variant.name: cell for _, cell in cells_of(table, plan)}
+    asked = []
+    learn = learning_in_cliques.learn
+
+    def noted(federation, *given, **more):
+        asked.append(tuple(one.name for one in federation.participants))
+        return learn(federation, *given, **more)
+
+    monkeypatch.setattr(learning_in_cliques, "learn", noted)
+    loaded = {0: load("synthetic-strong", seed=0)}
+    graphs = Benefits(tmp_path, steps=20).of(list(cells.values()), loaded)
+    assert asked[0] == loaded[0].participants
+    assert all(len(group) < len(asked[0]) for group in asked[1:])
+    assert len(set(asked)) == len(asked) > 1  # each set once, for both rows
+    rivals = competition_of(cells["fedavg"].scenario, 0, loaded[0])
+    for first in asked[1:]:
+        assert not any(set(pair) <= set(first) for pair in rivals.pairs)
+    monkeypatch.setattr(learning_in_cliques, "learn", None)  # what is there is not learned again
+    again = Benefits(tmp_path, steps=20).of(list(cells.values()), loaded)
+    assert [again[c].to_json() for c in again] == [graphs[c].to_json() for c in graphs]
+    (packed,) = pack_graphs(tmp_path)
+    kinds = {(one["kind"], one["threshold"], one["revision"]) for one in read_packed(packed)}
+    assert kinds == {("learned", 0.095, 2), ("relative", 0.95, 2)}

@@ -12,6 +12,7 @@ from reproduction.benefit_graphs import Benefits
 from reproduction.cell_packing import GROUPS, table_holding
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, Plan, cell_from
+from reproduction.default_decisions import decision_page, read_decisions
 from reproduction.gains_study import COLUMNS, REPORTED_ON, Decided, Gain, StudyResult, gain_page
 from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.image_gains import committed_cells, image_page, read_image_gains
@@ -220,6 +221,14 @@ def test_realised_gains_by_labels_are_those_of_the_cells():
             for alone in tested(gain, "local")
         ]
         assert min(abs(gain.realised - one) for one in possible) < 1e-3
+
+
+def test_the_page_of_decisions_is_derived_from_its_rows():
+    folder = RESULTS / "decisions"
+    written = (folder / "decisions.md").read_text(encoding="utf-8")
+    decisions = read_decisions(folder / "decisions.csv")
+    assert decision_page(decisions, written.splitlines()[-1]) == written
+    assert {one.estimator for one in decisions} == {"curves"}
 
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):

@@ -62,8 +62,13 @@ def test_side_by_side_is_as_one_after_the_other(work, decay):
             alone = chosen_test_values(outcomes[method], repetitions.federation)
             found = by_seed(rows, "logistic", method)[seed]
             assert found == pytest.approx({who.name: value for who, value in alone.items()})
-        decays = {row.decay for row in rows if row.seed == seed}
-        assert decays == {repetitions.defaults.train.weight_decay}
+        decays = {(row.method, row.decay) for row in rows if row.seed == seed}
+        defaults = repetitions.defaults
+        assert decays == {
+            ("local", defaults.train.weight_decay),
+            ("fedavg", defaults.together.weight_decay),
+        }
+        assert (defaults.together_decay is None) == (decay is not None)
 
 
 def test_rows_are_read_as_they_are_written(tmp_path):

@@ -94,6 +94,23 @@ def test_deviations_that_noise_explains_are_none():
         assert (found > 0).mean() < 0.35
 
 
+def test_a_small_deviation_counts_where_most_pairs_deviate():
+    """Among silos that are all unlike, the same pair is less likely to be alike than elsewhere."""
+    alike, unlike = np.zeros((5, 5)), 0.3 * (1 - np.eye(5))
+    alike[0, 1] = alike[1, 0] = unlike[0, 1] = unlike[1, 0] = 0.03
+    counted = []
+    for deviations in (alike, unlike):
+        found = []
+        for seed in range(20):
+            scores = planted([0.02] * 5, deviations, noise=0.3, seed=seed)
+            loss = scores.relative_loss
+            curves = fit_curves(loss, scores.samples, POWER)
+            found.append(fit_deviations(loss, scores, curves)[[0, 1], [1, 0]].mean())
+        counted.append(np.mean(found))
+    assert counted[0] < 0.25 * counted[1]
+    assert counted[1] > 0.02
+
+
 def test_the_distance_of_a_common_model_is_the_one_worked_out_by_hand():
     """Two and two with opposite tasks: a quarter of δ for four, of three to one 1/16 and 9/16."""
     group = np.array([0, 0, 1, 1])

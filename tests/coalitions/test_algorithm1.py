@@ -12,7 +12,7 @@ from tests.instances import (
     random_graphs,
 )
 
-MERGING = [method for method in FORMATION_METHODS if method != "cliques"]
+MERGING = [method for method in FORMATION_METHODS if method not in ("cliques", "truthful")]
 
 
 EICU = CompetitionGraph([(1, 4), (2, 3), (2, 4)], 10)

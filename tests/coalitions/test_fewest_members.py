@@ -100,13 +100,13 @@ def test_the_demand_costs_welfare_but_not_always():
 
 def test_one_and_two_demand_nothing():
     both = random_graphs(9, 0.5, 0.2, seed=3)
-    for method in ("best", "stable", "published", "cliques"):
+    for method in ("best", "stable", "published", "cliques", "truthful"):
         expected = form(*both, method).coalitions
         for demand in (1, 2):
             assert form(*both, method, fewest_members=demand).coalitions == expected
 
 
-@pytest.mark.parametrize("method", ["published", "cliques"])
+@pytest.mark.parametrize("method", ["published", "cliques", "truthful"])
 def test_the_published_methods_refuse(method):
     with pytest.raises(SettingsError, match="use method 'best' or 'stable'"):
         form(*instance("ab ba"), method, fewest_members=3)

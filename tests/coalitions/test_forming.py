@@ -21,7 +21,7 @@ from tests.instances import (
     welfare,
 )
 
-MERGING = [method for method in FORMATION_METHODS if method != "cliques"]
+MERGING = [method for method in FORMATION_METHODS if method not in ("cliques", "truthful")]
 
 
 def complete(n: int) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_stability_is_what_trying_all_subsets_says(method, instance):
     partition = as_positions(formation.coalitions, benefit.participants)
     expected = mergeable(partition, benefit, competition) is None
     assert formation.stable is expected
-    if method != "cliques":
+    if method in MERGING:
         assert formation.stable is True
 
 
@@ -177,7 +177,7 @@ def test_best_is_never_worse_beside_huge_weights_between_competitors(n):
     weights = np.where(competition.matrix, benefit.weights * 1e18, benefit.weights)
     instance = BenefitGraph(weights), competition
     best = form(*instance)
-    for method in FORMATION_METHODS:
+    for method in (*MERGING, "cliques"):
         assert best.welfare >= form(*instance, method).welfare * (1 - 1e-12)
 
 
@@ -199,10 +199,11 @@ def test_methods_agree_with_one_another_at_size(n, density):
     for method, formation in formations.items():
         partition = as_positions(formation.coalitions, formation.participants)
         assert all(is_valid(group, *instance) for group in partition)
-        assert best.welfare >= formation.welfare
+        # Best starts from the others, but not from truthful, which may take longer than it.
+        assert method == "truthful" or best.welfare >= formation.welfare
         assert best.upper_bound >= formation.welfare
         assert formation.upper_bound >= best.welfare
-        assert method == "cliques" or formation.stable is True
+        assert method not in MERGING or formation.stable is True
 
 
 @pytest.mark.parametrize("time_limit", [0.001, 0.02, 0.1])

@@ -365,6 +365,26 @@ def test_a_page_follows_one_run_at_a_time(browser):
     assert set(followed[3:]) <= {f"{api}/4/events"}  # a stream that broke off is opened again
 
 
+def test_a_form_that_takes_long_shows_that_it_works(browser):
+    """The first forming takes some seconds longer, while a library is compiled."""
+    static = Path(coordinator.__file__).parent / "web" / "static"
+    # Into a frame, so that the page stays for the test to look at.
+    form = "<form method='post' action='/form' target='answer' data-busy='Forming'>"
+    body = f"{form}<button>Form</button></form><iframe name='answer'></iframe>"
+    page = browser.new_page(base_url="http://coordinator.test")
+    html = f"{body}<script src='/page.js'></script>"
+    page.route("**/page", lambda route: route.fulfill(content_type="text/html", body=html))
+    page.route("**/page.js", lambda route: route.fulfill(path=static / "page.js"))
+    page.route("**/form", lambda route: route.fulfill(content_type="text/html", body="formed"))
+    page.goto("/page")
+    page.get_by_role("button", name="Form", exact=True).click()
+    page.frame_locator("iframe").get_by_text("formed").wait_for()
+    button = page.get_by_role("button", name="Forming")
+    assert button.is_disabled()  # not sent twice
+    assert button.get_attribute("aria-busy") == "true"
+    page.close()
+
+
 def drags(page, one, other):
     """Draw a line in the picture from one member to another."""
     page.locator("#picture").scroll_into_view_if_needed()

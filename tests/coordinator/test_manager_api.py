@@ -95,7 +95,7 @@ def test_a_new_invitation_says_to_both_that_earlier_reports_are_sealed(served):
     signed_in(client, token)
     page = client.get("/member").text
     assert "You were invited again on" in page
-    assert "You have reported no further competitors" in page
+    assert "you have no further competitors" in page
     client.cookies.clear()
     graphs = client.get(f"/api/consortia/{consortium}/graphs", headers=bearer(manager)).json()
     assert graphs["competition"] == [["North", "East"]]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedegoists.coordinator.store.audit_log import entries, entry_line
 from tests.coordinator.consortia import NAMES
 from tests.coordinator.served import bearer, decided, founded, signed_in
 
@@ -38,6 +39,20 @@ def test_a_form_that_says_nothing_clear_reports_nobody(member, form):
     assert answer.status_code == 404
     assert "load the page again" in answer.text
     assert reported(client, token) == []
+
+
+def test_the_form_says_what_the_manager_sees(member):
+    """The competition graph, and in the audit log that something was reported, but not whom."""
+    client, _, csrf = member
+    page = client.get("/member").text
+    assert "which members compete, but not which of the two reported it" in page
+    assert "notes that you changed your reports" in page
+    form = {"csrf": csrf, "action": "finish", "ticked": NAMES[1]}
+    assert client.post("/member/reports", data=form).status_code == 303
+    with client.app.state.service.store.read() as session:
+        log = [entry_line(entry) for entry in entries(session)]
+    assert sum("competitor reported" in line for line in log) == 1
+    assert not any(NAMES[1] in line for line in log if "reported" in line)
 
 
 def test_one_wrong_tick_reports_nobody_and_the_form_stays_filled_in(member):

@@ -71,6 +71,22 @@ def test_what_is_frozen_does_not_move_with_any_optimiser(frozen, moving, optimis
         assert_close(ends[0][0], expected)
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_others_can_be_frozen_first(optimiser):
+    """Two steps of the head, then one of the body, each with a momentum from zero."""
+    terms = LocalTerms(frozen=("output.",), frozen_first=("body.",), first_steps=2)
+    settings = SETTINGS.changed(optimiser=optimiser)
+    ends = []
+    for both in chains(SILOS):
+        replies = trained(both, CHAIN_START, terms, settings)
+        ends.append(torch.stack([reply.parameters for reply in replies]))
+    torch.testing.assert_close(*ends)
+    if optimiser == "sgd":
+        head = descended(lambda w: HEAD * chain_gradient(SILOS, 0, w), CHAIN_START, [0.1] * 2, 0.5)
+        body = descended(lambda w: BODY * chain_gradient(SILOS, 0, w), head, [0.1], 0.5)
+        assert_close(ends[0][0], body)
+
+
 @pytest.mark.parametrize(
     ("frozen", "why"),
     [(("head.",), "no parameter starts with 'head.'"), (("body.", "output."), "all parameters")],

@@ -17,7 +17,7 @@ from fedegoists.learning.sample_scores import (
     contributing_groups,
     contributions,
     few_samples,
-    gain_interval,
+    gain_estimate,
     metric_interval,
 )
 
@@ -47,8 +47,8 @@ def test_copies_change_no_interval(task, count, times, seed):
     for found, expected in (
         (metric_interval(task, copied[:1], own), metric_interval(task, single[:1])),
         (
-            gain_interval(copied[:1], copied[1:], 1.0, own),
-            gain_interval(single[:1], single[1:], 1.0),
+            gain_estimate(copied[:1], copied[1:], 1.0, own).interval(),
+            gain_estimate(single[:1], single[1:], 1.0).interval(),
         ),
     ):
         ends = [(one.value, one.low, one.high) for one in (found, expected)]
@@ -64,7 +64,7 @@ def test_without_groups_copies_would_pass_for_evidence():
     lengths = [
         found.high - found.low
         for parts in (single, copied)
-        for found in [gain_interval(parts[:1], parts[1:], 1.0)]
+        for found in [gain_estimate(parts[:1], parts[1:], 1.0).interval()]
     ]
     assert lengths[1] < 0.7 * lengths[0]
 
@@ -73,8 +73,11 @@ def test_a_patient_with_samples_of_both_classes_counts_once():
     """By hand: two patients whose contributions to both means point the same way."""
     up, down = np.array([1.0, 0.0]), np.array([1.0, 0.0])
     zero = (np.zeros(2), np.zeros(2))
-    apart = gain_interval([(up, down)], [zero], 1.0, (np.array([0, 1]), np.array([2, 3])))
-    together = gain_interval([(up, down)], [zero], 1.0, (np.array([0, 1]), np.array([0, 1])))
+    first = np.array([0, 1])
+    apart, together = (
+        gain_estimate([(up, down)], [zero], 1.0, (first, other)).interval()
+        for other in (np.array([2, 3]), first)
+    )
     # Apart: 0.25 + 0.25 with 2 degrees; together each patient adds ±0.5, (0.25 + 0.25) · 2 with 1.
     assert apart.high - 0.5 == pytest.approx(4.302653 * 0.5**0.5, rel=1e-5)
     assert together.high - 0.5 == pytest.approx(12.706205, rel=1e-5)
@@ -151,10 +154,10 @@ def test_halves_and_parts_have_no_patient_in_common(repeat):
 def test_private_answers_are_about_a_known_number_of_samples():
     silo = federation(repeated_patients())._silos[NORTH]
     some = torch.zeros(5)
-    private = Evaluate(parameters=some, split="test", share=0.3, bound=1.0, seed="v")
-    assert len(evaluated_part(silo, private, 7)) == 18  # 0.3 · 60, not three for each patient
-    clipped = Train(parameters=some, settings=TrainSettings(steps=1, clip=1.0), share=0.3)
-    assert len(training_part(silo, clipped, 7).splits["train"]) == 18
+    private = Evaluate(parameters=some, split="test", share=0.32, bound=1.0, seed="v")
+    assert len(evaluated_part(silo, private, 7)) == 19  # of 60; six patients would be 18
+    clipped = Train(parameters=some, settings=TrainSettings(steps=1, clip=1.0), share=0.32)
+    assert len(training_part(silo, clipped, 7).splits["train"]) == 19
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2])

@@ -273,7 +273,7 @@ def test_csv_needs_rates_and_json_has_its_own(tmp_path):
 
 
 def test_json_of_another_kind_names_the_known_ones():
-    with pytest.raises(GraphError, match="one of 'curves'; got 'trees'"):
+    with pytest.raises(GraphError, match="one of 'curves', 'uncertain benefits'; got 'trees'"):
         values_from_dict({"kind": "trees"}, "values.json")
 
 

@@ -13,22 +13,14 @@ if TYPE_CHECKING:
     from fedegoists.benefit.estimate import BenefitEstimate
     from fedegoists.benefit.learn_settings import LearnSettings
     from fedegoists.benefit.learning_benefit import learn, learn_repetitions
-    from fedegoists.benefit.learning_in_cliques import (
-        EdgeThreshold,
-        learn_in_cliques,
-        learning_among,
-    )
 
 __all__ = [
     "ESTIMATOR_ENTRIES",
     "BenefitEstimate",
-    "EdgeThreshold",
     "EstimatorEntry",
     "LearnSettings",
     "learn",
-    "learn_in_cliques",
     "learn_repetitions",
-    "learning_among",
 ]
 
 _MODULES = {
@@ -36,7 +28,6 @@ _MODULES = {
     "LearnSettings": "learn_settings",
     "learn": "learning_benefit",
     "learn_repetitions": "learning_benefit",
-    **dict.fromkeys(("EdgeThreshold", "learn_in_cliques", "learning_among"), "learning_in_cliques"),
 }
 
 

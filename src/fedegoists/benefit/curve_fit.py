@@ -53,7 +53,7 @@ Bools = npt.NDArray[np.bool_]
 POWER = -1.0
 """Of learning curves where a trial shows how much of them is true: the law of statistics."""
 
-RIDGE_POWER = -0.6
+RIDGE_POWER = -0.8
 """The same where weight decay suits each number of samples, which makes curves less steep."""
 
 UNTRIED_POWER = -0.3
@@ -77,8 +77,9 @@ MISFIT = 0.4
 TRIAL_MISFIT = 0.1
 """The same for a trial: training ends a little differently each time."""
 
-DOUBT = 1.5
-"""A deviation counts as far as its square is above this multiple of its variance."""
+DOUBT = 9.0
+"""A deviation counts, whatever the others are, as far as its square is above this multiple of its
+variance: three standard errors."""
 
 PRIOR_FREEDOM = 3.0
 """Weight of the consortium's mean variance beside a participant's own, in degrees of freedom."""
@@ -326,6 +327,10 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     """Fit the deviations δ, ``[i, j]``: none where noise explains them.
 
     What i's own model would reach with more samples than it has is not known, and not counted.
+    Deviations are shrunk towards zero by empirical Bayes: where most pairs deviate by more than
+    noise, a small deviation is taken at its word; where most do not, it is none. The usual square
+    is a median, so that a few large ones do not make all others credible; and large ones count,
+    whatever the others are.
     """
     assert loss.others is not None
     n, samples, power = len(scores.participants), scores.samples, curves.power
@@ -344,8 +349,11 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     error = (constant + share * np.where(known, mean, 0.0) ** 2) / samples[:, None]
     error = error + own**2 * curves.variance[:, None] + TINY
     found = (mean + own * curves.excess[:, None])[known]
-    counted = found - DOUBT * error[known] / np.maximum(found, TINY)
-    deviations[known] = np.where(found > 0, np.maximum(counted, 0.0), 0.0)
+    noise = error[known]
+    usual = max(0.0, float(np.median(found**2 - noise)))
+    shrunken = found * usual / (usual + noise)
+    large = found - DOUBT * noise / np.maximum(found, TINY)
+    deviations[known] = np.where(found > 0, np.maximum(shrunken, large), 0.0)
     return deviations
 
 

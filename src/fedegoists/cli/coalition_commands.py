@@ -201,7 +201,7 @@ def form_command(
     participants: ParticipantsOption = None,
     method: Annotated[
         FormationMethod,
-        typer.Option(help="The formation method; best is never worse than the others."),
+        typer.Option(help="The formation method; best looks for the highest welfare."),
     ] = "best",
     objective: Annotated[
         Objective,

@@ -18,7 +18,7 @@ class MemberClient(Connection):
     def report(self, competitors: Iterable[str], *, finished: bool = True) -> ReportsAnswer:
         """Report all of my competitors, in confidence; earlier reports of others are withdrawn.
 
-        If `finished`, the manager sees that these are all, but not which they are.
+        If `finished`, the manager sees that I have finished reporting.
         """
         body = {"competitors": list(competitors), "finished": finished}
         return cast("ReportsAnswer", self.read("PUT", "/api/me/reports", body))

@@ -41,7 +41,7 @@ PROPOSALS = 800
 MOST_MEASUREMENTS = 120
 """Pairs for which the value of a measurement is computed, the most uncertain and largest first."""
 
-SEARCHED_MEASUREMENTS = 4
+SEARCHED_MEASUREMENTS = 2
 """The same for more participants than can be enumerated, where each needs a search."""
 
 

@@ -220,9 +220,13 @@ def check_values_options(
             )
         return None
     if method != "best":
+        if isinstance(benefits, UncertainBenefits):
+            raise SettingsError(
+                f"method {method!r} works on benefits without errors; use method 'best', or ignore "
+                "the errors with risk='ignore'"
+            )
         raise SettingsError(
-            f"method {method!r} works on benefit graphs; with coalition values or standard errors "
-            "use method 'best', or ignore the errors with risk='ignore'"
+            f"method {method!r} works on benefit graphs; with coalition values use method 'best'"
         )
     if objective != "welfare":
         raise SettingsError(

@@ -165,6 +165,9 @@ class Judge:
     def contribution(self, name: str, group: Sequence[str]) -> float:
         """Return by how much the others' total gain in a coalition is higher with a member."""
         others = [other for other in group if other != name]
+        if self.likelihoods is not None:  # benefits add up
+            promised = self.likelihoods.promised
+            return math.fsum(promised.get((name, other), 0.0) for other in others)
         with_it, without = self.gains(group), self.gains(others)
         return math.fsum([*(with_it[k] for k in others), *(-without[k] for k in others)])
 

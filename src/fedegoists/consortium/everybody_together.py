@@ -13,6 +13,7 @@ from fedegoists.consortium.evaluations import evaluated
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.learning.estimates import Estimate
 from fedegoists.learning.model_registry import ModelKind
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods import Outcome
 from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED
 from fedegoists.training.decisions import Decisions
@@ -57,6 +58,7 @@ def train_everybody(
     local: Outcome,
     path: Paths,
     observe: Callable[[int, int], None] = lambda _done, _all: None,
+    choose_by: ChooseBy = "metric",
 ) -> EverybodyTogether:
     """Train with all participants of each repetition in one coalition, and compare with alone.
 
@@ -68,6 +70,8 @@ def train_everybody(
         Where models are kept, so that they are not trained again.
     observe : callable
         Called after every round with the rounds done and those of the method.
+    choose_by : {"metric", "loss"}
+        What of validation data decided which model was kept alone, and decides here.
     """
     federation = repetitions.federation
     assert isinstance(federation, SimulatedFederation)  # the settings refuse others
@@ -83,6 +87,7 @@ def train_everybody(
         decisions,
         lambda name: path(name, wanted, decisions),
         (lambda _name, done, total, _outcome: observe(done, total),),
+        choose_by=choose_by,
     )
     both = {"local": local, **outcomes}
     judged = evaluated(federation, both, dict.fromkeys(both, ())).methods

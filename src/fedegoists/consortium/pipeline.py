@@ -422,6 +422,7 @@ class Consortium:
                 name, wanted, repetitions, decisions, None
             ),
             lambda done, all_: progress("training", "everybody together", done, all_, ""),
+            self.settings.training.choose_by,
         )
 
     def _repetitions(self, seeds: int, changes: Mapping[str, object]) -> Repetitions:
@@ -546,13 +547,7 @@ class Consortium:
             benefit = self.learn_benefit(progress)
         with folder.stage("formation"):
             formation = self.form(benefit)
-            # Nothing is learned between competitors, so weights of zero would reveal them.
-            learned = {"benefit.csv": benefit.graph.csv_bytes()}
-            if benefit.estimate is not None:
-                learned["weights.csv"] = benefit.estimate.weights_csv()
-                if benefit.estimate.certain and benefit.estimate.values is None:
-                    learned["benefit_errors.csv"] = benefit.estimate.uncertain().csv_bytes()
-            folder.write(learned)
+            folder.write(_learned_files(benefit))
             formation.certificate.save(folder.path / "certificate.json")
         with folder.stage("training"):
             seen: tuple[Exposure, ...] = ()
@@ -698,3 +693,16 @@ def _validation(outcome: Outcome) -> str:
     last = values[-1]
     own = [row.value for row in values if (row.round, row.metric) == (last.round, last.metric)]
     return f"{metric_words(last.metric)} {sum(own) / len(own):.3f}"
+
+
+def _learned_files(benefit: LearnedBenefit) -> dict[str, bytes]:
+    """Return the files about benefits that belong to a run.
+
+    Nothing is learned between competitors, so weights of zero would reveal them.
+    """
+    learned = {"benefit.csv": benefit.graph.csv_bytes()}
+    if benefit.estimate is not None:
+        learned["weights.csv"] = benefit.estimate.weights_csv()
+        if benefit.estimate.certain and benefit.estimate.values is None:
+            learned["benefit_errors.csv"] = benefit.estimate.uncertain().csv_bytes()
+    return learned

@@ -437,12 +437,10 @@ class _Update:
         terms: LocalTerms,
     ) -> None:
         self._settings, self._tensors, self._count = settings, tensors, 0
+        self._first_steps = terms.first_steps
         self._frozen = [
-            (tensor, tensor.detach().clone())
-            for tensor, still in zip(
-                tensors, frozen_names(schema, terms.frozen).values(), strict=True
-            )
-            if still
+            [place for place, still in enumerate(frozen_names(schema, prefixes).values()) if still]
+            for prefixes in (terms.frozen, terms.frozen_first)
         ]
         # In the memory format of the parameters, or every update would have to convert.
         self.speeds = [torch.zeros_like(tensor, requires_grad=False) for tensor in tensors]
@@ -461,11 +459,16 @@ class _Update:
     def step(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
         """Move the tensors along their gradients, and beside them to an anchor, in place."""
         aside = added.aside(self._tensors, rate)
+        frozen = self._frozen[self._count < self._first_steps]
+        before = {place: self._tensors[place].detach().clone() for place in frozen}
         self._descend(gradients, rate, added)
         if aside is not None:
             torch._foreach_add_(self._tensors, aside)
-        for tensor, before in self._frozen:
-            tensor.copy_(before)
+        for place, value in before.items():
+            self._tensors[place].copy_(value)
+            for state in (self.speeds, self._squares):
+                if state:
+                    state[place].zero_()
 
     def _descend(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
         settings, tensors = self._settings, self._tensors

@@ -135,7 +135,9 @@ class LocalTerms(Validated):
     momentum : Tensor
         Start with this momentum, and return the one at the end.
     frozen : tuple of str
-        Prefixes of the parameters that do not move.
+        Prefixes of the parameters that do not move, and have no momentum.
+    frozen_first, first_steps : tuple of str and int
+        In this number of first steps, others do not move instead.
     pace : float
         Multiply all learning rates by this.
     """
@@ -152,6 +154,10 @@ class LocalTerms(Validated):
     frozen: Annotated[
         tuple[Annotated[str, Field(max_length=400)], ...], Field(max_length=10_000)
     ] = ()
+    frozen_first: Annotated[
+        tuple[Annotated[str, Field(max_length=400)], ...], Field(max_length=10_000)
+    ] = ()
+    first_steps: Count = 0
     pace: Number = 1.0
 
     @property
@@ -168,7 +174,8 @@ class LocalTerms(Validated):
     @property
     def kind(self) -> tuple[object, ...]:
         """The kinds of terms that are given; silos with terms of one kind can be stacked."""
-        return (*self.tensors, self.inner_steps, self.anchor_rate, self.decoupled, self.frozen)
+        frozen = (self.frozen, self.frozen_first, self.first_steps)
+        return (*self.tensors, self.inner_steps, self.anchor_rate, self.decoupled, *frozen)
 
 
 class Personal(Validated):

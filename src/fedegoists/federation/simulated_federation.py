@@ -336,8 +336,10 @@ class SimulatedFederation:
             personal, memory = request.personal, self._memories[participant]
             if name == "momentum" and personal is not None and personal.momentum_slot is not None:
                 return memory.fill(here, personal.changed(slot=personal.momentum_slot))
-            # What pulls at personal parameters is where they start.
-            return memory.fill(here, personal) if name in ("anchor", "towards") else here
+            # What pulls at personal parameters is where they start. Beside a whole model that stays
+            # here, it is another model.
+            pulls = name in ("anchor", "towards") and not (personal is not None and personal.whole)
+            return memory.fill(here, personal) if pulls else here
 
         return request.mapped(ready)
 

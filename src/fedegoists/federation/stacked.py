@@ -258,9 +258,12 @@ class StackedSilos:
         rate = state["rates"].index_select(0, step)
         if "pace" in state:
             rate = rate * state["pace"]
-        aside = None
+        aside = frozen = before = None
         if "aside" in state:
             aside = rate * state["aside"] * (state["anchor"] - parameters)
+        if "frozen" in state:
+            frozen = state["frozen"].index_select(0, state["early"].index_select(0, step))[0]
+            before = parameters.clone()
         if settings.optimiser == "sgd":
             momentum.mul_(settings.momentum).add_(gradients)
             parameters.sub_(rate * momentum)
@@ -268,8 +271,11 @@ class StackedSilos:
             _adam_step(state, gradients, rate, settings)
         if aside is not None:
             parameters.add_(aside)
-        if "frozen" in state:
-            parameters.copy_(torch.where(state["frozen"], state["before"], parameters))
+        if frozen is not None and before is not None:
+            parameters.copy_(torch.where(frozen, before, parameters))
+            for name in ("momentum", "squares"):
+                if name in state:
+                    state[name].mul_(~frozen)
         if "anchor_rates" in state:
             rate = state["anchor_rates"].index_select(0, step)
             state["anchor"].sub_(rate * state["outward"] * (state["anchor"] - parameters))

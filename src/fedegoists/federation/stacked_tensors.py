@@ -53,10 +53,13 @@ def add_terms(
         return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
 
     first = terms[0]
-    if first.frozen:
-        frozen_names(schema, first.frozen)  # refuses names that do not exist
-        state["frozen"] = schema.mask(first.frozen).to(like.device)
-        state["before"] = like.clone()
+    if first.frozen or first.frozen_first:
+        for prefixes in (first.frozen, first.frozen_first):
+            frozen_names(schema, prefixes)  # refuses names that do not exist
+        masks = [schema.mask(first.frozen), schema.mask(first.frozen_first)]
+        state["frozen"] = torch.stack(masks).to(like.device)
+        early = torch.tensor([int(step < first.first_steps) for step in range(steps)])
+        state["early"] = early.to(like.device)
     if any(t.pace != 1 for t in terms):
         state["pace"] = column([t.pace for t in terms])
     if first.anchor is not None:

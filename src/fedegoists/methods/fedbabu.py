@@ -10,6 +10,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedegoists.federation.participant import Participant
+from fedegoists.federation.requests import LocalTerms
 from fedegoists.federation.seam import Federation
 from fedegoists.methods.method import Coalitions, RoundReport, State
 from fedegoists.methods.personal_head import PersonalHead
@@ -34,4 +35,5 @@ class FedBABU(PersonalHead):
         rows: Tensor,
     ) -> tuple[Tensor, RoundReport]:
         """Train the bodies, then average those of each coalition."""
-        return self.averaged(federation, coalitions, state, seed, names, rows, frozen=True)
+        terms = LocalTerms(frozen=self.personal)
+        return self.averaged(federation, coalitions, state, seed, names, rows, terms)

@@ -93,22 +93,9 @@ class PersonalHead(MethodSettings):
         seed: int,
         names: list[Participant],
         rows: Tensor,
-        *,
-        frozen: bool = False,
-        steps: int | None = None,
-        first_step: int | None = None,
+        terms: LocalTerms | None = None,
     ) -> tuple[Tensor, RoundReport]:
-        """Have members of coalitions train, and average their bodies; see `together`.
-
-        Parameters
-        ----------
-        frozen : bool
-            Whether heads do not move.
-        steps, first_step : int, optional
-            Fewer steps than a round has, and the first of them in the learning rate's schedule.
-        """
-        settings = self.settings if steps is None else self.settings.changed(steps=steps)
-        terms = LocalTerms(frozen=self.personal) if frozen else None
+        """Have members of coalitions train, and average their bodies; see `together`."""
         mixed = mix_silos(
             self,
             federation,
@@ -117,8 +104,6 @@ class PersonalHead(MethodSettings):
             coalition_sums(federation, coalitions),
             names=names,
             rows=rows,
-            settings=settings,
             terms=None if terms is None else dict.fromkeys(names, terms),
-            first_step=state.round * self.settings.steps if first_step is None else first_step,
         )
         return mixed.rows, mixed.report

@@ -8,6 +8,7 @@ from fedegoists import BenefitGraph, CompetitionGraph, form, incentives
 from fedegoists.coalitions.incentives.inspection_rates import inspection_probability
 from fedegoists.coalitions.incentives.reporting import LIES
 from fedegoists.errors import GraphError, SettingsError
+from fedegoists.graphs import UncertainBenefits
 from tests.coalitions.value_instances import random_competition, random_values
 from tests.instances import consortium, uniform
 
@@ -107,6 +108,9 @@ def test_what_cannot_be_computed_is_refused():
         incentives(form(benefit, competition, objective="fair"))
     with pytest.raises(SettingsError, match="benefit graphs"):
         incentives(random_values(4, 0), random_competition(4, 0))
+    doubtful = UncertainBenefits(benefit.weights, benefit.weights / 4, NAMES)
+    with pytest.raises(SettingsError, match="without standard errors"):
+        incentives(doubtful, competition)
     with pytest.raises(SettingsError, match="leave the second one out"):
         incentives(form(benefit, competition), competition)
     with pytest.raises(SettingsError, match="or a formation"):

@@ -60,7 +60,13 @@ class ValueProblem:
         """Whether each member is likely enough to gain, and gains in expectation; else True."""
         fine = (gains > self.least) | ~columns
         if isinstance(self.values, UncertainBenefits):
-            return np.asarray(fine & (self.values.safety(columns) >= self.confidence)[:, None])
+            # The member that is the likeliest to ride free answers for an unsafe coalition.
+            exchanging = self.values.receiving(columns) * self.values.giving(columns)
+            riskiest = np.where(columns, exchanging, np.inf).argmin(axis=1)
+            rows = np.arange(len(columns))
+            single = columns.sum(axis=1) < 2
+            fine[rows, riskiest] &= (exchanging.prod(axis=1) >= self.confidence) | single
+            return fine
         if self.quantile > 0:
             errors = self.values.standard_errors(columns)
             fine &= gains >= self.quantile * errors

@@ -17,6 +17,7 @@ from fedegoists.coalitions.incentives.two_names import duplicate_temptation
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.coalition_values import Benefits
+from fedegoists.graphs.uncertain_benefits import UncertainBenefits
 from fedegoists.notebooks import data_frame, html_table
 
 DEFAULT_SECONDS = 60.0
@@ -205,6 +206,11 @@ def incentives(
         benefit, competition = formation.benefits, formation.competition
         method, seed = formation.method, formation.seed
         fewest_members = formation.fewest_members
+    if isinstance(benefit, UncertainBenefits):
+        raise SettingsError(
+            "incentives are computed for benefits without standard errors, taken as true; give the "
+            "graph alone (benefits.graph), or files without the column error"
+        )
     if not isinstance(benefit, BenefitGraph):
         raise SettingsError(
             "incentives are computed for benefit graphs; coalition values are predicted from "

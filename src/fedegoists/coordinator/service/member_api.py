@@ -71,7 +71,8 @@ def my_reports(caller: AMember) -> ReportsView:
 def report(body: ReportsBody, caller: AMember) -> ReportsView:
     """Report my competitors, in confidence; reports of all others are withdrawn.
 
-    With `finished`, the manager sees that these are all; not which, nor whether there are any.
+    With `finished`, the manager sees that I have finished. The manager also sees which members
+    compete, but not which of the two reported it.
     Models made from my data never reach a competitor, nor its models me. If the other one
     reported me, we remain competitors even after I withdraw.
     """
@@ -94,7 +95,7 @@ def report(body: ReportsBody, caller: AMember) -> ReportsView:
 def finish_reporting(caller: AMember) -> ReportsView:
     """Say that I have reported all of my competitors, or have none.
 
-    The manager sees that I have finished, not which of the two it was.
+    The note that the manager sees is the same in both cases.
     """
     with caller.service.store.write() as session:
         member = _member(session, caller)

@@ -217,7 +217,7 @@
     if (!tried.size) {
       shapes = data.scene;
       render({});
-      result.replaceChildren();
+      result?.replaceChildren(); // there is no what-if before a decision
       return;
     }
     const pairs = (wanted) =>

@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-from fedegoists.benefit import (
-    BenefitEstimate,
-    EdgeThreshold,
-    LearnSettings,
-    learn_in_cliques,
-    learning_among,
-)
+from fedegoists.benefit import BenefitEstimate, LearnSettings
 from fedegoists.coalitions import form
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, PartOfFederation, Train, TrainSettings
 from fedegoists.graphs import CompetitionGraph
+from fedegoists.training.learning_in_cliques import EdgeThreshold, learn_in_cliques, learning_among
 from tests.silos import federation, silos
 
 NAMES = ("a", "b", "c", "d", "e", "f")
