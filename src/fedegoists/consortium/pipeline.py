@@ -540,12 +540,7 @@ class Consortium:
         self._check_before(folder)
         folder.begin(config_toml(settings), STAGES[0], resume=resume, replace=replace)
         with folder.stage("data"):
-            folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
-            folder.log(f"model {self.model_reason}")
-            for absent in self.engine.absent:
-                folder.log(f"{absent}: did not answer and is left out")
-            if not self.engine.local:
-                check_methods(self.wanted, self.engine.federation(self.model.name))
+            self._describe(folder)
         with folder.stage("benefit"):
             if self.estimator is not None:
                 folder.log(f"estimator {self.estimator}: {self.chosen.reason}")
@@ -603,6 +598,15 @@ class Consortium:
             write_results(folder, result, models, begun)
         folder.finish()
         return dataclasses.replace(result, folder=folder.path)
+
+    def _describe(self, folder: RunFolder) -> None:
+        """Log the data, the model and who is away; refuse methods that silos do not allow."""
+        folder.log(f"{self.data.name}: {len(self.data.participants)} participants")
+        folder.log(f"model {self.model_reason}")
+        for absent in self.engine.absent:
+            folder.log(f"{absent}: did not answer and is left out")
+        if not self.engine.local:
+            check_methods(self.wanted, self.engine.federation(self.model.name))
 
     def _personal(
         self, repetitions: Repetitions, decisions: Decisions
