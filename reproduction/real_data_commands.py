@@ -51,6 +51,7 @@ __all__ = ["register"]
 MOST_DIVISIONS = len(SEEDS)
 USUAL_DECISIONS = len(DECIDED_ON)
 WRITTEN = "Written by"
+PAGE = "decisions.md"
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")]
 WorkOption = Annotated[
     Path | None,
@@ -178,8 +179,15 @@ def decisions_command(
             rows = [row for row in rows if row.data != name] + found
     rows.sort(key=lambda row: list(CONSORTIA).index(row.data))
     write_bytes(path, written_decisions(rows))
-    about = origin(" ".join(["decisions", *(names or ())]), divisions, began)
-    write_bytes(out / "decisions.md", decision_page(read_decisions(path), about).encode())
+    about, page = origin(" ".join(["decisions", *(names or ())]), divisions, began), out / PAGE
+    replaced = {f"decisions {name}" for name in names or CONSORTIA}
+    earlier = [
+        one
+        for one in (origins(read_text(page)) if page.exists() else [])
+        if not any(f"{name} " in one or f"{name}`" in one for name in replaced)
+    ]
+    text = decision_page(read_decisions(path), "\n\n".join([*earlier, about]))
+    write_bytes(page, text.encode())
 
 
 def free_riders_command(

@@ -227,7 +227,7 @@ def test_the_page_of_decisions_is_derived_from_its_rows():
     folder = RESULTS / "decisions"
     written = (folder / "decisions.md").read_text(encoding="utf-8")
     decisions = read_decisions(folder / "decisions.csv")
-    assert decision_page(decisions, written.splitlines()[-1]) == written
+    assert decision_page(decisions, "\n\n".join(origins(written))) == written
     assert {one.estimator for one in decisions} == {"curves"}
 
 
