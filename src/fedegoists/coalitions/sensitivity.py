@@ -54,6 +54,8 @@ class WeightChange:
         The weight now, and the weight beyond which other coalitions are better.
     moved : tuple of str
         Who would be in another coalition then.
+    falls : bool
+        Whether the weight falls; otherwise it rises.
     exact : bool
         Whether that is the least change; otherwise it is one that was found by a search.
     """
@@ -63,6 +65,7 @@ class WeightChange:
     weight: float
     becomes: float
     moved: Coalition
+    falls: bool
     exact: bool = True
 
     @property
@@ -71,8 +74,8 @@ class WeightChange:
         return self.becomes - self.weight
 
     def __str__(self) -> str:
-        verb = "falls below" if self.becomes < self.weight else "rises above"
-        if self.becomes == 0 < self.weight:
+        verb = "falls below" if self.falls else "rises above"
+        if self.falls and self.becomes == 0:
             verb = "falls to"
         return (
             f"If the benefit of {self.source} to {self.target}, {self.weight:.3g}, {verb} "
@@ -290,7 +293,8 @@ class _Exact:
         weight = float(self._values.promised[j, i])
         if self._formation.competition.matrix[j, i]:
             return None
-        if self._home[j] == self._home[i]:
+        inside = self._home[j] == self._home[i]
+        if inside:
             if weight == 0:
                 return None  # more benefit inside is no reason to change
             value, coalition = table.apart(j, i)
@@ -303,7 +307,9 @@ class _Exact:
         if not coalition or not np.isfinite(becomes):
             return None
         moved = self._moved(table.partition(coalition))
-        return WeightChange(names[j], names[i], weight, becomes, moved) if moved else None
+        if not moved:
+            return None
+        return WeightChange(names[j], names[i], weight, becomes, moved, falls=inside)
 
     def _without(self, j: int, i: int) -> int:
         """Return a coalition of the best partition without an edge, if the present one breaks."""
@@ -388,7 +394,7 @@ class _Searched:
                 low, moved = middle, now
             else:
                 high = middle
-        return WeightChange(names[j], names[i], weight, low, moved, exact=False)
+        return WeightChange(names[j], names[i], weight, low, moved, falls=True, exact=False)
 
     def _formed(self, j: int, i: int, weight: float) -> Coalition:
         """Return who moves with another weight, where the result is better than the present one."""
