@@ -327,7 +327,7 @@ def test_repairing_leaves_valid_coalitions(both, demand, data):
     n = both[0].n
     labels = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
     partition = [[i for i in range(n) if labels[i] == c] for c in sorted(set(labels))]
-    result = repaired(partition, both[0].weights, both[1].matrix, Contraction(*both), demand)
+    result = repaired(partition, *both, Contraction(*both), demand)
     assert sorted(i for group in result for i in group) == list(range(n))
     assert all(is_valid(group, *both, demand) for group in result)
 

@@ -54,9 +54,7 @@ def test_search_and_bound_beyond_enumeration(seed, monkeypatch):
     values, competition = random_values(9, seed), random_competition(9, seed)
     confidence = CONFIDENCES[seed % 3]
     best = form(values, competition, confidence=confidence)
-    for module in ("value_enumeration", "value_partition_search"):
-        place = "exact." if module == "value_enumeration" else ""
-        monkeypatch.setattr(f"fedegoists.coalitions.{place}{module}.MOST_EXACT", 0)
+    monkeypatch.setattr("fedegoists.coalitions.exact.value_enumeration.MOST_EXACT", 0)
     found = form(values, competition, confidence=confidence, time_limit=0.3)
     assert found.welfare <= best.welfare * (1 + 1e-9)
     assert found.upper_bound >= best.welfare * (1 - 1e-9)
@@ -91,7 +89,7 @@ def test_any_class_that_keeps_the_protocol_will_do(exact, monkeypatch):
     values, competition = random_values(8, 5), random_competition(8, 5)
     best = form(values, competition)
     if not exact:
-        monkeypatch.setattr("fedegoists.coalitions.value_partition_search.MOST_EXACT", 0)
+        monkeypatch.setattr("fedegoists.coalitions.exact.value_enumeration.MOST_EXACT", 0)
     found = form(OtherValues(values), competition, time_limit=0.3)
     assert found.upper_bound >= best.welfare * (1 - 1e-9)
     assert found.welfare >= 0.8 * best.welfare

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedegoists.coalitions.welfare import utilities, welfare, welfare_change
+from fedegoists import BenefitGraph
+from fedegoists.coalitions.welfare import utilities, utilities_by, welfare, welfare_change_by
 from tests import instances
 from tests.instances import graphs
 
@@ -18,8 +19,9 @@ def test_by_hand():
     assert welfare(WEIGHTS, [[0, 1], [2]]) == 3
     assert utilities(WEIGHTS, [[0, 1, 2]]).tolist() == [4, 2, 9]
     assert welfare(WEIGHTS, [[0, 1, 2]]) == 15
-    assert welfare_change(WEIGHTS, [[0, 1], [2]], [[0, 1, 2]]) == 12
-    assert welfare_change(WEIGHTS, [[0, 1, 2]], [[0], [1], [2]]) == -15
+    graph = BenefitGraph(WEIGHTS)
+    assert welfare_change_by(graph, [[0, 1], [2]], [[0, 1, 2]]) == 12
+    assert welfare_change_by(graph, [[0, 1, 2]], [[0], [1], [2]]) == -15
 
 
 @given(graphs(max_n=6), st.data())
@@ -31,7 +33,10 @@ def test_the_utility_of_a_coalition_is_the_sum_of_its_members(instance, data):
     partition = [group for group in groups if group]
     expected = pytest.approx(instances.welfare(partition, benefit), rel=1e-12)
     assert welfare(benefit.weights, partition) == expected
+    assert welfare(benefit.entries, partition) == expected
     assert utilities(benefit.weights, partition).sum() == expected
+    own = utilities(benefit.weights, partition)
+    assert np.array_equal(utilities_by(benefit, partition), own)
 
 
 def test_a_small_change_is_not_lost_beside_a_large_welfare():
@@ -39,4 +44,4 @@ def test_a_small_change_is_not_lost_beside_a_large_welfare():
     weights[0, 1] = weights[1, 0] = 1e16
     weights[1, 2] = 0.25
     assert welfare(weights, [[0, 1, 2]]) == welfare(weights, [[0, 1], [2]])
-    assert welfare_change(weights, [[0, 1], [2]], [[0, 1, 2]]) == 0.25
+    assert welfare_change_by(BenefitGraph(weights), [[0, 1], [2]], [[0, 1, 2]]) == 0.25

@@ -231,7 +231,7 @@ def test_a_network_without_such_a_layer_has_nothing_of_its_own():
 def test_no_mix_waits_longer_than_the_timeout():
     class Waiting(After):
         participants = task = device = stream_name = memory = restore = None
-        personal_model = deliver = samples = masks = consents = None
+        personal_model = deliver = samples = masks = consents = deployed = None
 
         def mix(self, requests, sums, timeout=None):
             return timeout

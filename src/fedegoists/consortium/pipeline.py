@@ -391,6 +391,7 @@ class Consortium:
             *self._data_key(),
             {
                 **vars(repetitions.defaults),
+                "together_decay": None if base == OWN else repetitions.defaults.together_decay,
                 "train": repetitions.defaults.train.model_dump(),
                 "tune": repetitions.defaults.tune.model_dump(),
             },
@@ -468,9 +469,9 @@ class Consortium:
     ) -> Repetitions:
         """Return repetitions with the weight decay that coalitions prefer, if one is searched."""
         groups = [group for group in formation.coalitions if len(group) > 1]
-        if not groups or not searches_decay(
-            self.settings.training, self.model, simulated=self.engine.local
-        ):
+        training, in_company = self.settings.training, set(self.wanted.bases) - {OWN}
+        searched = searches_decay(training, self.model, simulated=self.engine.local)
+        if not (groups and in_company and searched):
             return repetitions
         settings = {**vars(repetitions.defaults), "train": repetitions.defaults.train.model_dump()}
         key = self.store.key("decay", [*self._data_key(), {**settings, "tune": None}, groups])

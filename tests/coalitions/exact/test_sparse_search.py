@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from fedegoists import form, verify
+from fedegoists.coalitions import partition_search
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact import best_partition
 from fedegoists.coalitions.exact.incumbent import Incumbent
@@ -48,7 +49,8 @@ def test_the_same_seed_gives_the_same_partition():
 
 
 def test_a_large_component_is_searched_and_the_notes_say_so(monkeypatch):
-    monkeypatch.setattr(best_partition, "LARGEST", 20)
+    for module in (best_partition, partition_search):
+        monkeypatch.setattr(module, "LARGEST", 20)
     instance = random_graphs(60, 0.1, 0.05, seed=2)
     stable = form(*instance, "stable")
     formation = form(*instance, time_limit=2)

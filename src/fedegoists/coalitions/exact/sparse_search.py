@@ -19,9 +19,13 @@ from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.moves import uniform
 from fedegoists.coalitions.exact.reduction import SparseSubproblem
 
-HOT, COLD = 3.0, 0.4
-"""First and last temperature of a round, in units of the mean value of a pair. They are measured:
-at 2,000 participants with ten edges each, they gave the highest welfare of twenty settings."""
+HOT, COLD, FROZEN = 3.0, 0.4, 0.04
+"""Temperatures of a round, in units of the mean value of a pair: at its begin, when only the quench
+is left, and at its end. The first two are measured: at 2,000 participants with ten edges each, they
+gave the highest welfare of twenty settings."""
+
+QUENCH = 0.05
+"""The last part of a round, in which hardly a move is accepted that costs anything."""
 
 CHEAP, DEAR = 1.0, 6.0
 """First and last price of a member that only gives or only receives, in the same units."""
@@ -205,6 +209,13 @@ def _anneal(
     return total
 
 
+def _temperature(done: float) -> float:
+    """Return the temperature when a part of the round is done."""
+    if done < 1 - QUENCH:
+        return float(HOT * (COLD / HOT) ** (done / (1 - QUENCH)))
+    return float(COLD * (FROZEN / COLD) ** ((done - 1 + QUENCH) / QUENCH))
+
+
 class SparseSearch:
     """Improves the incumbent of a large component until the effort is spent."""
 
@@ -257,7 +268,7 @@ class SparseSearch:
         while done < 1:
             chunk = min(between_looks(CHUNK), proposals - made)
             end = min((made + chunk) / proposals, 1.0)
-            hot, cold = (unit * HOT * (COLD / HOT) ** at for at in (done, max(end, done)))
+            hot, cold = (unit * _temperature(at) for at in (done, max(end, done)))
             cheap, dear = (unit * CHEAP * (DEAR / CHEAP) ** at for at in (done, max(end, done)))
             _anneal(self._state, chunk, hot, cold, cheap, dear)
             effort.spend(chunk * SECONDS_PER_PROPOSAL)
