@@ -57,6 +57,9 @@ def further(manager, banks, members, folder):
     assert banks.what_if(1, remove=[("Alder", "Birch")])["welfare_change"] == 0
     banks.save_certificate(1, folder / "whole.json")
     members["Alder"].save_certificate(folder / "own.json")
+    assert [(folder / f"{one}.json").stat().st_mode & 0o777 for one in ("own", "whole")] == [
+        0o600
+    ] * 2
     own, whole = (json.loads((folder / f"{one}.json").read_text()) for one in ("own", "whole"))
     assert own != whole
     assert [run["state"] for run in members["Birch"].runs()] == ["finished"]

@@ -3,10 +3,13 @@
 import pytest
 
 from fedegoists import BenefitGraph, CompetitionGraph, CurveValues, form
+from fedegoists.benefit.curve_fit import pair_gains
 from fedegoists.coalitions import Certificate
 from fedegoists.consortium import Consortium
 from fedegoists.consortium.example_files import init
 from fedegoists.consortium.report.expected_gains import expected_gains
+from fedegoists.consortium.report.heatmap import benefit_cells
+from fedegoists.consortium.report.wording import weight
 from fedegoists.errors import SettingsError
 from tests.consortium.reports import Balance
 
@@ -43,7 +46,7 @@ def test_how_much_more_would_be_needed_and_the_next_experiment():
     needed, following = expected_gains(formed(0.04)).sentences
     assert "about 7 times the samples" in needed
     assert "for North, +0.0200 ± 0.0400 could still be nothing" in needed
-    assert "every member keep the better model" in following
+    assert "every member keeps the better model" in following  # it has been trained
     assert any("far too little" in one for one in expected_gains(formed(1.0)).sentences)
 
 
@@ -100,6 +103,13 @@ def test_the_report_tells_expected_gains(run):
     for name in run.formation.probabilities:
         (row,) = (one for one in expected_gains(run.formation).rows if one.participant == name)
         assert f"{name} {row.gain} {row.interval} {row.probability}" in page.text
+
+
+def test_pairs_are_listed_with_the_errors_of_their_gains(run):
+    cells = benefit_cells(run)
+    errors = pair_gains(run.formation.values)[1]
+    assert [cell.error for cell in cells] == [weight(errors[c.source, c.target]) for c in cells]
+    assert any(cell.error not in ("", "0") for cell in cells)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ class ManagedConsortium:
     def save_certificate(self, number: int, path: FilePath) -> None:
         """Save the whole certificate of a decision. It names competitors: not for members."""
         where = f"{self._path}/formations/{number}/certificate"
-        write_bytes(path, self.connection.ask("GET", where))
+        write_bytes(path, self.connection.ask("GET", where), private=True)
 
     def train(self, engine: str = "simulation", **plan: object) -> "ManagedRun":
         """Start training by the latest published decision.
@@ -199,7 +199,7 @@ class ManagedRun:
 
     def save_report(self, path: FilePath) -> None:
         """Save the manager's report. It names competitors: not for members."""
-        write_bytes(path, self.connection.ask("GET", f"{self._path}/report"))
+        write_bytes(path, self.connection.ask("GET", f"{self._path}/report"), private=True)
 
 
 def _ending(state: str) -> str:

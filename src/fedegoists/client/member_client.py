@@ -33,7 +33,7 @@ class MemberClient(Connection):
 
     def save_certificate(self, path: FilePath) -> None:
         """Save the proof that the principles hold for me; `fedegoists verify` checks it."""
-        write_bytes(path, self.ask("GET", "/api/me/certificate"))
+        write_bytes(path, self.ask("GET", "/api/me/certificate"), private=True)
 
     def runs(self) -> list[MemberRunAnswer]:
         """Return the training runs that I took part in."""
@@ -41,8 +41,8 @@ class MemberClient(Connection):
 
     def save_report(self, number: int, path: FilePath) -> None:
         """Save my page of a run's report."""
-        write_bytes(path, self.ask("GET", f"/api/me/runs/{number}/report"))
+        write_bytes(path, self.ask("GET", f"/api/me/runs/{number}/report"), private=True)
 
     def save_model(self, number: int, path: FilePath) -> None:
         """Save my model of a run, as a safetensors file."""
-        write_bytes(path, self.ask("GET", f"/api/me/runs/{number}/model"))
+        write_bytes(path, self.ask("GET", f"/api/me/runs/{number}/model"), private=True)

@@ -41,7 +41,7 @@ def _added(judge: Judge, home: Coalition, receiver: str, giver: str) -> str:
         return f"adding {giver} leaves {receiver}'s expected gain at {in_units(after, unit)}"
     verb = "raises" if after > before else "lowers"
     return (
-        f"adding {giver} {verb} {receiver}'s expected gain from {before:.3g} to "
+        f"adding {giver} {verb} {receiver}'s expected gain from {before + 0.0:.3g} to "
         f"{in_units(after, unit)} (± {error:.2g})"
     )
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fedegoists import Certificate, form
+from fedegoists import Certificate, CompetitionGraph, CurveValues, form
 from fedegoists.coalitions.proof import check
 from tests.instances import random_graphs
 
@@ -114,6 +114,15 @@ def test_it_runs_from_the_folder_of_a_certificate_without_the_package(tmp_path):
     assert "WRONG  unchanged" in done.stdout
     certificate.write_text("{}")
     assert run().returncode == 2
+    assert "expected a certificate of version 1" in run().stderr
+
+
+def test_decisions_on_expected_gains_are_said_not_to_be_checked():
+    values = CurveValues([100, 100], [0.02, 0.04], [[0, 1], [1, 0]], ["North", "South"], unit="AUC")
+    formation = form(values, CompetitionGraph([], ["North", "South"]))
+    fine, checked, lines = check.check(formation.certificate.to_json())
+    assert (fine, checked) == (True, False)
+    assert "use fedegoists verify" in lines[0]
 
 
 def test_an_objective_is_said_not_to_be_checked():

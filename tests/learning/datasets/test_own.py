@@ -172,7 +172,7 @@ class TestReading:
         ]
         assert filled == pytest.approx(np.mean(others), rel=1e-6)
         assert train.mean() == pytest.approx(filled, rel=1e-6)
-        assert "1 missing cells are the organisation's training mean" in data.notes
+        assert any("1 missing inputs are the organisation's" in note for note in data.notes)
 
     def test_scaled_by_training_rows(self, folder: Path) -> None:
         data = load_own(folder, SCALED)

@@ -24,12 +24,22 @@ SURE = 1.2816
 MOST_TIMES = 100.0
 """With more times the samples than this, no number is told."""
 
+MORE = (
+    "Another estimate with more divisions of the same samples (benefit.repeats) costs less and "
+    "tells a little more."
+)
+
+TRAINED = (
+    "This run has made the cheapest experiment: the coalitions have trained once, every member "
+    "keeps the better model, its own or the coalition's, and the measured gains tell more than "
+    f"these estimates. {MORE}"
+)
+
 NEXT = (
     "The cheapest next experiment costs no more data: train together once and let every member "
     "keep the better model, its own or the coalition's, by its own validation data "
     '(benefit.estimator = "everybody"; competitors stay apart). Nobody has to take a worse model, '
-    "model, and measured gains replace these estimates. Another estimate with more divisions of "
-    "the same samples (benefit.repeats) costs less and tells a little more."
+    f"and measured gains replace these estimates. {MORE}"
 )
 
 
@@ -92,7 +102,7 @@ def _words(
 ) -> tuple[str, ...]:
     """Return what is not known yet, what would tell, and who is kept out although it would gain."""
     if unsure:
-        return (*_needed("every one of these gains", unsure), NEXT)
+        return (*_needed("every one of these gains", unsure), TRAINED)
     if formation.probabilities:
         return ()
     sentences = ["In no coalition is every member likely to gain and to give the others something."]

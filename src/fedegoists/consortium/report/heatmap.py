@@ -5,7 +5,9 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedegoists.benefit.curve_fit import pair_gains
 from fedegoists.consortium.report.wording import decimals_for, fixed, weight
+from fedegoists.graphs import CurveValues
 from fedegoists.plotting import short_labels
 
 if TYPE_CHECKING:
@@ -82,13 +84,16 @@ def benefit_cells(run: "ConsortiumRun") -> list[BenefitCell]:
     largest = float(weights.max(initial=0.0)) or 1.0
     decimals = max(0, decimals_for([largest]) - 1)
     home = {name: k for k, group in enumerate(formation.coalitions) for name in group}
+    spreads = None if estimate is None else estimate.spread
+    if isinstance(formation.values, CurveValues):
+        spreads = pair_gains(formation.values)[1]  # what the curves tell, not repeats of them
     found = []
     for j, source in enumerate(names):
         for i, target in enumerate(names):
             if i == j:
                 continue
             value = float(weights[j, i])
-            spread = math.nan if estimate is None else float(estimate.spread[j, i])
+            spread = math.nan if spreads is None else float(spreads[j, i])
             error = weight(spread) if math.isfinite(spread) else ""
             counts = bool(graph.weights[j, i] > 0)
             used = counts and home[source] == home[target]

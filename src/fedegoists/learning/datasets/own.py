@@ -151,7 +151,10 @@ def _notes(schema: Schema, filled: int, rows: Mapping[str, OrganisationRows]) ->
         scaled = "features and target" if schema.classes is None else "features"
         notes.append(f"{scaled} are scaled by each organisation's own training rows")
     if filled:
-        notes.append(f"{filled:,} missing cells are the organisation's training mean")
+        notes.append(
+            f"{filled:,} missing inputs are the organisation's training means (of categories: "
+            "their frequencies)"
+        )
     used = schema.wanted
     for organisation, own in rows.items():
         unused = [name for name in own.columns if not used.reads(name)]
