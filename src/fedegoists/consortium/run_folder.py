@@ -93,7 +93,8 @@ class RunFolder:
             self.path, self._number = self._beside, int(finished.get("number", 1)) + 1
         elif finished is not None and not (resume or replace):
             raise FileError(
-                f"{self.path} was interrupted; add --resume to go on, or use another --name"
+                f"{self.path} was interrupted; add --resume to go on or --replace to begin again, "
+                "or use another folder or name"
             )
         remove_leftovers(self.path)
         self._mark("running", stage)

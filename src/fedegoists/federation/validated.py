@@ -97,7 +97,7 @@ def explained(error: ValidationError, kind: type[BaseModel] | None = None) -> st
     if first["type"] == "missing":
         return f"no {where} in {kind.__name__}"
     if first["type"] == "extra_forbidden":
-        return f"{kind.__name__} has no {where}"
+        return f"{kind.__name__} has no {where}; it has {', '.join(kind.model_fields)}"
     given = f"{where} is {str(first['input'])[:50]}"
     expected = KINDS.get(first["type"])
     field = kind.model_fields.get(where)

@@ -382,7 +382,7 @@ def check_outputs(outputs: object, task: Task, count: int, classes: int | None) 
     shape = tuple(outputs.shape)
     if task.name == "classification":
         columns = classes or 1
-        fits = len(shape) == 2 and shape[0] == count and shape[1] >= columns
+        fits = shape == (count, columns)
     else:
         columns = 1
         fits = shape in ((count, 1), (count,))
