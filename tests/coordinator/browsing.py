@@ -95,6 +95,8 @@ class Person:
         self.click("Sign in")
         token = self.page.locator("#token").inner_text()
         assert token.startswith("fe-token-")
+        self.page.wait_for_load_state("load")  # the button needs the script, which is deferred
+        self.page.bring_to_front()  # only the page in front may use the clipboard
         self.click("Copy it and continue")
         self.page.wait_for_url(lambda url: not url.endswith("/token"))
         assert self.page.evaluate("navigator.clipboard.readText()") == token
