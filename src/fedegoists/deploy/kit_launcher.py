@@ -8,6 +8,13 @@ import os
 import runpy
 import sys
 import threading
+import time
+
+GRACE = 3.0
+"""Seconds that jobs have to end by themselves."""
+
+QUIET = 5
+"""Looks, a tenth of a second apart, that must find no job before this process ends."""
 
 
 def main() -> None:
@@ -25,7 +32,12 @@ def _end_with_parent(lifeline: int) -> None:
         pass
     from fedegoists.deploy.kit_process import end_children
 
-    end_children(os.getpid())
+    # FLARE may be starting a job at this very moment. A job that starts when its parent is gone
+    # does not notice that, and would stay: so look until there was none for a while.
+    quiet = 0
+    while quiet < QUIET:
+        quiet = 0 if end_children(os.getpid(), patience=GRACE) else quiet + 1
+        time.sleep(0.1)
     os._exit(1)
 
 

@@ -266,17 +266,22 @@ def shown_line(text: str) -> str | None:
     return f"{clock} {message[:300]}" if wanted is None or wanted.match(message) else None
 
 
-def end_children(pid: int, *, itself: bool = False) -> None:
-    """End the children of a process, and optionally itself; by force if they do not end."""
+def end_children(pid: int, *, itself: bool = False, patience: float = PATIENCE) -> bool:
+    """End the children of a process, and optionally itself; by force if they do not end.
+
+    Returns whether there were any.
+    """
     import psutil
 
     try:
         parent = psutil.Process(pid)
         processes = parent.children(recursive=True) + [parent] * itself
     except psutil.NoSuchProcess:
-        return
+        return False
+    found = bool(processes)
     for end in (psutil.Process.terminate, psutil.Process.kill):
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 end(process)
-        _, processes = psutil.wait_procs(processes, timeout=PATIENCE)
+        _, processes = psutil.wait_procs(processes, timeout=patience)
+    return found
