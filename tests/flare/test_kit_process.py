@@ -157,3 +157,37 @@ def test_a_silo_without_a_valid_certificate_is_told_what_to_do(silo):
     (silo / REVOKED_FILE).write_bytes(revoked)
     with pytest.raises(IdentityError, match="is revoked; make a new key with `fedegoists deploy"):
         KitProcess("silo", silo)
+
+
+STARTING = """
+import subprocess, sys, time
+stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(90)"
+for _ in range(12):
+    subprocess.Popen([sys.executable, "-c", stubborn, sys.argv[1]])
+    time.sleep(0.2)
+time.sleep(90)
+"""
+
+
+def test_jobs_that_start_while_the_parent_ends_do_not_stay(tmp_path):
+    (tmp_path / "starting.py").write_text(STARTING)
+    mark = f"job-of-{tmp_path.name}-{os.getpid()}"
+    watched, lifeline = os.pipe()
+    with (tmp_path / "lock").open("w") as lock:
+        numbers = (watched, lock.fileno())
+        command = [sys.executable, "-m", "fedegoists.deploy.kit_launcher", *map(str, numbers)]
+        with subprocess.Popen(
+            [*command, "starting", mark], pass_fds=numbers, cwd=tmp_path
+        ) as launcher:
+            os.close(watched)
+            time.sleep(1.0)  # some jobs are there, and others will follow
+            os.close(lifeline)
+            launcher.wait(60)
+
+    def jobs():
+        return [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or ())]
+
+    left = jobs()
+    for process in left:
+        process.kill()
+    assert not left
