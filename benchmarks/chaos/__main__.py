@@ -15,6 +15,7 @@ and the table says so. `--write` adds a piece, under its seed, to ``benchmarks/r
 import argparse
 import csv
 import datetime
+import functools
 import math
 import signal
 import subprocess
@@ -50,6 +51,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--members", type=int, default=2, help="coordinators with members only")
     parser.add_argument("--no-runs", action="store_true", help="no coordinator with queued runs")
     parser.add_argument("--no-deployment", action="store_true", help="no FLARE deployment")
+    parser.add_argument("--only-silos", action="store_true", help="kill in the deployment at silos")
     parser.add_argument("--short", action="store_true", help="under a minute, for CI")
     parser.add_argument("--keep", type=Path, help="a new folder to work in, which is kept")
     parser.add_argument("--write", action="store_true", help="keep the table in benchmarks/results")
@@ -91,7 +93,8 @@ def main() -> int:
         if not given.no_deployment:
             from benchmarks.chaos.deployment import kill_in_a_deployment
 
-            work.append(("deployment", kill_in_a_deployment))
+            kill = functools.partial(kill_in_a_deployment, only_silos=given.only_silos)
+            work.append(("deployment", kill))
 
         shares = [SHARES[name.partition("-")[0]] for name, _ in work]
 

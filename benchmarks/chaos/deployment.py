@@ -40,6 +40,7 @@ AT_THE_SERVER = (
     "coordinator service",
     "run worker over silos",
     "FLARE server",
+    "guard of the server",
     "job process of the server",
     "supervisor of the server",
 )
@@ -47,6 +48,7 @@ AT_THE_SERVER = (
 
 AT_SILOS = (
     "silo",
+    "guard of a silo",
     "job process of a silo",
     "supervisor of a silo",
     "run worker over silos",
@@ -59,7 +61,13 @@ AT_SILOS = (
 """After these, a silo may miss a round, and bytes may differ."""
 
 
-KILLS = {*AT_THE_SERVER, "silo", "job process of a silo", "supervisor of a silo"}
+KILLS = {
+    *AT_THE_SERVER,
+    "silo",
+    "guard of a silo",
+    "job process of a silo",
+    "supervisor of a silo",
+}
 
 
 class _Deployment:
@@ -147,11 +155,15 @@ class _Deployment:
             case "run worker over silos":
                 return killer.kill(self.mark, kind)
             case "FLARE server":
-                return self._kill(self.of_kit("", "server_train"), kind)
+                return self._kill(self.of_kit("", "kit_launcher"), kind)
+            case "guard of the server":
+                return self._kill(self.of_kit("", "kit_guard"), kind)
             case "job process of the server":
                 return self._kill(self.of_kit("", "_process"), kind)
             case "silo":
-                return self._kill(self.of_kit(name, "client_train"), kind)
+                return self._kill(self.of_kit(name, "kit_launcher"), kind)
+            case "guard of a silo":
+                return self._kill(self.of_kit(name, "kit_guard"), kind)
             case "job process of a silo":
                 return self._kill(self.of_kit(name, "_process"), kind)
             case "supervisor of the server":
@@ -267,11 +279,18 @@ def _delivered(deployment: _Deployment, runs: QueuedRuns, number: int) -> dict[s
     return models
 
 
-def kill_in_a_deployment(folder: Path, tally: Tally, seed: int, goal) -> None:
+def kill_in_a_deployment(
+    folder: Path, tally: Tally, seed: int, goal, *, only_silos: bool = False
+) -> None:
     """Disturb runs over FLARE, in turn at the server only and at silos.
 
     With an odd seed the first one is disturbed at the server, and its bytes must be those of an
     undisturbed one.
+
+    Parameters
+    ----------
+    only_silos : bool
+        Disturb no run at the server, and kill only.
     """
     rng = random.Random(seed)
     mark = f"deployment-{seed}"
@@ -301,6 +320,8 @@ def kill_in_a_deployment(folder: Path, tally: Tally, seed: int, goal) -> None:
             number += 1
             at_the_server = (number + seed // 1000) % 2 == 0  # odd seeds begin there
             kinds = AT_THE_SERVER if at_the_server else AT_SILOS
+            if only_silos:
+                kinds = tuple(one for one in AT_SILOS if one in KILLS)
             # Another number of steps, or the result would be taken from the run before.
             plan = {"steps": STEPS + 10 * (number - 1)}
 
@@ -316,7 +337,7 @@ def kill_in_a_deployment(folder: Path, tally: Tally, seed: int, goal) -> None:
                 continue
             _delivered(deployment, runs, max(runs.plans))
         # Only the first plan was also run without disturbance, beforehand.
-        if 1 in runs.finished and seed // 1000 % 2 and not _left_out(runs, 1):
+        if 1 in runs.finished and seed // 1000 % 2 and not only_silos and not _left_out(runs, 1):
             here, there = (_delivered(deployment, one, 1) for one in (runs, undisturbed))
             for name in here.keys() & there.keys():
                 same = here[name] == there[name]

@@ -191,3 +191,50 @@ def test_jobs_that_start_while_the_parent_ends_do_not_stay(tmp_path):
     for process in left:
         process.kill()
     assert not left
+
+
+ORPHANING = """
+import os, subprocess, sys, time
+job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(90)", sys.argv[1]])
+time.sleep(0.5)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_flare_process_leaves_no_job(tmp_path):
+    """The supervisor lives on, and would wait for the job's output otherwise."""
+    (tmp_path / "orphaning.py").write_text(ORPHANING)
+    mark = f"orphan-of-{tmp_path.name}-{os.getpid()}"
+    watched, lifeline = os.pipe()
+    with (tmp_path / "lock").open("w") as lock:
+        numbers = (watched, lock.fileno())
+        command = [sys.executable, "-m", "fedegoists.deploy.kit_guard", *map(str, numbers)]
+        with subprocess.Popen(
+            [*command, "orphaning", mark], pass_fds=numbers, cwd=tmp_path
+        ) as guard:
+            os.close(watched)
+            code = guard.wait(60)
+    os.close(lifeline)
+    left = [p for p in psutil.process_iter(["cmdline"]) if mark in (p.info["cmdline"] or ())]
+    for process in left:
+        process.kill()
+    assert not left
+    assert code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("killed", ["kit_guard", "kit_launcher"])
+def test_what_is_killed_between_supervisor_and_jobs_is_started_again(silo, supervisor, killed):
+    def there():
+        return {
+            pid
+            for pid in flare_processes(silo)
+            if killed.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        }
+
+    wait_for(there)
+    (first,) = there()
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: there() - {first})
+    supervisor.send_signal(signal.SIGKILL)
+    supervisor.wait()
+    wait_for(lambda: not flare_processes(silo))

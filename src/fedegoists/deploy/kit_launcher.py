@@ -1,7 +1,9 @@
-"""Starts a module of FLARE in a process that ends with its parent, however the parent ends.
+"""Runs a module of FLARE in a process that ends with its parent, however the parent ends.
 
 ``python -m fedegoists.deploy.kit_launcher LIFELINE LOCK MODULE ARGUMENTS``: the first two are file
 descriptors, the read end of a pipe that the parent keeps open, and the kit's lock.
+
+`fedegoists.deploy.kit_guard` starts it, and ends what a killed process of FLARE leaves.
 """
 
 import os
@@ -14,7 +16,7 @@ GRACE = 3.0
 """Seconds that jobs have to end by themselves."""
 
 QUIET = 5
-"""Looks, a tenth of a second apart, that must find no job before this process ends."""
+"""Looks, a tenth of a second apart, that must find no job before a process ends."""
 
 
 def main() -> None:
@@ -27,17 +29,29 @@ def main() -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _end_with_parent(lifeline: int) -> None:
+def wait_for_end(lifeline: int) -> None:
+    """Return when the process that holds the other end of a pipe has ended."""
     while os.read(lifeline, 1):
         pass
+
+
+def end_all_children() -> None:
+    """End the children of this process, and those that start meanwhile.
+
+    FLARE may be starting a job at this very moment. A job that starts when its parent is gone does
+    not notice that, and would stay: so look until there was none for a while.
+    """
     from fedegoists.deploy.kit_process import end_children
 
-    # FLARE may be starting a job at this very moment. A job that starts when its parent is gone
-    # does not notice that, and would stay: so look until there was none for a while.
     quiet = 0
     while quiet < QUIET:
         quiet = 0 if end_children(os.getpid(), patience=GRACE) else quiet + 1
         time.sleep(0.1)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    wait_for_end(lifeline)
+    end_all_children()
     os._exit(1)
 
 

@@ -12,8 +12,8 @@ LOCK_FILE = ".lock"
 class KitLock:
     """Holds a kit from the beginning of its process to the end.
 
-    The kit's FLARE process holds it as well (see `fedegoists.deploy.kit_launcher`), so that the kit
-    is free only when both have ended.
+    The kit's FLARE process and its guard hold it as well (see `fedegoists.deploy.kit_guard`), so
+    that the kit is free only when all of them have ended.
 
     Parameters
     ----------

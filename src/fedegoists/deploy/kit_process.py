@@ -99,7 +99,7 @@ class KitProcess:
 
     @property
     def pid(self) -> int | None:
-        """The ID of the FLARE process, while there is one."""
+        """The ID of the process that guards FLARE (`kit_guard`), while there is one."""
         return None if self._process is None else self._process.pid
 
     def _check_certificate(self) -> None:
@@ -162,9 +162,9 @@ class KitProcess:
             # Closed by the system when this process ends, however it ends.
             watched, lifeline = os.pipe()
             held = self._lock.descriptor
-            launcher = ["-m", "fedegoists.deploy.kit_launcher", str(watched), str(held)]
+            guard = ["-m", "fedegoists.deploy.kit_guard", str(watched), str(held)]
             self._process = subprocess.Popen(  # noqa: S603 - the command is our own
-                [sys.executable, "-u", *launcher, *self._command()],
+                [sys.executable, "-u", *guard, *self._command()],
                 pass_fds=(watched, held),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
