@@ -12,8 +12,7 @@ from fedegoists.cli.benefit_commands import DeviceOption, OutOption
 from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import SettingsError, shown
-from fedegoists.files import write_all
-from fedegoists.folder_swap import check_replaceable
+from fedegoists.folder_swap import check_replaceable, write_folder
 from fedegoists.learning.datasets import load
 from reproduction import RESULTS
 from reproduction.gains_study import (
@@ -82,7 +81,7 @@ def gains_command(
         f"{data}.md": page.encode(),
         f"{data}.png": gain_picture(data, result.gains),
     }
-    write_all([(Path(out) / name, content) for name, content in contents.items()])
+    write_folder(out, contents, replace=True, private=False)
     typer.echo(page)
 
 
@@ -102,12 +101,8 @@ def image_gains_command(
     }
     gains = image_gains(committed_cells(RESULTS / "cells"), divided)
     page = image_page(gains, "Written by `python -m reproduction image-gains`.")
-    write_all(
-        [
-            (Path(out) / "label-gains.csv", image_gains_csv(gains)),
-            (Path(out) / "label-gains.md", page.encode()),
-        ]
-    )
+    contents = {"label-gains.csv": image_gains_csv(gains), "label-gains.md": page.encode()}
+    write_folder(out, contents, replace=True, private=False)
     typer.echo(page)
 
 

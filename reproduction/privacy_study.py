@@ -43,7 +43,8 @@ from fedegoists.federation import (
 from fedegoists.federation.privacy_loss import NoisyAnswers, epsilon, noise_for
 from fedegoists.federation.replies import ReplyT
 from fedegoists.federation.requests import Request
-from fedegoists.files import csv_bytes, write_bytes
+from fedegoists.files import csv_bytes
+from fedegoists.folder_swap import write_folder
 from fedegoists.graphs import BenefitGraph
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.datasets import load
@@ -360,15 +361,13 @@ def main() -> None:
         f"{study.rounds} rounds of {study.steps} steps, competition with probability {COMPETITION}."
     )
     columns = ("data", "epsilon", "method")
-    write_bytes(
-        given.out / f"{given.data}-choices.csv",
-        csv_bytes((*columns, "clip", "learning_rate", "validation", "chosen"), choices),
-    )
-    write_bytes(
-        given.out / f"{given.data}.csv",
-        csv_bytes((*columns, "repetition", "participant", "test"), rows),
-    )
-    write_bytes(given.out / f"{given.data}.md", page(study, rows, origin).encode())
+    chosen = (*columns, "clip", "learning_rate", "validation", "chosen")
+    contents = {
+        f"{given.data}-choices.csv": csv_bytes(chosen, choices),
+        f"{given.data}.csv": csv_bytes((*columns, "repetition", "participant", "test"), rows),
+        f"{given.data}.md": page(study, rows, origin).encode(),
+    }
+    write_folder(given.out, contents, replace=True, private=False)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,17 @@
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.output import line
-from fedegoists.files import read_text, write_bytes
-from fedegoists.folder_swap import check_replaceable
+from fedegoists.files import read_text
+from fedegoists.folder_swap import check_replaceable, write_folder
 from reproduction import COMMAND, RESULTS
 from reproduction.default_decisions import (
     CONSORTIA,
@@ -48,6 +48,7 @@ from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardst
 
 __all__ = ["register"]
 
+T = TypeVar("T")
 MOST_DIVISIONS = len(SEEDS)
 USUAL_DECISIONS = len(DECIDED_ON)
 WRITTEN = "Written by"
@@ -96,13 +97,13 @@ def hospitals_command(
         others = [one for one in known if model and one not in model]
         rows += [row for row in read_rows(table) if row.model in others] if others else []
         rows.sort(key=lambda row: list(known).index(row.model))
-        write_bytes(table, rows_csv(rows))
-        written = read_rows(table)  # the page is that of the rounded numbers
+        content = rows_csv(rows)
+        written = _read_back(read_rows, content)  # the page is that of the rounded numbers
         parts = "".join(f" --model {one}" for one in model or ())
         about = origin(f"hospitals {name}{parts}", divisions, began)
         earlier = kept_origins(read_text(page), about, known) if others else []
         text = hospital_page(HOSPITALS[name], written, "\n\n".join([*earlier, about]))
-        write_bytes(page, text.encode())
+        _write(out, {table.name: content, page.name: text.encode()})
 
 
 def yardsticks_command(
@@ -121,10 +122,10 @@ def yardsticks_command(
         for name in _checked(names, TABLES_COMPARED):
             known = known_alone(out.parent / "hospitals" / f"{name}.csv")
             rows += yardstick_rows(name, folder, SEEDS[:divisions], line, known)
-    write_bytes(out / "yardsticks.csv", rows_csv(rows))
-    written = read_rows(out / "yardsticks.csv")
+    content = rows_csv(rows)
+    written = _read_back(read_rows, content)
     page = yardstick_page(written, origin("yardsticks", divisions, began))
-    write_bytes(out / "yardsticks.md", page.encode())
+    _write(out, {"yardsticks.csv": content, "yardsticks.md": page.encode()})
 
 
 def participation_command(
@@ -138,7 +139,10 @@ def participation_command(
     The rows of other tasks stay as they are.
     """
     began, code = time.monotonic(), commit()  # others may commit while this trains
+    done: list[str] = []
     for name in _checked(names, dict.fromkeys(TASKS)):
+        done.append(name)
+        contents = {}
         for file, found in (
             ("choice.csv", endings_of(name, CHOSEN_ON, BOUNDS, line)),
             ("participation.csv", endings_of(name, REPORTED_ON, tell=line)),
@@ -146,13 +150,13 @@ def participation_command(
             known = read_endings(out / file) if (out / file).exists() else []
             known = [one for one in known if one.task != name] + found
             known.sort(key=lambda one: TASKS.index(one.task))
-            write_bytes(out / file, endings_csv(known))
-    text = participation_page(
-        read_endings(out / "participation.csv"),
-        read_endings(out / "choice.csv"),
-        origin(" ".join(["participation", *(names or ())]), MOST_DIVISIONS, began, code),
-    )
-    write_bytes(out / "participation.md", text.encode())
+            contents[file] = endings_csv(known)
+        text = participation_page(
+            _read_back(read_endings, contents["participation.csv"]),
+            _read_back(read_endings, contents["choice.csv"]),
+            origin(" ".join(["participation", *done]), MOST_DIVISIONS, began, code),
+        )
+        _write(out, {**contents, "participation.md": text.encode()})
     line(text)
 
 
@@ -178,7 +182,7 @@ def decisions_command(
                 line(f"{name}, division {one.seed}: {one.coalitions or 'nobody'}")
             rows = [row for row in rows if row.data != name] + found
     rows.sort(key=lambda row: list(CONSORTIA).index(row.data))
-    write_bytes(path, written_decisions(rows))
+    content = written_decisions(rows)
     about, page = origin(" ".join(["decisions", *(names or ())]), divisions, began), out / PAGE
     replaced = {f"decisions {name}" for name in names or CONSORTIA}
     earlier = [
@@ -186,8 +190,8 @@ def decisions_command(
         for one in (origins(read_text(page)) if page.exists() else [])
         if not any(f"{name} " in one or f"{name}`" in one for name in replaced)
     ]
-    text = decision_page(read_decisions(path), "\n\n".join([*earlier, about]))
-    write_bytes(page, text.encode())
+    text = decision_page(_read_back(read_decisions, content), "\n\n".join([*earlier, about]))
+    _write(out, {path.name: content, page.name: text.encode()})
 
 
 def free_riders_command(
@@ -202,6 +206,7 @@ def free_riders_command(
     """
     began, code = time.monotonic(), commit()  # others may commit while this trains
     table = out / "free-riders.csv"
+    command = " ".join(["free-riders", *(names or ())])
     for name in _checked(names, dict.fromkeys(RIDDEN)):
         for behaviour in BEHAVIOURS:
             for rule in RULES:
@@ -210,9 +215,10 @@ def free_riders_command(
                     continue
                 known += losses_of(name, behaviours=(behaviour,), rules=(rule,), tell=line)
                 known.sort(key=lambda one: RIDDEN.index(one.task))
-                write_bytes(table, losses_csv(known))
-    told = origin(" ".join(["free-riders", *(names or ())]), MOST_DIVISIONS, began, code)
-    write_bytes(out / "free-riders.md", rider_page(read_losses(table), told).encode())
+                content = losses_csv(known)
+                told = origin(command, MOST_DIVISIONS, began, code)
+                text = rider_page(_read_back(read_losses, content), told)
+                _write(out, {table.name: content, "free-riders.md": text.encode()})
 
 
 def known_alone(path: Path) -> list[Measured]:
@@ -221,6 +227,19 @@ def known_alone(path: Path) -> list[Measured]:
         return []
     linear = HOSPITALS[path.stem].models[0].name
     return [row for row in read_rows(path) if (row.model, row.method) == (linear, ALONE)]
+
+
+def _write(out: Path, contents: Mapping[str, bytes]) -> None:
+    """Replace the files of a study, all of them or none."""
+    write_folder(out, contents, replace=True, private=False)
+
+
+def _read_back(read: Callable[[Path], list[T]], content: bytes) -> list[T]:
+    """Return the rows of a table as they are read from its file, rounded."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        path.write_bytes(content)
+        return read(path)
 
 
 def _checked(names: list[str] | None, known: Mapping[str, object]) -> list[str]:

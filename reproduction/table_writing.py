@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedegoists.files import write_all
+from fedegoists.folder_swap import write_folder
 from reproduction import COMMAND
 from reproduction.budgets import BUDGETS
 from reproduction.cell_store import CellStore
@@ -26,20 +26,24 @@ from reproduction.table_results import (
     worst_csv,
 )
 
-__all__ = ["table_contents", "write_tables"]
+__all__ = ["FOLDER", "table_contents", "write_tables"]
+
+FOLDER = "tables"
+"""The folder of the tables, which is replaced as a whole, in the folder of the results."""
 
 
 def write_tables(tables: Sequence[ReproducedTable], plan: Plan, out: Path) -> list[Path]:
-    """Write all tables with any finished cell; a table has all of its budgets."""
+    """Write all tables with any finished cell; a table has all of its budgets.
+
+    A process that is killed meanwhile leaves all of the former tables or all of the new ones.
+    """
     store = CellStore(out)
-    contents = [
-        (out / name, content)
-        for table in tables
-        for name, content in table_contents(table, plan, store).items()
-    ]
+    contents: dict[str, bytes] = {}
+    for table in tables:
+        contents |= table_contents(table, plan, store)
     if contents:
-        write_all(contents)
-    return [path for path, _ in contents]
+        write_folder(out / FOLDER, contents, replace=True, private=False)
+    return [out / FOLDER / name for name in contents]
 
 
 def table_contents(table: ReproducedTable, plan: Plan, store: CellStore) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """Folders of results: the old one or the new one, never a mixture, whenever a process is killed."""
 
+import multiprocessing
 import random
 import signal
 import subprocess
@@ -135,3 +136,22 @@ def test_parts_of_an_earlier_result_without_a_successor_do_not_stay(tmp_path):
         "certificate.json": b"new",
         "notes.txt": b"mine",
     }
+
+
+def test_processes_that_add_to_one_folder_at_once_lose_nothing(tmp_path):
+    """A file that one adds between the other's linking and exchange would be gone."""
+    folder, each = tmp_path / "out", 40
+    write_folder(folder, {"first": b""})
+
+    def add(who):
+        for number in range(each):
+            write_folder(folder, {f"{who}-{number}": b"x"})
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=add, args=(who,)) for who in "ab"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    wanted = {"first", *(f"{who}-{number}" for who in "ab" for number in range(each))}
+    assert {path.name for path in folder.iterdir()} == wanted

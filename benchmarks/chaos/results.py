@@ -5,8 +5,6 @@
 Each command is called again and again to replace its own result by another one, in a process that
 is forked from this one, so that a kill is as likely in its last milliseconds as in its imports.
 After each kill every file must be there and belong to one result, the old one or the new one.
-`reproduction` keeps each cell in a file of its own and derives the tables from them: there every
-file must be whole, and a repeated call must give the tables of an undisturbed one.
 """
 
 import argparse
@@ -164,11 +162,7 @@ class Tables:
         tables_command(["principles"], out=self.place, repetitions=repetitions, resume=True)
 
     def found(self) -> dict[str, bytes]:
-        return {
-            name: content
-            for name, content in contents(self.place).items()
-            if not name.startswith("cells/")
-        }
+        return contents(self.place / "tables")
 
     def disturb(self, rng: random.Random) -> None:
         pass
@@ -214,8 +208,6 @@ def killed(kind: str, base: Path, kills: int, rng: random.Random, until: float) 
         if left in known.values():
             count["whole: as before" if left == before else "whole: replaced"] += 1
             before = left
-        elif kind == "reproduction" and whole == {n for n in left if not n.startswith(".")}:
-            count["whole files of both"] += 1
         else:
             count["torn"] += 1
             print(f"TORN {kind}: {sorted(set(left) - whole)}", flush=True)

@@ -22,11 +22,11 @@ from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
 from reproduction.reproduced_tables import CORRECTED, TABLES
 from reproduction.scenarios import Scenario
-from reproduction.table_writing import table_contents
+from reproduction.table_writing import FOLDER, table_contents
 from reproduction.variants import VARIANTS
 from reproduction.yardstick_study import PRODUCT, TABLES_COMPARED, yardstick_page
 
-COMMITTED = sorted(name for name in TABLES if (RESULTS / f"{name}.csv").exists())
+COMMITTED = sorted(name for name in TABLES if (RESULTS / FOLDER / f"{name}.csv").exists())
 PACKED = sorted(path for path in (RESULTS / "cells").iterdir() if path.name != GROUPS + ENDING)
 MEASURED_GAINS = sorted(path.stem for path in (RESULTS / "gains").glob("*.md"))
 
@@ -49,7 +49,7 @@ def test_all_tables_are_committed():
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_pages_say_whether_methods_were_corrected(name):
-    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    text = (RESULTS / FOLDER / f"{name}.md").read_text(encoding="utf-8")
     assert ("Trained before corrections of some methods" in text) == (TABLES[name].revision == 1)
 
 
@@ -58,12 +58,14 @@ def test_tables_are_derived_from_the_cells(name, store):
     files = table_contents(TABLES[name], Plan(), store)
     assert set(files) >= {f"{name}.csv", f"{name}.md"}
     for file, content in files.items():
-        assert content == (RESULTS / file).read_bytes(), file
+        assert content == (RESULTS / FOLDER / file).read_bytes(), file
 
 
 @pytest.mark.parametrize("number", range(1, 8))
 def test_all_of_the_papers_tables_have_both_budgets(number):
-    head, *lines = (RESULTS / f"table{number}.csv").read_text(encoding="utf-8").splitlines()
+    head, *lines = (
+        (RESULTS / FOLDER / f"table{number}.csv").read_text(encoding="utf-8").splitlines()
+    )
     assert "budget" in head
     for name in ("published", "converged"):
         assert any(f",{name}," in line for line in lines)
@@ -272,7 +274,7 @@ def test_committed_graphs_are_found_by_their_settings():
 
 CLAIM = re.compile(
     r"\| (?P<number>[-+][\d.]+) (?P<unit>points|error) \| (?P<low>\S+) to (?P<high>\S+) "
-    r"\| (?P<n>\d+) \| \[[^]]+\]\(results/(?P<table>[\w-]+)\.md\)(?:, (?P<key>\w+))?: "
+    r"\| (?P<n>\d+) \| \[[^]]+\]\(results/tables/(?P<table>[\w-]+)\.md\)(?:, (?P<key>\w+))?: "
     r"(?P<one>.+) minus (?P<other>.+) \|$"
 )
 
@@ -290,13 +292,15 @@ def test_the_claims_of_the_readme_are_those_of_the_tables():
         digits = 1 if claim["unit"] == "points" else 3
         if claim["key"] is None:
             # The last budget of a page is the converged one, or the only one.
-            said = (RESULTS / f"{claim['table']}.md").read_text(encoding="utf-8")
+            said = (RESULTS / FOLDER / f"{claim['table']}.md").read_text(encoding="utf-8")
             said = said.split("### In short")[-1].split("###")[0]
             interval = f"95 % interval {claim['low']} to {claim['high']}"
             names = f"{claim['one']} minus {claim['other']}"
             assert f"- {names}: {number}, {interval} ({claim['n']} repetitions)." in said
             continue
-        with (RESULTS / f"{claim['table']}-differences.csv").open(encoding="utf-8") as file:
+        with (RESULTS / FOLDER / f"{claim['table']}-differences.csv").open(
+            encoding="utf-8"
+        ) as file:
             (found,) = (
                 line
                 for line in csv.DictReader(file)

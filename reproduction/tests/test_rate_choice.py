@@ -126,7 +126,7 @@ def test_hospitals_decide_about_rate_and_round_together(tmp_path):
     for cell in cells:
         store.put(cell, result(test=0.7, metric="auc"))
     write_tables([table], plan, tmp_path)
-    page = (tmp_path / "table4.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/table4.md").read_text(encoding="utf-8")
     assert "| fedavg+ft | 0.5, 2 rounds (0.700) |" in page
     assert "too few for each participant to choose" in page
     # Nothing is chosen under the published budget, and as few repetitions as elsewhere are enough.
@@ -237,7 +237,7 @@ def test_validation_data_tells_in_which_company_a_method_does_best(tmp_path):
     company = preferred_company(table, plan, store)["synthetic-strong"]["egomix"]
     assert company.validation == {"egomix": 2.0, "egomix-wide": 1.0}
     write_tables([table], plan, tmp_path)
-    page = (tmp_path / "company-synthetic.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/company-synthetic.md").read_text(encoding="utf-8")
     assert "| egomix | widest (2.000, 1.000) |" in page
     assert "| fedavg | learned (1.000, 2.000) |" in page
     # Under the published budget nothing is chosen, but the page tells of both.
@@ -398,7 +398,7 @@ def test_every_method_has_as_many_trials_and_one_parameter_is_chosen(tmp_path):
     for cell in left_of([table], plan, store):
         store.put(cell, result(test=0.5, metric="mse"))
     write_tables([table], plan, tmp_path)
-    page = (tmp_path / "table7-corrected.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/table7-corrected.md").read_text(encoding="utf-8")
     assert "| fedprox | 2, mu 0.1 (1.000) |" in page
     assert "| local | 5.66 (1.000) |" in page
     assert "repetitions 10 to 12, which no table shows" in page

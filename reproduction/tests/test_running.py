@@ -38,9 +38,9 @@ def test_the_smallest_cells_of_every_table(name, data):
     assert {line.method for line in lines} == {variant.name for variant in table.variants}
     assert all(np.isfinite(line.mean) for line in lines)
     write_tables([table], QUICK, data / "out")
-    text = (data / f"out/{name}.csv").read_text(encoding="utf-8")
+    text = (data / f"out/tables/{name}.csv").read_text(encoding="utf-8")
     assert tuple(text.splitlines()[0].split(",")) == (*table.keys, "budget", "mean", "std", "n")
-    page = (data / f"out/{name}.md").read_text(encoding="utf-8")
+    page = (data / f"out/tables/{name}.md").read_text(encoding="utf-8")
     assert "## Origin" in page
     assert f"python -m reproduction {name} --repetitions 1" in page
 
@@ -156,7 +156,7 @@ def test_a_table_at_chosen_learning_rates(tmp_path):
         assert errors[factor] == min(errors.values())
     assert used(table, plan, store)["fedavg+ft"] == used(table, plan, store)["fedavg"]
     write_tables([table], plan, tmp_path)
-    text = (tmp_path / "table7.md").read_text(encoding="utf-8")
+    text = (tmp_path / "tables/table7.md").read_text(encoding="utf-8")
     assert "learning rate was chosen on validation data" in text
     (factor,) = used(table, plan, store)["local"]
     best = store.get(next(c for c in tried if (c.variant.name, c.factor) == ("local", factor)))

@@ -22,14 +22,16 @@ def test_reproduce_stop_resume_and_train_again(run, tmp_path):
     assert "synthetic-strong, fedavg, converged: 1 repetition: mean" in out
     assert "converged: all cells are done" in out
     assert (
-        (tmp_path / "r/table7.csv").read_text().startswith("participant,method,budget,mean,std,n")
+        (tmp_path / "r/tables/table7.csv")
+        .read_text()
+        .startswith("participant,method,budget,mean,std,n")
     )
     code, _, err = run("table7", *FEW)
     assert code == 2
     assert "r holds 3 of these 3 cells already; use --resume to go on" in err
-    before = (tmp_path / "r/table7.csv").read_bytes()
+    before = (tmp_path / "r/tables/table7.csv").read_bytes()
     assert run("table7", *FEW, "--resume")[0] == 0
-    assert (tmp_path / "r/table7.csv").read_bytes() == before
+    assert (tmp_path / "r/tables/table7.csv").read_bytes() == before
     path = next(
         path
         for path in (tmp_path / "r/cells").iterdir()
@@ -51,7 +53,7 @@ def test_reproduce_stop_resume_and_train_again(run, tmp_path):
 def test_packed_cells_are_resumed_written_and_trained_again(run, tmp_path):
     arguments = ("tables", "table7", *FEW, "--resume")  # the name of the command may be given
     assert run(*arguments)[0] == 0
-    written = {path.name: path.read_bytes() for path in (tmp_path / "r").glob("table7*")}
+    written = {path.name: path.read_bytes() for path in (tmp_path / "r/tables").glob("table7*")}
     code, out, _ = run("pack", "--out", "r")
     assert code == 0
     assert "r/cells/table7.jsonl.gz" in out
@@ -59,7 +61,9 @@ def test_packed_cells_are_resumed_written_and_trained_again(run, tmp_path):
     code, out, _ = run(*arguments)
     assert code == 0
     assert ": mean " not in out  # nothing is trained twice
-    assert {path.name: path.read_bytes() for path in (tmp_path / "r").glob("table7*")} == written
+    assert {
+        path.name: path.read_bytes() for path in (tmp_path / "r/tables").glob("table7*")
+    } == written
     (record,) = (
         line
         for line in read_packed(tmp_path / "r/cells/table7.jsonl.gz")

@@ -18,7 +18,7 @@ def test_a_page_compares_what_is_alike(tmp_path):
     for _, cell in cells_of(table, plan):
         store.put(cell, result(rows[cell.variant.name]))
     write_tables([table], plan, tmp_path)
-    page = (tmp_path / "company.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/company.md").read_text(encoding="utf-8")
     for one, other, gap in (
         ("egomix-wide", "local", 40), ("egomix-wide", "egomix", 10), ("egomix", "fedavg", 20),
         ("egomix-wide", "fedprox-wide", 50), ("egomix", "fedprox-wide", 40),
@@ -34,7 +34,7 @@ def test_a_page_compares_what_is_alike(tmp_path):
     for _, cell in cells_of(longer, plan):
         store.put(cell, result(values[cell.variant.name]))
     write_tables([longer], plan, tmp_path)
-    page = (tmp_path / "longer.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/longer.md").read_text(encoding="utf-8")
     assert "- egomix-wide, four times minus fedavg, four times: +30.0" in page
     assert "- egomix-wide, sixteen times minus fedavg-wide, sixteen times: +10.0" in page
     assert "- egomix-wide, four times minus fedavg-wide" not in page

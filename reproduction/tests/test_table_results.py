@@ -22,8 +22,8 @@ def test_a_table_leaves_out_a_budget_under_which_it_has_no_row_of_its_own(tmp_pa
             if budget_ == "converged" or cell.variant.name != "fedegoists, whole coalition":
                 store.put(cell, result(test=0.5))
     write_tables([table], Plan(), tmp_path)
-    assert "published" not in (tmp_path / "contributors.csv").read_text()
-    assert "## Budget published" not in (tmp_path / "contributors.md").read_text()
+    assert "published" not in (tmp_path / "tables/contributors.csv").read_text()
+    assert "## Budget published" not in (tmp_path / "tables/contributors.md").read_text()
 
 
 def test_means_differences_and_published_numbers(tmp_path):
@@ -44,10 +44,10 @@ def test_means_differences_and_published_numbers(tmp_path):
     assert interval([1.0])[0] == 1.0
     assert np.isnan(interval([1.0])[1])
     write_tables([table], Plan(repetitions=3, choose=False), tmp_path)
-    page = (tmp_path / "table1.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/table1.md").read_text(encoding="utf-8")
     assert "| local | 82.0 ± 2.0 (80.5, +1.5) |" in page
     assert "- fedegoists minus local: +2.0, 95 % interval -0.5 to +4.5 (3 repetitions)." in page
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "tables/table1.csv").read_text())))
     numbers = {"budget": "converged", "mean": "82.0000", "std": "2.0000", "n": "3"}
     assert rows[0] == {"alpha": "0.05", "distribution": "pathological", "method": "local"} | numbers
 
@@ -68,7 +68,7 @@ def test_the_worst_case_is_that_of_the_repetition_that_suits_baselines_best(tmp_
     assert cases["fedegoists"].value == pytest.approx(0.8 - 0.6)
     assert cases["egomix"].value == cases["egomix-wide"].value == pytest.approx(0.8 - 0.99)
     write_tables([TABLES["table3"]], Plan(repetitions=2, choose=False), tmp_path)
-    page = (tmp_path / "table3.md").read_text(encoding="utf-8")
+    page = (tmp_path / "tables/table3.md").read_text(encoding="utf-8")
     assert "| fedegoists | published | best baseline | egomix | egomix-wide |" in page
     assert (
         "| cifar10 | 0.05 | pathological | converged | +0.2000 | +0.0110 | pfedhn (repetition 1) | "

@@ -9,8 +9,8 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -52,10 +52,11 @@ def write_folder(
     *,
     replace: bool = False,
     gone: Collection[str] = (),
+    private: bool = True,
 ) -> None:
-    """Write files into a folder, all of them or none; only their owner can read them.
+    """Write files into a folder, all of them or none.
 
-    Other files that are in the folder stay.
+    Other files that are in the folder stay. Processes that write into it at once take turns.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def write_folder(
         Whether files of the same names may be replaced.
     gone : collection of str
         Paths of an earlier result that has no successor, and does not stay.
+    private : bool
+        Whether only their owner can read the files.
 
     Raises
     ------
@@ -78,17 +81,18 @@ def write_folder(
         raise FileError(f"{folder}: cannot be written, as a file has this name")
     if Path.cwd().is_relative_to(place) or os.path.ismount(place):
         # A shell would stay in the old folder, which is removed.
-        write_all([(folder / name, content) for name, content in contents.items()], private=True)
+        write_all([(folder / name, content) for name, content in contents.items()], private=private)
         for name in gone:
             (folder / name).unlink(missing_ok=True)
         return
     new = place.with_name(f".{place.name[:40]}.{secrets.token_hex(8)}")
     try:
-        write_all([(new / name, content) for name, content in contents.items()], private=True)
-        if place.exists():
-            swap_in(new, place, (*contents, *gone))
-        else:
-            _move(new, place)
+        write_all([(new / name, content) for name, content in contents.items()], private=private)
+        with _in_turn(place.parent):
+            if place.exists():
+                swap_in(new, place, (*contents, *gone))
+            else:
+                _move(new, place)
     except FileError as error:
         # The user asked for another folder than the one beside it.
         raise FileError(str(error).replace(str(new), str(folder))) from None
@@ -173,6 +177,26 @@ def _keep_others(old: Path, new: Path, results: Collection[str]) -> None:
             os.link(path, here, follow_symlinks=False)
         except OSError:  # not every file system has links
             shutil.copy2(path, here, follow_symlinks=False)
+
+
+@contextmanager
+def _in_turn(folder: Path) -> Iterator[None]:
+    """Context manager that waits for other processes that replace something in a folder.
+
+    A file that one of them adds between the linking and the exchange would be lost. Systems and
+    file systems without such locks do without.
+    """
+    descriptor = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
+    try:
+        if descriptor is not None:
+            import fcntl
+
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _move(new: Path, folder: Path) -> None:
