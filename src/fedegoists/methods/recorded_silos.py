@@ -131,7 +131,7 @@ class RecordedSilos:
         losses = np.array(
             [replies[name].losses if name in replies else unknown for name in members]
         )
-        return (losses[:, :1] - losses[:, 1:]).T
+        return np.asarray((losses[:, :1] - losses[:, 1:]).T, dtype=np.float64)
 
 
 def check_accounted(method: Method) -> None:
