@@ -8,9 +8,10 @@ import pytest
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
+from fedegoists.federation.seam import Failure
 from fedegoists.learning.data import Samples
 from fedegoists.methods import FedAvg, FedAvgM
-from fedegoists.methods.recorded_silos import RecordedSilos, check_accounted
+from fedegoists.methods.recorded_silos import RecordedSilos
 from fedegoists.training.contributions import contributions
 from tests.methods.hand import START, descended, lines, played
 
@@ -49,7 +50,7 @@ def test_two_rounds_by_hand(sizes):
         expected.append(by_orders(silos, sizes, trained, model))
         model = np.array(sizes) / sum(sizes) @ np.array(trained)
     for both in silos.federations():
-        recorded = RecordedSilos(both)
+        recorded = RecordedSilos(both, FedAvg(STEP))
         states, _ = played(FedAvg(STEP), recorded, [names], 2)
         for one, by_hand in zip(recorded.rounds, expected, strict=True):
             np.testing.assert_allclose(one.given, by_hand, rtol=2e-3, atol=2e-5)
@@ -70,7 +71,7 @@ def test_a_member_with_random_targets_is_last_and_found():
         targets[part] = rng.permutation(targets[part])
     data = replace(silos.data, samples=Samples(samples.inputs, targets))
     silos = replace(silos, data=data)
-    recorded = RecordedSilos(next(iter(silos.federations())))
+    recorded = RecordedSilos(next(iter(silos.federations())), FedAvg(STEP))
     played(FedAvg(STEP), recorded, [list("abcde")], 8)
     found = contributions(recorded.rounds)
     assert min(found, key=lambda one: one.gave.value).participant == "e"
@@ -81,7 +82,7 @@ def test_an_update_of_zero_dilutes_those_of_others():
     """Two members with equal weights: the idle one gives ½ (v(both) − v(other)), here below 0."""
     silos = lines((60, 60), slopes=[(2.0, -1.0)] * 2)
     federation = next(iter(silos.federations(behaviours={"b": _idle})))
-    recorded = RecordedSilos(federation)
+    recorded = RecordedSilos(federation, FedAvg(STEP))
     states, _ = played(FedAvg(STEP), recorded, [["a", "b"]], 1)
     (only,) = recorded.rounds
     alone = 2 * states[-1].parameters[0].numpy() - START
@@ -98,15 +99,50 @@ def _idle(request, reply):
     return reply.model_copy(update={"parameters": request.parameters})
 
 
+class _FailingOnce:
+    """Silos of which one fails in the evaluations of one round's subsets."""
+
+    def __init__(self, federation, participant):
+        self._federation, self._name, self._left = federation, participant, 1
+
+    def __getattr__(self, name):
+        return getattr(self._federation, name)
+
+    def call(self, requests, timeout=None):
+        replies = self._federation.call(requests, timeout)
+        several = [one for one, request in requests.items() if len(request.parameters) > 2]
+        for one in several:
+            if one.name == self._name and self._left:
+                self._left -= 1
+                replies[one] = Failure(one, "timeout", "no answer")
+        return replies
+
+
+def test_a_receiver_whose_evaluation_fails_is_left_out_of_that_round_and_named():
+    silos = lines((6, 3, 4))
+    federation = next(iter(silos.federations()))
+    whole = RecordedSilos(federation, FedAvg(STEP))
+    played(FedAvg(STEP), whole, [list("abc")], 2)
+    recorded = RecordedSilos(_FailingOnce(federation, "b"), FedAvg(STEP))
+    played(FedAvg(STEP), recorded, [list("abc")], 2)
+    first, second = recorded.rounds
+    assert [(one.participant.name, one.reason) for one in first.left_out] == [("b", "timeout")]
+    assert second.left_out == ()
+    assert np.isnan(first.given[:, 1]).all()
+    np.testing.assert_array_equal(first.given[:, [0, 2]], whole.rounds[0].given[:, [0, 2]])
+    np.testing.assert_array_equal(second.given, whole.rounds[1].given)
+    assert {one.left_out for one in contributions(recorded.rounds)} == {(("b", 1),)}
+
+
 def test_deployed_silos_and_other_methods_are_refused():
-    check_accounted(FedAvg(STEP))
+    federation = next(iter(lines((6, 3)).federations()))
     with pytest.raises(SettingsError, match="choose fedavg"):
-        check_accounted(FedAvgM(STEP))
+        RecordedSilos(federation, FedAvgM(STEP))
     with pytest.raises(SettingsError, match="choose fedavg"):
-        check_accounted(FedAvg(STEP, personal=("output.",)))
+        RecordedSilos(federation, FedAvg(STEP, personal=("output.",)))
 
     class Deployed:
         deployed = True
 
     with pytest.raises(SettingsError, match="in simulations only"):
-        RecordedSilos(Deployed())
+        RecordedSilos(Deployed(), FedAvg(STEP))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedegoists.federation import Participant
+from fedegoists.federation.seam import Failure
 from fedegoists.methods.recorded_silos import RoundContributions
 from fedegoists.training.contributions import contributions, cost_shares, ledger_csv
 
@@ -71,3 +73,32 @@ def test_the_ledger_has_a_line_for_each_member():
     assert lines[0]["coalition"] == "a;b"
     assert (lines[0]["gave"], lines[0]["received"]) == ("2", "1")
     assert float(lines[0]["share_of_costs"]) == pytest.approx(1 / 3, rel=1e-4)
+
+
+def failing(matrix, *names):
+    """A round in which evaluations of some receivers failed."""
+    (one,) = recorded([matrix])
+    left_out = [member for member in one.members if member.name in names]
+    one.given[:, [member.name in names for member in one.members]] = np.nan
+    failures = tuple(Failure(member, "timeout", "no answer") for member in left_out)
+    return RoundContributions(one.members, one.given, failures)
+
+
+def test_a_round_without_a_receiver_counts_for_the_others_alone_and_the_ledger_names_it():
+    matrix = [[0, 2, 4], [1, 0, 1], [1, 1, 0]]
+    found = contributions([*recorded([matrix]), failing(matrix, "b")])
+    assert [one.gave.value for one in found] == [2 + 4 + 4, 1 + 1 + 1 + 1, 1 + 1 + 1]
+    assert [one.received for one in found] == [4, 3, 10]
+    lines = list(csv.DictReader(io.StringIO(ledger_csv(found).decode())))
+    assert [line["left_out"] for line in lines] == ["b (1)"] * 3
+
+
+def test_nobody_is_accused_where_no_receiver_was_evaluated():
+    a, b = contributions([failing([[0, 1], [1, 0]], "b")] * 3)
+    assert math.isnan(a.gave.value)
+    assert not a.gave_nothing
+    assert math.isnan(b.received)
+    assert b.gave.value == 3
+    assert math.isnan(a.share_of_costs)
+    assert math.isnan(b.share_of_costs)
+    assert a.left_out == (("b", 3),)

@@ -39,12 +39,16 @@ class RoundContributions:
         The members, in the order of rows and columns.
     given : Matrix
         ``given[j, i]``: the part of the decrease of i's validation loss that is due to j's update;
-        on the diagonal, what a member's own update gives itself. NaN for receivers that were not
-        evaluated; zero in the rows of members that did not answer.
+        on the diagonal, what a member's own update gives itself. NaN in the columns of receivers
+        that are left out; zero in the rows of members that did not answer.
+    left_out : tuple of Failure
+        Receivers whose evaluation failed in this round, so that nothing is known of what they
+        received.
     """
 
     members: tuple[Participant, ...]
     given: Matrix
+    left_out: tuple[Failure, ...] = ()
 
 
 class RecordedSilos:
@@ -55,16 +59,24 @@ class RecordedSilos:
     federation : StatefulFederation
         Simulated silos. Deployed ones are refused: masked sums do not show single updates, and
         receivers would see models made of single members' updates.
+    method : Method
+        The method that will train, see `check_accounted`.
     seed : int
         Draws the orders of members in coalitions of more than six.
+
+    Raises
+    ------
+    SettingsError
+        If the silos are deployed, or the method's models are not plain means.
     """
 
-    def __init__(self, federation: StatefulFederation, seed: int = 0) -> None:
+    def __init__(self, federation: StatefulFederation, method: Method, seed: int = 0) -> None:
         if federation.deployed:
             raise SettingsError(
                 "contributions are accounted for in simulations only: at their organisations, "
                 "members' single updates are not known to the server, or not to be shown to others"
             )
+        check_accounted(method)
         self._federation, self._seed = federation, seed
         self.participants, self.schema = federation.participants, federation.schema
         self.task, self.device = federation.task, federation.device
@@ -110,6 +122,7 @@ class RecordedSilos:
         models = torch.stack([rows[members[k]] for k in active]).double()
         weights = torch.tensor([one.weights[members[k]] for k in active]).to(models)
         start = requests[members[0]].parameters.to(models)
+        failed: dict[Participant, Failure] = {}
 
         def values(subsets: Sequence[Subset]) -> Matrix:
             chosen = torch.zeros(len(subsets), len(active)).to(models)
@@ -117,17 +130,30 @@ class RecordedSilos:
                 chosen[k, sorted(subset)] = 1
             shares = chosen * weights
             means = shares / shares.sum(1, keepdim=True) @ models
-            return self._decreases(members, torch.cat([start[None], means]).float())
+            return self._decreases(members, torch.cat([start[None], means]).float(), failed)
 
         seed = stream_seed(self._seed, len(self.rounds)) % 2**31
         given[active] = shapley_values(len(active), values, seed=seed)
-        return RoundContributions(members, given)
+        # A receiver that failed in any call of the round has no values to compare with one another.
+        given[:, [name in failed for name in members]] = np.nan
+        return RoundContributions(members, given, tuple(failed.values()))
 
-    def _decreases(self, members: Sequence[Participant], models: torch.Tensor) -> Matrix:
-        """Return the decrease of validation losses from the first model to each other one."""
+    def _decreases(
+        self,
+        members: Sequence[Participant],
+        models: torch.Tensor,
+        failed: dict[Participant, Failure],
+    ) -> Matrix:
+        """Return the decrease of validation losses from the first model to each other one.
+
+        Receivers that fail are added to `failed`. Their columns are zero, so that the others'
+        values are worked out as usual; the caller takes them out.
+        """
         request = Evaluate(parameters=models, split="validation")
-        replies, _ = sorted_out(self._federation.call(dict.fromkeys(members, request)))
-        unknown = [np.nan] * len(models)
+        replies, failures = sorted_out(self._federation.call(dict.fromkeys(members, request)))
+        for one in failures:
+            failed.setdefault(one.participant, one)
+        unknown = [0.0] * len(models)
         losses = np.array(
             [replies[name].losses if name in replies else unknown for name in members]
         )
