@@ -205,7 +205,7 @@ def free_riders_command(
     What is in DIR already is not measured again: a stopped study goes on.
     """
     began, code = time.monotonic(), commit()  # others may commit while this trains
-    table = out / "free-riders.csv"
+    table, page = out / "free-riders.csv", out / "free-riders.md"
     command = " ".join(["free-riders", *(names or ())])
     for name in _checked(names, dict.fromkeys(RIDDEN)):
         for behaviour in BEHAVIOURS:
@@ -218,7 +218,10 @@ def free_riders_command(
                 content = losses_csv(known)
                 told = origin(command, MOST_DIVISIONS, began, code)
                 text = rider_page(_read_back(read_losses, content), told)
-                _write(out, {table.name: content, "free-riders.md": text.encode()})
+                _write(out, {table.name: content, page.name: text.encode()})
+    if not page.exists():
+        told = origin(command, MOST_DIVISIONS, began, code)
+        _write(out, {page.name: rider_page(read_losses(table), told).encode()})
 
 
 def known_alone(path: Path) -> list[Measured]:

@@ -1,6 +1,8 @@
 """Folders of results: the old one or the new one, never a mixture, whenever a process is killed."""
 
+import fcntl
 import multiprocessing
+import os
 import random
 import signal
 import subprocess
@@ -155,3 +157,22 @@ def test_processes_that_add_to_one_folder_at_once_lose_nothing(tmp_path):
         process.join()
     wanted = {"first", *(f"{who}-{number}" for who in "ab" for number in range(each))}
     assert {path.name for path in folder.iterdir()} == wanted
+
+
+def test_a_folder_that_another_process_holds_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_swap, "LONGEST_WAIT", 0.1)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(FileError, match="another process has locked this folder"):
+            write_folder(tmp_path / "out", {"a": b""})
+    finally:
+        os.close(descriptor)
+    write_folder(tmp_path / "out", {"a": b""})
+
+
+def test_a_private_file_stays_private_when_others_may_read_the_rest(tmp_path):
+    write_folder(tmp_path / "out", {"a": b"1"})
+    write_folder(tmp_path / "out", {"a": b"2", "b": b""}, replace=True, private=False)
+    assert (tmp_path / "out/a").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "out/b").stat().st_mode & 0o444 == 0o444

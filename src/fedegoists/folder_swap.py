@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -19,6 +20,9 @@ from fedegoists.files import write_all
 
 _HERE = -100  # AT_FDCWD: paths are relative to the current folder
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+
+LONGEST_WAIT = 60.0
+"""Seconds to wait for another process that replaces something in the same folder."""
 
 
 def check_replaceable(
@@ -89,6 +93,9 @@ def write_folder(
     try:
         write_all([(new / name, content) for name, content in contents.items()], private=private)
         with _in_turn(place.parent):
+            check_replaceable(folder, contents, replace=replace)  # another process may be first
+            if not private:
+                _keep_modes(place, new, contents)
             if place.exists():
                 swap_in(new, place, (*contents, *gone))
             else:
@@ -183,20 +190,50 @@ def _keep_others(old: Path, new: Path, results: Collection[str]) -> None:
 def _in_turn(folder: Path) -> Iterator[None]:
     """Context manager that waits for other processes that replace something in a folder.
 
-    A file that one of them adds between the linking and the exchange would be lost. Systems and
-    file systems without such locks do without.
-    """
-    descriptor = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
-    try:
-        if descriptor is not None:
-            import fcntl
+    A file that one of them adds between the linking and the exchange would be lost. Systems, file
+    systems and folders that cannot be locked do without.
 
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+    Raises
+    ------
+    FileError
+        If another process holds the folder for long.
+    """
+    descriptor = None
+    if os.name == "posix":
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if descriptor is not None and not _locked(descriptor):
+            raise FileError(f"{folder}: another process has locked this folder; try again later")
         yield
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock a folder; return False if another process has it for too long."""
+    import fcntl
+
+    end = time.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        except OSError:  # a file system without locks
+            return True
+        else:
+            return True
+
+
+def _keep_modes(old: Path, new: Path, names: Collection[str]) -> None:
+    """Let files that replace others be as private as these were."""
+    for name in names:
+        if (old / name).is_file():
+            shutil.copymode(old / name, new / name)
 
 
 def _move(new: Path, folder: Path) -> None:

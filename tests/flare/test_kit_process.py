@@ -138,7 +138,7 @@ def test_flares_own_processes_load_no_pytorch():
     """FLARE gives a silo 15 seconds to load our drivers, which is little on a busy machine."""
     ours = "fedegoists.federation.flare"
     loaded = [f"{ours}.drivers.{name}" for name in DRIVERS]
-    loaded += [f"{ours}.relay", "fedegoists.deploy.kit_launcher"]
+    loaded += [f"{ours}.relay", "fedegoists.deploy.kit_guard", "fedegoists.deploy.kit_launcher"]
     code = f"import sys, {', '.join(loaded)}; print('torch' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"

@@ -12,7 +12,7 @@ from fedegoists.consortium.consortium_run import ConsortiumRun
 from fedegoists.consortium.consortium_settings import ConsortiumSettings, read_settings
 from fedegoists.consortium.engine import ENGINES, Engine, SiloAccess
 from fedegoists.consortium.pipeline import Consortium
-from fedegoists.deploy.kit_process import end_children
+from fedegoists.deploy.child_processes import end_children
 from fedegoists.deploy.local_deployment import LocalDeployment, free_port
 from fedegoists.files import write_all
 from fedegoists.folder_swap import check_replaceable

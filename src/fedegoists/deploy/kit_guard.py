@@ -27,6 +27,8 @@ def main() -> None:
     os.set_inheritable(int(lifeline), False)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+    import psutil  # noqa: F401, now, as memory may be short when it is needed
+
     watched, own_lifeline = os.pipe()
     launcher = ["-m", "fedegoists.deploy.kit_launcher", str(watched), lock]
     flare = subprocess.Popen(  # noqa: S603 - the command is our own
@@ -41,6 +43,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, pass_on)
     threading.Thread(target=_end_with_supervisor, args=(int(lifeline),), daemon=True).start()
     code = _ended(flare.pid)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another process may get its number
     end_all_children()
     os.close(own_lifeline)
     sys.exit(code)
@@ -59,9 +62,11 @@ def _ended(pid: int) -> int:
 
 
 def _end_with_supervisor(lifeline: int) -> None:
-    wait_for_end(lifeline)
-    end_all_children()
-    os._exit(1)
+    try:
+        wait_for_end(lifeline)
+        end_all_children()
+    finally:
+        os._exit(1)  # FLARE ends with this process, too
 
 
 if __name__ == "__main__":

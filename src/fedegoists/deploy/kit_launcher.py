@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 
+from fedegoists.deploy.child_processes import end_children
+
 GRACE = 3.0
 """Seconds that jobs have to end by themselves."""
 
@@ -41,8 +43,6 @@ def end_all_children() -> None:
     FLARE may be starting a job at this very moment. A job that starts when its parent is gone does
     not notice that, and would stay: so look until there was none for a while.
     """
-    from fedegoists.deploy.kit_process import end_children
-
     quiet = 0
     while quiet < QUIET:
         quiet = 0 if end_children(os.getpid(), patience=GRACE) else quiet + 1
@@ -50,9 +50,11 @@ def end_all_children() -> None:
 
 
 def _end_with_parent(lifeline: int) -> None:
-    wait_for_end(lifeline)
-    end_all_children()
-    os._exit(1)
+    try:
+        wait_for_end(lifeline)
+        end_all_children()
+    finally:
+        os._exit(1)
 
 
 if __name__ == "__main__":

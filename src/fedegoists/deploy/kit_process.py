@@ -10,10 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from fedegoists.deploy.child_processes import end_children
 from fedegoists.deploy.kit_lock import KitLock
 from fedegoists.deploy.membership import certificate_state
 from fedegoists.errors import FileError, SettingsError
@@ -33,9 +34,6 @@ STEADY = 60.0
 
 LOOK_AT_CERTIFICATE = 2.0
 """Seconds between two looks at the certificate, which may be renewed."""
-
-PATIENCE = 8.0
-"""Seconds for a process to end by itself."""
 
 REPEATED = 6
 """Number of earlier lines that a line must differ from to be shown."""
@@ -264,24 +262,3 @@ def shown_line(text: str) -> str | None:
         return None
     wanted = SHOWN[logger]
     return f"{clock} {message[:300]}" if wanted is None or wanted.match(message) else None
-
-
-def end_children(pid: int, *, itself: bool = False, patience: float = PATIENCE) -> bool:
-    """End the children of a process, and optionally itself; by force if they do not end.
-
-    Returns whether there were any.
-    """
-    import psutil
-
-    try:
-        parent = psutil.Process(pid)
-        processes = parent.children(recursive=True) + [parent] * itself
-    except psutil.NoSuchProcess:
-        return False
-    found = bool(processes)
-    for end in (psutil.Process.terminate, psutil.Process.kill):
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                end(process)
-        _, processes = psutil.wait_procs(processes, timeout=patience)
-    return found
