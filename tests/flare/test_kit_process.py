@@ -238,3 +238,15 @@ def test_what_is_killed_between_supervisor_and_jobs_is_started_again(silo, super
     supervisor.send_signal(signal.SIGKILL)
     supervisor.wait()
     wait_for(lambda: not flare_processes(silo))
+
+
+def test_a_kit_is_free_when_its_process_was_stopped_while_it_started(silo):
+    for moment in (0.0, 0.05, 0.1, 0.2, 0.4, 0.8):
+        process = KitProcess("silo", silo)
+        thread = threading.Thread(target=process.run, daemon=True)
+        thread.start()
+        wait_for(lambda started=process: started.pid is not None)
+        time.sleep(moment)
+        process.stop()
+        assert not flare_processes(silo)
+        thread.join(30)

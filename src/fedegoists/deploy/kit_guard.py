@@ -24,6 +24,18 @@ _ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 def main() -> None:
     """Run the module until it ends or the supervisor does; then end all that it started."""
     lifeline, lock, *command = sys.argv[1:]
+    flare: subprocess.Popen[bytes] | None = None
+    told = False
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        nonlocal told
+        told = True
+        if flare is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(flare.pid, number)
+
+    # First of all: a guard that ends before FLARE does would leave it with the kit's lock.
+    signal.signal(signal.SIGTERM, pass_on)
     os.set_inheritable(int(lifeline), False)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
@@ -35,12 +47,8 @@ def main() -> None:
         [sys.executable, "-u", *launcher, *command], pass_fds=(watched, int(lock))
     )
     os.close(watched)
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(flare.pid, number)
-
-    signal.signal(signal.SIGTERM, pass_on)
+    if told:  # while it was started
+        flare.terminate()
     threading.Thread(target=_end_with_supervisor, args=(int(lifeline),), daemon=True).start()
     code = _ended(flare.pid)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another process may get its number
