@@ -122,6 +122,17 @@ def test_without_an_own_model_the_best_result_decides():
     assert choose_at_home(silos, {ONE: sent(models, SHARES)}).name == ModelName("egomix")
 
 
+def test_of_models_that_differ_by_rounding_the_first_is_kept():
+    """A silo without company has the same model from every method, but for the last bits."""
+    silos = federation()
+    closer = off_by(0.2 * (1 - 4e-7))  # better in the last bits only
+    assert not torch.equal(closer, off_by(0.2))
+    models = {"fedavg": off_by(0.2), "egomix": closer}
+    assert choose_at_home(silos, {ONE: sent(models)}).name == ModelName("fedavg")
+    better = {"fedavg": off_by(0.2), "egomix": off_by(0.199)}
+    assert choose_at_home(silos, {ONE: sent(better)}).name == ModelName("egomix")
+
+
 def test_layers_that_stay_at_home_complete_a_candidate():
     silos = federation()
     silos.silo_memory(ONE).slots["egomix/best"] = TRUTH.clone()

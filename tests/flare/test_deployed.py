@@ -288,7 +288,7 @@ def assert_same_model(one, other):
     (left, about), (right, expected) = read_model(one), read_model(other)
     for key, value in right.state_dict().items():
         torch.testing.assert_close(left.state_dict()[key], value, rtol=1e-4, atol=1e-5)
-    assert about == expected
+    assert about.model_dump() == expected.model_dump()  # which shows the fields that differ
 
 
 def test_a_silo_has_the_model_of_the_simulation(deployment, full_run, tmp_path):

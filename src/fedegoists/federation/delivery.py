@@ -41,6 +41,8 @@ OWN = "local"
 """The method whose model is the silo's own."""
 SHARES = (0.25, 0.5, 0.75)
 """The parts of a coalition's model in mixtures with the own one."""
+ROUNDING = 1e-6
+"""The relative difference of results below which the machine's rounding may have made it."""
 
 
 class ModelName(NamedTuple):
@@ -108,7 +110,8 @@ def choose_at_home(
     """Choose one of the models that were sent to a silo, and keep it in its memory.
 
     Candidates are compared over all repetitions together; of these, the silo keeps the model with
-    the best validation result. Without an own model among the candidates, the best result decides.
+    the best validation result. Without an own model among the candidates, the best result decides,
+    and of equal ones the first.
 
     Parameters
     ----------
@@ -238,11 +241,10 @@ def _chosen(found: Mapping[ModelName, Mapping[Participant, _Measured]], sure: fl
         informative = next(iter(found[ModelName(OWN)].values())).informative
         return safe_choice(own, values, informative, sure=sure) or ModelName(OWN)
 
-    def result(name: ModelName) -> tuple[float, float]:
-        measured = found[name].values()
-        return (
-            statistics.fmean(one.score for one in measured),
-            statistics.fmean(one.negative_loss for one in measured),
-        )
-
-    return max(found, key=result)
+    best = list(found)
+    for result in (lambda one: one.score, lambda one: one.negative_loss):
+        results = {name: statistics.fmean(map(result, found[name].values())) for name in best}
+        highest = max(results.values())
+        best = [name for name in best if math.isclose(results[name], highest, rel_tol=ROUNDING)]
+    # Of models that are equal but for rounding, as those of a silo without company, the first.
+    return best[0]
