@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-deploy test test-python lint format bench chaos reproduce docs lock sbom audit clean
+.PHONY: help demo demo-deploy test test-long test-python lint format bench chaos reproduce docs lock sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -43,9 +43,13 @@ demo: $(VENV)/stamp-train ## Run an example consortium: benefit, coalitions, tra
 demo-deploy: $(VENV)/stamp-flare ## Deploy three example banks on this machine with mutual TLS, and run
 	@$(BIN)/fedegoists deploy demo --out demo-deploy --replace
 
-test: $(VENV)/stamp-dev ## Run all tests and doctests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 --ignore tests/flare
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=15 tests/flare
+# Tests over FLARE's processes wait more than they compute.
+test: $(VENV)/stamp-dev ## Run the tests and doctests, all but the long ones
+	@$(BIN)/python -m pytest -m 'not long' -n 2 --dist loadfile --durations=15 --ignore tests/flare
+	@$(BIN)/python -m pytest -m 'not long' -n 3 --dist loadfile --durations=15 tests/flare
+
+test-long: $(VENV)/stamp-dev ## Run the long tests, such as every poison with every method: before a release
+	@$(BIN)/python -m pytest -m long -n 2 --dist loadfile --durations=15
 
 # The rooms that need no PyTorch, and what only checks them.
 CORE := graphs coalitions commitments

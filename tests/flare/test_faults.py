@@ -281,6 +281,7 @@ def signed_again(deployment, name, folder):
     return folder / f"{name}.crt"
 
 
+@pytest.mark.long
 def test_a_silo_renews_its_key_while_a_run_goes_on(deployment, tmp_path):
     """Only this silo connects again; the others answer meanwhile."""
     kit, told = deployment.silo("East"), []

@@ -13,7 +13,7 @@ from tests.poisons import POISONS
 ROUNDS, STEPS, RATE = 12, 10, 0.05
 QUICK = {("fedavg", "label flip"), ("fedavg", "times -10"), ("egomix", "garbage")}
 COMBINATIONS = [
-    pytest.param(name, poison, marks=() if (name, poison) in QUICK else pytest.mark.slow)
+    pytest.param(name, poison, marks=() if (name, poison) in QUICK else pytest.mark.long)
     for name in ("fedavg", "egomix", "fedegoists")
     for poison in POISONS
 ]
@@ -71,12 +71,14 @@ def test_a_bad_silo_costs_the_others_at_most_a_tenth(kits, without, name, poison
         assert "train" not in wire.operations()
 
 
+@pytest.mark.long
 def test_a_bad_silo_is_found_although_another_trial_went_well_by_chance(kits):
     """Garbage is sometimes mild: in a trial without an honest silo, half of the others rose."""
     outcome, _ = trained("fedavg", kits, "garbage", robust=RobustSettings())
     assert [(one.participant, one.kind) for one in outcome.findings] == [(BAD, "left out")]
 
 
+@pytest.mark.long
 def test_a_bad_silo_is_found_although_it_throws_models_to_and_fro(kits):
     """After every second round models are at a good place again, in all but one of the trials."""
     outcome, _ = trained("egomix", kits, "times -10", robust=RobustSettings(), seed=1)
