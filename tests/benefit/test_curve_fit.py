@@ -111,12 +111,12 @@ def test_a_small_deviation_counts_where_most_pairs_deviate():
     assert counted[1] > 0.02
 
 
-@pytest.mark.parametrize(("n", "times", "counted"), [(5, 1.3, 0), (40, 1.3, 0.254), (5, 2, 1.269)])
+@pytest.mark.parametrize(("n", "times", "counted"), [(5, 1.6, 0), (40, 1.6, 0.753), (5, 2, 1.049)])
 def test_deviations_of_few_targets_must_be_clearer_than_those_of_many(n, times, counted):
     """All pairs deviate by so many standard errors, which few targets may do by chance.
 
-    Of 5 targets, the usual square is that of 1.3² noises less 1 + 2 √(2/5): nothing. Of 40 it is
-    1.3² − 1 − 2 √(2/40) = 0.243, so that 0.243 / 1.243 of 1.3 count; of 5, for 2², 1.735 / 2.735.
+    Of 5 targets, the usual square is that of 1.6² noises less 1 + 3 √(2/5): nothing. Of 40 it is
+    1.6² − 1 − 3 √(2/40) = 0.889, so that 0.889 / 1.889 of 1.6 count; of 5, for 2², 1.103 / 2.103.
     """
     half = np.full((1, 2, n), -1.0)
     noise = 0.01 * np.array([1.0, -1.0])[None, :, None, None]

@@ -77,12 +77,9 @@ MISFIT = 0.4
 TRIAL_MISFIT = 0.1
 """The same for a trial: training ends a little differently each time."""
 
-CLEAR = 2.0
-"""Standard errors by which deviations exceed noise as a whole before small ones count."""
-
-DOUBT = 9.0
-"""A deviation counts, whatever the others are, as far as its square is above this multiple of its
-variance: three standard errors."""
+CLEAR = 3.0
+"""Standard errors by which deviations must exceed noise as a whole, before small ones count; and a
+single one, to count whatever the others are."""
 
 PRIOR_FREEDOM = 3.0
 """Weight of the consortium's mean variance beside a participant's own, in degrees of freedom."""
@@ -357,7 +354,7 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     beyond = found**2 - noise * (1 + CLEAR * math.sqrt(2 / known.any(1).sum()))
     usual = max(0.0, float(np.median(beyond)))
     shrunken = found * usual / (usual + noise)
-    large = found - DOUBT * noise / np.maximum(found, TINY)
+    large = found - CLEAR**2 * noise / np.maximum(found, TINY)
     deviations[known] = np.where(found > 0, np.maximum(shrunken, large), 0.0)
     return deviations
 
