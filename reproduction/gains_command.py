@@ -1,6 +1,5 @@
 """The command that compares predicted with realised gains."""
 
-import subprocess
 import time
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +30,7 @@ from reproduction.image_gains import (
     image_gains_csv,
     image_page,
 )
+from reproduction.running import commit
 
 __all__ = ["register"]
 
@@ -59,19 +59,13 @@ def gains_command(
         raise SettingsError(f"unknown study {shown(data)}; studies are {', '.join(GAIN_STUDIES)}")
     check_replaceable(out, [f"{data}.{kind}" for kind in ("csv", "md", "png")], replace=replace)
     chosen = _repetitions(repetitions)
-    began = time.monotonic()
+    began, code = time.monotonic(), commit()  # others may commit while this trains
     result = gains_of(
         GAIN_STUDIES[data], repetitions=chosen, data_dir=data_dir, device=device, told=typer.echo
     )
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
     origin = (
         f"Written by `python -m reproduction gains {data} --repetitions {repetitions}` at commit "
-        f"{commit[:12] or 'unknown'}, torch {torch.__version__}, "
+        f"{code or 'unknown'}, torch {torch.__version__}, "
         f"{time.monotonic() - began:.0f} s."
     )
     page = gain_page(data, result, origin)

@@ -460,9 +460,12 @@ def _trained(
         for name in names
     }
     found = {}
-    for seed, number in partitions:
+    for (seed, number), groups in partitions.items():
+        company = {names[k] for group in groups if len(group) > 1 for k in group}
         for name in names:
             gain = test(name, f"{seed} in {number}") - test(name, f"{seed} alone")
+            if name not in company and math.isfinite(gain):
+                gain = 0.0  # it keeps its own model, whatever the weight decay of coalitions
             noise = 0.0
             if number not in CHOICES:
                 noise = _test_noise(

@@ -89,7 +89,8 @@ def hospitals_command(
     studies = _checked(names, HOSPITALS)
     check_replaceable(out, [f"{name}.csv" for name in studies], replace=replace)
     for name in studies:
-        began, table, page = time.monotonic(), out / f"{name}.csv", out / f"{name}.md"
+        began, code = time.monotonic(), commit()  # others may commit while this trains
+        table, page = out / f"{name}.csv", out / f"{name}.md"
         known = {one.name: one for one in HOSPITALS[name].models}
         chosen = [known[one] for one in _checked(model, known)]
         with _folder(work) as folder:
@@ -100,7 +101,7 @@ def hospitals_command(
         content = rows_csv(rows)
         written = _read_back(read_rows, content)  # the page is that of the rounded numbers
         parts = "".join(f" --model {one}" for one in model or ())
-        about = origin(f"hospitals {name}{parts}", divisions, began)
+        about = origin(f"hospitals {name}{parts}", divisions, began, code)
         earlier = kept_origins(read_text(page), about, known) if others else []
         text = hospital_page(HOSPITALS[name], written, "\n\n".join([*earlier, about]))
         _write(out, {table.name: content, page.name: text.encode()})
@@ -173,7 +174,8 @@ def decisions_command(
 
     The rows of other data stay as they are.
     """
-    began, path = time.monotonic(), out / "decisions.csv"
+    began, code = time.monotonic(), commit()  # others may commit while this learns
+    path, page = out / "decisions.csv", out / PAGE
     rows = read_decisions(path) if path.exists() else []
     with _folder(work) as folder:
         for name in _checked(names, CONSORTIA):
@@ -183,7 +185,7 @@ def decisions_command(
             rows = [row for row in rows if row.data != name] + found
     rows.sort(key=lambda row: list(CONSORTIA).index(row.data))
     content = written_decisions(rows)
-    about, page = origin(" ".join(["decisions", *(names or ())]), divisions, began), out / PAGE
+    about = origin(" ".join(["decisions", *(names or ())]), divisions, began, code)
     replaced = {f"decisions {name}" for name in names or CONSORTIA}
     earlier = [
         one

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedegoists.errors import SettingsError
+from fedegoists.training.defaults import defaults_for
 from reproduction.gains_command import _repetitions
 from reproduction.gains_study import (
     CHOICES,
@@ -15,6 +16,7 @@ from reproduction.gains_study import (
     Decided,
     Gain,
     StudyResult,
+    _trained,
     decisions_csv,
     gain_page,
     gain_picture,
@@ -69,6 +71,19 @@ def test_a_small_study_predicts_who_gains():
     assert len(decisions_csv(result.decisions).splitlines()) == 1 + 2 * len(CHOICES)
     assert gain_picture("lines", gains).startswith(b"\x89PNG")
     assert len(gains_csv(gains).splitlines()) == 1 + len(gains)
+
+
+def test_who_is_alone_gains_nothing_although_coalitions_have_another_weight_decay():
+    data = {0: loaded(seed=0)}
+    first = defaults_for(data[0], 40, "linear")
+    defaults = replace(
+        first, train=first.train.changed(weight_decay=1.0), together_decay=first.train.weight_decay
+    )
+    realised = _trained(data, {(0, "graph"): [[0, 1], [2]]}, defaults, "cpu")
+    gains = {name: gain for (_, _, name), (gain, _) in realised.items()}
+    assert gains["c"] == 0
+    assert gains["a"] > 0
+    assert gains["b"] > 0
 
 
 def test_the_page_counts_what_intervals_cover():

@@ -111,6 +111,23 @@ def test_a_small_deviation_counts_where_most_pairs_deviate():
     assert counted[1] > 0.02
 
 
+@pytest.mark.parametrize(("n", "times", "counted"), [(5, 1.6, 0), (40, 1.6, 0.753), (5, 2, 1.049)])
+def test_deviations_of_few_targets_must_be_clearer_than_those_of_many(n, times, counted):
+    """All pairs deviate by so many standard errors, which few targets may do by chance.
+
+    Of 5 targets, the usual square is that of 1.6² noises less 1 + 3 √(2/5): nothing. Of 40 it is
+    1.6² − 1 − 3 √(2/40) = 0.889, so that 0.889 / 1.889 of 1.6 count; of 5, for 2², 1.103 / 2.103.
+    """
+    half = np.full((1, 2, n), -1.0)
+    noise = 0.01 * np.array([1.0, -1.0])[None, :, None, None]
+    others = -1 - times * 0.01 + noise * np.ones((1, 2, n, n))
+    scores = Measures(half, half, None, others)
+    known = HomeScores(tuple(f"v{k}" for k in range(n)), np.full(n, 100.0), scores, scores)
+    found = fit_deviations(scores, known, fit_curves(scores, known.samples, POWER))
+    off = ~np.eye(n, dtype=bool)
+    assert found[off] == pytest.approx(0.01 * counted, rel=1e-2)
+
+
 def test_the_distance_of_a_common_model_is_the_one_worked_out_by_hand():
     """Two and two with opposite tasks: a quarter of δ for four, of three to one 1/16 and 9/16."""
     group = np.array([0, 0, 1, 1])

@@ -77,9 +77,9 @@ MISFIT = 0.4
 TRIAL_MISFIT = 0.1
 """The same for a trial: training ends a little differently each time."""
 
-DOUBT = 9.0
-"""A deviation counts, whatever the others are, as far as its square is above this multiple of its
-variance: three standard errors."""
+CLEAR = 3.0
+"""Standard errors by which deviations must exceed noise as a whole, before small ones count; and a
+single one, to count whatever the others are."""
 
 PRIOR_FREEDOM = 3.0
 """Weight of the consortium's mean variance beside a participant's own, in degrees of freedom."""
@@ -327,10 +327,11 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     """Fit the deviations δ, ``[i, j]``: none where noise explains them.
 
     What i's own model would reach with more samples than it has is not known, and not counted.
-    Deviations are shrunk towards zero by empirical Bayes: where most pairs deviate by more than
-    noise, a small deviation is taken at its word; where most do not, it is none. The usual square
-    is a median, so that a few large ones do not make all others credible; and large ones count,
-    whatever the others are.
+    Deviations are shrunk towards zero by empirical Bayes: where most pairs clearly deviate by more
+    than noise, a small deviation is taken at its word; where most do not, it is none. The usual
+    square is a median, so that a few large ones do not make all others credible; and large ones
+    count, whatever the others are. Deviations of one target share its noise, so there are only as
+    many independent squares as targets: with n of them, the noise of a mean is √(2 / n) of it.
     """
     assert loss.others is not None
     n, samples, power = len(scores.participants), scores.samples, curves.power
@@ -350,9 +351,10 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     error = error + own**2 * curves.variance[:, None] + TINY
     found = (mean + own * curves.excess[:, None])[known]
     noise = error[known]
-    usual = max(0.0, float(np.median(found**2 - noise)))
+    beyond = found**2 - noise * (1 + CLEAR * math.sqrt(2 / known.any(1).sum()))
+    usual = max(0.0, float(np.median(beyond)))
     shrunken = found * usual / (usual + noise)
-    large = found - DOUBT * noise / np.maximum(found, TINY)
+    large = found - CLEAR**2 * noise / np.maximum(found, TINY)
     deviations[known] = np.where(found > 0, np.maximum(shrunken, large), 0.0)
     return deviations
 
