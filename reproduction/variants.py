@@ -267,6 +267,7 @@ LONGER = (
 
 MODERN = (
     *("fedavgm", "slowmo", "fedper", "fedrep", "fedbabu", "ditto", "apfl", "fedala", "fedfomo"),
+    "feddbe",
 )
 """Methods that the paper does not compare with."""
 OWN_BUDGET = {"pfedme": 5, "pfedhn": 6}
@@ -289,6 +290,7 @@ PARAMETERS: dict[str, tuple[tuple[str, Any], ...]] = {
     "apfl": (("start_at", 0.25), ("start_at", 0.75)),
     "fedala": (("rate", 0.1), ("rate", 10.0)),
     "fedfomo": (("server_rate", 0.5), ("server_rate", 1.5)),
+    "feddbe": (("kappa", 1.0), ("kappa", 10.0)),
 }
 """The settings that are tried beside each method's defaults, two for every method. Methods without
 a parameter are tried at two more learning rates."""

@@ -47,6 +47,7 @@ def test_every_entry_says_what_the_server_sees():
         "ditto": "sums",
         "apfl": "single updates",
         "fedala": "gradients",
+        "feddbe": "gradients",
         "fedfomo": "single updates",
         "bagging": "single updates",
     }

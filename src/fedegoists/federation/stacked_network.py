@@ -40,7 +40,8 @@ class StackedNetwork:
         self._recent: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
         self._cnn: StackedCNN | None = None
         # Kernels made for this network are faster than `vmap`.
-        if isinstance(network.model, CifarCNN) and StackedCNN.suits(pool.inputs[0]):
+        kernels = isinstance(network.model, CifarCNN) and network.added is None
+        if kernels and StackedCNN.suits(pool.inputs[0]):
             self._cnn = StackedCNN(network.model, network.schema, bf16=bf16)
         # Kernels need a quarter of the memory.
         self.per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS

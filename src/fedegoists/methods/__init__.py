@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedegoists.methods.fedavg import FedAvg
     from fedegoists.methods.fedavgm import FedAvgM
     from fedegoists.methods.fedbabu import FedBABU
+    from fedegoists.methods.feddbe import FedDBE
     from fedegoists.methods.feddisco import FedDisco
     from fedegoists.methods.fedegoists import FedEgoists
     from fedegoists.methods.fedfomo import FedFomo
@@ -47,6 +48,7 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedBABU",
+    "FedDBE",
     "FedDisco",
     "FedEgoists",
     "FedFomo",

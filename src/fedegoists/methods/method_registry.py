@@ -58,6 +58,8 @@ class MethodEntry:
         Whether output layers stay in the silos in a classification, unless something else is said.
     splits : bool
         Whether it divides a model into an output layer, which stays in the silo, and the rest.
+    represents : bool
+        Whether it works on what goes into the output layer, so that models need layers below it.
     plain_steps : bool
         Whether it counts on steps of plain gradient descent, so that it does not train with Adam.
     models : tuple of {"network", "arrays", "trees"}
@@ -73,6 +75,7 @@ class MethodEntry:
     coalitions: Literal["baseline", "final", "alone"] = "baseline"
     personal_output: bool = False
     splits: bool = False
+    represents: bool = False
     plain_steps: bool = False
     describes: str = ""
     models: tuple[ModelKind, ...] = ("network", "arrays")
@@ -303,6 +306,18 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Zhang, Hua, Wang, Song, Xue, Ma, Guan",
             "AAAI 2023",
         ),
+        models=("network",),
+    ),
+    "feddbe": MethodEntry(
+        "fedegoists.methods.feddbe:FedDBE",
+        "a shared model, and a memory of one's own that is added to its representation",
+        "gradients",
+        Paper(
+            "Eliminating Domain Bias for Federated Learning in Representation Space",
+            "Zhang, Hua, Cao, Wang, Song, Xue, Ma, Guan",
+            "NeurIPS 2023",
+        ),
+        represents=True,
         models=("network",),
     ),
     "fedfomo": MethodEntry(
