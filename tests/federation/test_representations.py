@@ -84,6 +84,39 @@ def test_shift_and_mean_are_part_of_the_loss(execution):
         torch.testing.assert_close(reply.shift, moved, rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_samples_are_pulled_to_the_centres_of_their_classes(execution, passes):
+    """One class is not pulled; also where a batch is computed in parts."""
+    silos = lines((7, 4), positives=(3, 1))
+    centres, pulls = torch.tensor([[1.0, -1.0, 0.5], [9.0, 9.0, 9.0]]), torch.tensor([2.0, 0.0])
+    terms = LocalTerms(representation=Representation(centres=centres, pulls=pulls))
+    federation = simulated(silos.data, Wide(), execution=execution)
+    vector = federation.schema.drawn(1)
+    settings = TrainSettings(steps=1, learning_rate=0.05, passes=passes)
+    request = Train(parameters=vector, settings=settings, terms=terms)
+    replies = federation.call(dict.fromkeys(federation.participants, request))
+    for k, reply in enumerate(replies.values()):
+        model = Wide()
+        torch.nn.utils.vector_to_parameters(vector.clone(), model.parameters())
+        x = torch.tensor(silos.designs["train"][k][:, :2]).float()
+        t = torch.tensor(silos.targets["train"][k]).float()
+        z = torch.tanh(model.body(x))
+        fit = nn.functional.binary_cross_entropy_with_logits(model.output(z)[:, 0], t)
+        away = ((z - centres[0]) ** 2).mean(1) * (t == 0)
+        gradients = torch.autograd.grad(fit + 2.0 * away.mean(), [*model.parameters()])
+        expected = vector - 0.05 * torch.nn.utils.parameters_to_vector(gradients)
+        torch.testing.assert_close(reply.parameters, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_centres_need_classes_and_pulls():
+    within = Representation(centres=torch.zeros(1, 3), pulls=torch.zeros(1))
+    _, replies = called(Wide(), LocalTerms(representation=within))
+    assert all("a regression has none" in one.detail for one in replies.values())
+    with pytest.raises(SettingsError, match="give both"):
+        Representation(centres=torch.zeros(2, 3))
+
+
 @pytest.mark.parametrize("execution", ["looped", "stacked"])
 def test_terms_that_say_nothing_change_nothing(execution):
     idle = LocalTerms(representation=Representation(mean=torch.zeros(3)))
@@ -158,7 +191,7 @@ class Nameless(nn.Module):
         (Line(2), {"clip": 1.0, "noise": 1.0}, "no privacy"),
         (Line(2), {"clip": 1.0}, "no privacy"),
         (Line(2), {"passes": 2}, "accumulate = 1"),
-        (Chain(), {}, "takes 1"),
+        (Chain(), {}, "takes (1,)"),
         (Sequence(), {}, "a representation is a vector"),
         (Aside(), {}, "does not call its layer"),
         (Nameless(), {}, "none of this name"),

@@ -6,7 +6,6 @@ import torch
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import TrainSettings
-from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.methods import FedDBE, Local
@@ -21,6 +20,7 @@ from tests.methods.hand import (
     lines,
     played,
 )
+from tests.methods.test_representation_measures import outputs_of
 from tests.silos import Line, simulated
 
 SETTINGS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.5)
@@ -80,55 +80,6 @@ def test_three_rounds_by_hand():
         assert reports[2].bytes_received == {"a": 24, "b": 24}
         assert reports[0].bytes_sent == {"a": 20 + 32, "b": 20 + 32}
         assert reports[0].sample_passes == {"a": 18 + 12, "b": 9 + 6, "c": 12}
-
-
-def of_classes(sizes=(9, 5), classes=3):
-    """Silos with four numbers a sample, and labels at random."""
-    rng = np.random.default_rng(3)
-    total = sum(sizes) + 6 * len(sizes)
-    x = rng.normal(size=(total, 4)).astype(np.float32)
-    parts, start = [], 0
-    for name, size in zip("abc", sizes, strict=False):
-        rows = np.arange(start, start + size + 6)
-        parts.append(SiloIndices(name, rows[:size], rows[size:-3], rows[-3:]))
-        start += size + 6
-    labels = rng.integers(0, classes, total)
-    return SiloedData(
-        "classes", "classification", Samples((x,), labels), tuple(parts), classes, "", ()
-    )
-
-
-def outputs_of(model, row, x, change=lambda z: z):
-    """Outputs and representations of a model, with another input of its output layer."""
-    torch.nn.utils.vector_to_parameters(row.clone(), model.parameters())
-    seen = []
-
-    def hook(_, inputs):
-        seen.append(inputs[0].detach())
-        return (change(inputs[0]),)
-
-    handle = model.output.register_forward_pre_hook(hook)
-    found = model(torch.as_tensor(x)).detach()
-    handle.remove()
-    return found, seen[0]
-
-
-@pytest.mark.parametrize("execution", ["looped", "stacked"])
-def test_means_are_read_from_gradients_whatever_the_labels(execution):
-    """Of the hidden numbers below a cross-entropy, after training, weighted by samples."""
-    data = of_classes()
-    model = build_model("mlp", 0, features=4, outputs=3)
-    federation = simulated(data, build_model("mlp", 0, features=4, outputs=3), execution=execution)
-    start = federation.schema.drawn(1).numpy()
-    states, _ = played(FedDBE(SETTINGS), federation, [["a", "b"]], 1, start)
-    x = data.samples.inputs[0]
-    hidden = [
-        outputs_of(model, row, x[silo.train])[1]
-        for silo, row in zip(data.silos, states[1].parameters, strict=True)
-    ]
-    mean = torch.cat(hidden).mean(0).expand(2, -1)
-    torch.testing.assert_close(states[1].tensors["mean"], mean, rtol=1e-4, atol=1e-5)
-    assert (mean[0] - hidden[0].mean(0)).abs().max() > 1e-3
 
 
 def test_each_coalition_has_its_own_mean():

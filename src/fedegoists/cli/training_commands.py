@@ -189,6 +189,7 @@ def train_command(
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
+        from fedegoists.learning.datasets.dataset_registry import DATASETS
         from fedegoists.learning.model_registry import model_named
         from fedegoists.methods.method_registry import methods_for
         from fedegoists.training import Comparison, compare
@@ -196,8 +197,9 @@ def train_command(
 
     named = [name.strip() for name in methods.split(",") if name.strip()]
     kind = "network" if model == "auto" else model_named(model).kind
+    task = DATASETS[data].task if data in DATASETS else None
     chosen = dict.fromkeys(
-        one for name in named for one in (methods_for(kind) if name == "all" else [name])
+        one for name in named for one in (methods_for(kind, task) if name == "all" else [name])
     )
     comparison = Comparison(
         data=data,

@@ -1,8 +1,8 @@
 """Training with terms about representations: their vectors are parameters of another network.
 
-A representation is what goes into the layer ``output``. Its shift and its mean, see
-`Representation`, become parameters of a copy of the network, of which the mean stands still. So
-everything that trains a network trains them, too.
+A representation is what goes into the layer ``output``. Its shift, its mean and the centres of
+classes, see `Representation`, become parameters of a copy of the network, of which all but the
+shift stand still. So everything that trains a network trains them, too.
 """
 
 from copy import deepcopy
@@ -58,7 +58,7 @@ def with_vectors(request: Train) -> Train:
     """Return the request in which the vectors of such terms follow the model's parameters."""
     within, terms = _terms(request), request.terms
     assert terms is not None
-    still = (f"{PREFIX}mean",) if within.mean is not None else ()
+    still = tuple(f"{PREFIX}{name}" for name in within.tensors if name != "shift")
     changed = terms.model_copy(
         update={
             "representation": None,
@@ -66,7 +66,8 @@ def with_vectors(request: Train) -> Train:
             "frozen_first": (*terms.frozen_first, *still) if terms.first_steps else (),
         }
     )
-    vector = torch.cat([request.parameters, *within.tensors.values()])
+    vectors = [one.reshape(-1) for one in within.tensors.values()]
+    vector = torch.cat([request.parameters, *vectors])
     return request.model_copy(update={"parameters": vector, "terms": changed})
 
 
@@ -89,20 +90,15 @@ def _copy(network: Network, within: Representation) -> Network:
     """Return a copy of a network that has such vectors as parameters, and uses them."""
     found = deepcopy(network)
     seed_dropouts(found.model)  # begins the layers of the copy anew in every pass
-    layer = _output_of(found.model)
-    schema = found.schema
+    layer, schema = _output_of(found.model), found.schema
+    _check_shapes(within, layer, found)
     for name, vector in within.tensors.items():
-        if tuple(vector.shape) != (layer.in_features,):
-            raise SettingsError(
-                f"{name}: {tuple(vector.shape)} numbers, and the layer {OUTPUT_LAYER}weight takes "
-                f"{layer.in_features}"
-            )
-        zeros = torch.zeros(layer.in_features, device=layer.weight.device)
+        zeros = torch.zeros(vector.shape, device=layer.weight.device)
         found.model.register_parameter(f"{PREFIX}{name}", nn.Parameter(zeros))
-        shapes = (*schema.shapes, tuple(vector.shape))
-        schema = replace(schema, names=(*schema.names, f"{PREFIX}{name}"), shapes=shapes)
+        names, shapes = (*schema.names, f"{PREFIX}{name}"), (*schema.shapes, tuple(vector.shape))
+        schema = replace(schema, names=names, shapes=shapes)
     found.schema = schema
-    seen: list[tuple[Tensor, Tensor | None]] = []
+    seen: list[tuple[Tensor, dict[str, Tensor]]] = []
 
     def changed(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         if inputs[0].dim() != 2:
@@ -111,29 +107,49 @@ def _copy(network: Network, within: Representation) -> Network:
                 "and a representation is a vector; use another method"
             )
         # Inside a functional call, these are the tensors that it was given.
-        mean = getattr(found.model, f"{PREFIX}mean", None)
-        seen[:] = [(inputs[0], mean)]
-        shift = getattr(found.model, f"{PREFIX}shift", None)
-        return inputs if shift is None else (inputs[0] + shift, *inputs[1:])
+        given = {name: getattr(found.model, f"{PREFIX}{name}") for name in within.tensors}
+        seen[:] = [(inputs[0], given)]
+        return (inputs[0] + given["shift"], *inputs[1:]) if "shift" in given else inputs
 
-    def added(weights: Tensor | None) -> Tensor:
+    def added(targets: Tensor, weights: Tensor | None) -> Tensor:
         if not seen:
             raise SettingsError(
                 f"the model does not call its layer {OUTPUT_LAYER}; use another method"
             )
-        values, mean = seen.pop()
-        if mean is None:
-            return values.new_zeros(())
+        values, given = seen.pop()
         values = values.float()
-        if weights is None:
-            own = values.mean(0)
-        else:
-            own = (weights[:, None] * values).sum(0) / weights.sum()
-        return 0.5 * within.strength * ((own - mean) ** 2).mean()
+        total = values.new_zeros(())
+        if "mean" in given:
+            mean = values.mean(0)
+            if weights is not None:
+                mean = (weights[:, None] * values).sum(0) / weights.sum()
+            total = total + 0.5 * within.strength * ((mean - given["mean"]) ** 2).mean()
+        if "centres" in given:
+            classes = targets.long()
+            away = ((values - given["centres"][classes]) ** 2).mean(1) * given["pulls"][classes]
+            total = total + (away.mean() if weights is None else (weights * away).sum())
+        return total
 
     layer.register_forward_pre_hook(changed)
     found.added = added
     return found
+
+
+def _check_shapes(within: Representation, layer: nn.Linear, network: Network) -> None:
+    """Refuse vectors that do not fit the output layer, and centres without classes."""
+    width, outputs = layer.in_features, layer.out_features
+    if within.centres is not None and network.task.name not in ("classification", "binary"):
+        raise SettingsError(
+            f"centres are of classes, and a {network.task.name} has none; use another method"
+        )
+    classes = 2 if network.task.name == "binary" else outputs
+    wanted = {"shift": (width,), "mean": (width,), "centres": (classes, width), "pulls": (classes,)}
+    for name, vector in within.tensors.items():
+        if tuple(vector.shape) != wanted[name]:
+            raise SettingsError(
+                f"{name}: {tuple(vector.shape)} numbers, and the layer {OUTPUT_LAYER}weight takes "
+                f"{wanted[name]}"
+            )
 
 
 def _output_of(model: nn.Module) -> nn.Linear:

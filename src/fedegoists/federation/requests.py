@@ -124,16 +124,32 @@ class Representation(Validated):
         The layer gets z + shift. The shift is trained with the parameters, and returned.
     mean, strength : Tensor and float
         Add strength/2 · the mean over the entries of (mean of z over the batch − mean)².
+    centres, pulls : Tensor
+        With a row c and a pull p for each class: add the mean over samples and entries of
+        p · (z − c)², of each sample's own class.
     """
 
     shift: Vector | None = None
     mean: Vector | None = None
     strength: Number = 0.0
+    centres: Matrix | None = None
+    pulls: Vector | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Representation":
+        if (self.centres is None) != (self.pulls is None):
+            raise SettingsError("centres and pulls of classes belong together; give both")
+        return self
 
     @property
     def tensors(self) -> dict[str, Tensor]:
         """The vectors that are given, by name."""
-        named = {"shift": self.shift, "mean": self.mean}
+        named = {
+            "shift": self.shift,
+            "mean": self.mean,
+            "centres": self.centres,
+            "pulls": self.pulls,
+        }
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     @property

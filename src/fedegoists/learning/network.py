@@ -62,11 +62,11 @@ class Network:
     untracked : bool
         Whether there is batch normalisation without running statistics.
     added : function, optional
-        Returns what is added to the loss of a batch, from the weights of its samples if they have
-        any; where the module was changed to tell it.
+        Returns what is added to the loss of a batch, from its targets and the weights of its
+        samples if they have any; where the module was changed to tell it.
     """
 
-    added: Callable[[Tensor | None], Tensor] | None = None
+    added: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Network:
     def loss_of(self, outputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """Return the loss of a batch from its outputs."""
         loss = self.task.loss(outputs.float(), targets, weights)
-        return loss if self.added is None else loss + self.added(weights)
+        return loss if self.added is None else loss + self.added(targets, weights)
 
     def outputs(
         self, values: Mapping[str, Tensor], inputs: Inputs, seed: Tensor | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedegoists.methods.fedegoists import FedEgoists
     from fedegoists.methods.fedfomo import FedFomo
     from fedegoists.methods.fedora import FedORA
+    from fedegoists.methods.fedpac import FedPAC
     from fedegoists.methods.fedper import FedPer
     from fedegoists.methods.fedprox import FedProx
     from fedegoists.methods.fedrep import FedRep
@@ -53,6 +54,7 @@ __all__ = [
     "FedEgoists",
     "FedFomo",
     "FedORA",
+    "FedPAC",
     "FedPer",
     "FedProx",
     "FedRep",
