@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedegoists.errors import SettingsError
+from fedegoists.learning.datasets.dataset_registry import DATASETS
 from reproduction.budgets import BUDGETS, BudgetName
 from reproduction.scenarios import Scenario
 from reproduction.variants import (
     COMPANY,
     FAIR,
     FAIR_HOSPITALS,
+    FAIR_WITH_CLASSES,
     HOSPITALS,
     LOCAL,
     LONGER,
@@ -273,7 +275,11 @@ def _of_pfllib() -> Iterator[ReproducedTable]:
             (
                 LOCAL,
                 WIDE,
-                *(one for one in FAIR if one.where == "best" and one.method != WIDE.method),
+                *(
+                    one
+                    for one in FAIR_WITH_CLASSES
+                    if one.where == "best" and one.method != WIDE.method
+                ),
             ),
             budget=budget,
             repetitions=CORRECTED_REPETITIONS,
@@ -292,11 +298,13 @@ CORRECTED = "-corrected"
 
 def _corrected(table: ReproducedTable) -> ReproducedTable:
     """Return a table of the paper with corrected methods, all rows and its longer budget."""
+    classes = any(DATASETS[scenario.data].task != "regression" for _, scenario in table.scenarios)
+    rows = FAIR_WITH_CLASSES if classes else FAIR
     return replace(
         table,
         name=f"{table.name}{CORRECTED}",
         title=f"{table.title}, with corrected methods",
-        variants=FAIR_HOSPITALS if table.variants == HOSPITALS else FAIR,
+        variants=FAIR_HOSPITALS if table.variants == HOSPITALS else rows,
         budget="converged",
         repetitions=CORRECTED_REPETITIONS,
         revision=2,

@@ -267,6 +267,7 @@ LONGER = (
 
 MODERN = (
     *("fedavgm", "slowmo", "fedper", "fedrep", "fedbabu", "ditto", "apfl", "fedala", "fedfomo"),
+    "feddbe",
 )
 """Methods that the paper does not compare with."""
 OWN_BUDGET = {"pfedme": 5, "pfedhn": 6}
@@ -289,6 +290,8 @@ PARAMETERS: dict[str, tuple[tuple[str, Any], ...]] = {
     "apfl": (("start_at", 0.25), ("start_at", 0.75)),
     "fedala": (("rate", 0.1), ("rate", 10.0)),
     "fedfomo": (("server_rate", 0.5), ("server_rate", 1.5)),
+    "feddbe": (("kappa", 1.0), ("kappa", 10.0)),
+    "fedpac": (("lam", 0.1), ("lam", 10.0)),
 }
 """The settings that are tried beside each method's defaults, two for every method. Methods without
 a parameter are tried at two more learning rates."""
@@ -315,11 +318,14 @@ FAIR = (
 )
 """The rows of corrected tables: all methods along learned benefits, as the paper has its baselines,
 and in the widest coalitions, tuned and not."""
-FAIR_HOSPITALS = (*FAIR, BEST.renamed(CROSSED, benefit="crossed"))
+_FEDPAC = Variant("fedpac", "fedpac")
+FAIR_WITH_CLASSES = (*FAIR, *_with_tuning(_FEDPAC, _wide(_FEDPAC)))
+"""The same where samples have classes, which one method needs."""
+FAIR_HOSPITALS = (*FAIR_WITH_CLASSES, BEST.renamed(CROSSED, benefit="crossed"))
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
-    for rows in (HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER, FAIR)
+    for rows in (HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER, FAIR_HOSPITALS)
     for variant in rows
 }
 

@@ -23,7 +23,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "icu-transformer": {"hourly": 6, "static": 3, "hours": 5},
 }
 SIZES = (110, 60, 90)
-FOR_NETWORKS = methods_for("network")
+FOR_NETWORKS = methods_for("network", "regression")
+"""Those for networks with any task."""
 
 
 def silos(model: str, seed: int = 0, sizes: tuple[int, ...] = SIZES) -> SiloedData:

@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
-from fedegoists.cli.training_commands import _validated
+from fedegoists.cli.training_commands import _named_methods, _validated
 from fedegoists.federation import Participant
 from fedegoists.methods import Outcome
 from fedegoists.methods.method import State
+from fedegoists.methods.method_registry import methods_for
 from fedegoists.methods.outcome import Row
 
 QUICK = ("train", "--data", "synthetic-weak", "--seeds", "2", "--steps", "40")
@@ -236,6 +237,13 @@ def test_what_to_choose_by_is_only_shown_where_everybody_has_it(metric, values, 
     outcome = Outcome(State(1, {"parameters": torch.zeros(2, 1)}), torch.zeros(2, 1), [1, 1], best)
     outcome.rows.extend(rows)
     assert _validated(outcome, metric) == shown
+
+
+def test_all_methods_are_those_that_suit_the_task():
+    everything = set(_named_methods("all", "auto", "cifar10"))
+    assert everything == set(methods_for("network"))
+    assert everything - set(_named_methods("all", "auto", "synthetic-weak")) == {"fedpac"}
+    assert _named_methods("fedpac, local,fedpac", "mlp", "heart") == ("fedpac", "local")
 
 
 def test_all_methods_are_those_that_suit_the_model(run):

@@ -45,7 +45,12 @@ from tests.flare.loopback import NOTE, PLANTED, run_deployed, write_tables
 from tests.silos import FOR_NETWORKS
 
 NAMES = ("North Bank", "South", "East")
-FOR_LINEAR = [name for name in FOR_NETWORKS if not METHOD_ENTRIES[name].splits]
+FOR_LINEAR = [
+    name
+    for name in FOR_NETWORKS
+    for entry in [METHOD_ENTRIES[name]]
+    if not (entry.splits or entry.represents)
+]
 """The methods that train linear models, which have no layers below their output layer."""
 ALL = json.dumps(FOR_LINEAR)
 

@@ -235,3 +235,15 @@ def test_over_signed_calls(folder, number, method):
     usual = looped(number, method, folder)
     values = [row.value for row in deployed.rows]
     assert torch.tensor(values).sub(torch.tensor([row.value for row in usual.rows])).abs().max() > 0
+
+
+OF_CLASSES = next(k for k, row in enumerate(ROWS) if row.name == "CNN with group norm")
+
+
+@pytest.mark.parametrize("method", ["feddbe", "fedpac"])
+@pytest.mark.parametrize("number", [OF_CLASSES], ids=["CNN with group norm"])
+def test_methods_that_work_on_representations(folder, number, method):
+    """Whose requests carry more than vectors of the model's length."""
+    test_one_silo_at_a_time(folder, number, method)
+    test_all_silos_at_once(folder, number, method)
+    test_over_signed_calls(folder, number, method)

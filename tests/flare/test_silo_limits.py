@@ -20,6 +20,7 @@ from fedegoists.federation.flare.messages import Answers, Call, RepeatedRequest
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.flare.silo_settings import read_silo_settings
 from fedegoists.federation.flare.wire import pack, schema_digest, unpack
+from fedegoists.federation.requests import Representation
 from tests.flare.silo_kit import (
     GRADIENT,
     HALF,
@@ -216,6 +217,19 @@ def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_pa
     for clip in ("update_clip", "gradient_clip"):
         bounded = SiloService(kit(tmp_path / clip, f"[privacy]\n{clip} = 0.01\n"))
         assert asked(bounded, moving).reply.momentum is None
+
+
+def test_a_shift_never_leaves_a_silo_that_bounds_what_does(tmp_path):
+    within = Representation(shift=torch.zeros(100))
+    shifted = TRAIN.changed(terms=LocalTerms(representation=within))
+    free = asked(SiloService(kit(tmp_path / "a")), shifted).reply
+    assert free.shift.shape == (100,)
+    assert free.shift.abs().sum() > 0
+    for clip in ("update_clip", "gradient_clip"):
+        bounded = SiloService(kit(tmp_path / clip, f"[privacy]\n{clip} = 0.01\n"))
+        assert asked(bounded, shifted).reply.shift is None
+    private = SiloService(kit(tmp_path / "private", '[privacy]\nlevel = "standard"\n'))
+    assert "no privacy" in asked(private, shifted).reply.detail
 
 
 def test_noise_is_as_strong_as_said_and_another_for_another_request(tmp_path):

@@ -11,7 +11,7 @@ from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Describe
 from fedegoists.methods import METHOD_ENTRIES
-from fedegoists.methods.method_registry import MethodEntry, check_method
+from fedegoists.methods.method_registry import MethodEntry, check_method, methods_for
 from tests.silos import FOR_NETWORKS, federation, initial
 
 
@@ -47,6 +47,8 @@ def test_every_entry_says_what_the_server_sees():
         "ditto": "sums",
         "apfl": "single updates",
         "fedala": "gradients",
+        "feddbe": "gradients",
+        "fedpac": "gradients",
         "fedfomo": "single updates",
         "bagging": "single updates",
     }
@@ -67,6 +69,12 @@ def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, monkeypa
     method.round(silos, coalitions, state, 0)
     assert bool(entry.told) == bool(asked)
     assert ("direction" in entry.told) == any(one.direction for one in asked)
+
+
+def test_methods_for_classes_are_not_among_all_methods_of_a_regression():
+    everything, others = methods_for("network"), methods_for("network", "regression")
+    assert set(everything) - set(others) == {"fedpac"}
+    assert methods_for("network", "binary") == everything
 
 
 def test_methods_and_estimators_are_listed_without_pytorch():

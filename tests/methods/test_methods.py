@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fedegoists.errors import FileError, PartitionError, SettingsError
 from fedegoists.federation import TrainSettings
 from fedegoists.learning.data import Samples, SiloedData
-from fedegoists.methods import METHODS, FedAvg, FedProx, Local
+from fedegoists.methods import METHOD_ENTRIES, METHODS, FedAvg, FedProx, Local
 from fedegoists.methods.method import mixing_matrix
 from fedegoists.methods.method_run import StoppedError
 from tests.silos import FOR_NETWORKS, federation, groups, initial, participant, run, silos
@@ -119,11 +119,17 @@ def test_alone_is_local(name):
     torch.testing.assert_close(own.parameters, same.parameters)
 
 
+def personal_layers(name, model):
+    """Output layers; the first ones for a method that needs the output layer of all."""
+    first = {"mlp": "hidden.", "cifar10-cnn": "conv1."}[model]
+    return (first,) if METHOD_ENTRIES[name].represents else ("output.",)
+
+
 @pytest.mark.parametrize("name", FOR_NETWORKS)
 @pytest.mark.parametrize("model", ["mlp", "cifar10-cnn"])
 def test_looped_equals_stacked(name, model):
-    """Two rounds in company and alone, with personal output layers for the images."""
-    personal = ("output.",) if model == "cifar10-cnn" else ()
+    """Two rounds in company and alone, with personal layers for the images."""
+    personal = personal_layers(name, model) if model == "cifar10-cnn" else ()
     method = METHODS[name](settings=QUICK, personal=personal)
     coalitions = [["s0", "s2"], ["s1"]]
     looped, one = rounds(
@@ -178,10 +184,11 @@ def test_who_fails_is_reported_and_the_rest_is_unaffected(name, execution):
 # Running, choosing, resuming -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("personal", [(), ("output.",)])
+@pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("name", FOR_NETWORKS)
 def test_a_stopped_run_continues_to_the_same_bytes(name, personal, tmp_path):
-    method = METHODS[name](settings=QUICK, personal=personal)
+    layers = personal_layers(name, "mlp") if personal else ()
+    method = METHODS[name](settings=QUICK, personal=layers)
     coalitions = [["s0", "s1"], ["s2"]]
     start = initial("mlp")
     whole = run(method, federation("mlp"), coalitions, start, rounds=5, seed=5)

@@ -25,8 +25,10 @@ def test_a_model_without_body_is_refused_before_others_have_trained_it(tmp_path)
         trained.append(name)
         return tmp_path / name
 
-    for name in SPLIT:
-        with pytest.raises(SettingsError, match=f"{name}: silos keep output. and share the rest"):
+    whys = dict.fromkeys(SPLIT, "silos keep output. and share the rest")
+    whys["feddbe"] = "representations are what goes into the layer output, .* above other layers"
+    for name, why in whys.items():
+        with pytest.raises(SettingsError, match=f"{name}: {why}"):
             train_methods(Wanted(("local", name)), found, decisions, place)
     assert trained == []
 

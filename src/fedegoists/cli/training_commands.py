@@ -189,19 +189,12 @@ def train_command(
 ) -> None:
     """Train with several methods, side by side, over several repetitions."""
     with training_extra("training"):
-        from fedegoists.learning.model_registry import model_named
-        from fedegoists.methods.method_registry import methods_for
         from fedegoists.training import Comparison, compare
         from fedegoists.training.run_logs import run_logs
 
-    named = [name.strip() for name in methods.split(",") if name.strip()]
-    kind = "network" if model == "auto" else model_named(model).kind
-    chosen = dict.fromkeys(
-        one for name in named for one in (methods_for(kind) if name == "all" else [name])
-    )
     comparison = Comparison(
         data=data,
-        methods=tuple(chosen),
+        methods=_named_methods(methods, model, data),
         method_settings=_method_settings(method_settings),
         coalitions=coalitions,
         benefit=benefit,
@@ -226,6 +219,22 @@ def train_command(
         print_json({"metric": result.summary.metric, "summary": rows, "folder": str(out)})
     else:
         _show(out, result)
+
+
+def _named_methods(text: str, model: str, data: str) -> tuple[str, ...]:
+    """Return the methods that are named; ``all`` are those that suit the model and the task."""
+    from fedegoists.learning.datasets.dataset_registry import DATASETS
+    from fedegoists.learning.model_registry import model_named
+    from fedegoists.methods.method_registry import methods_for
+
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    kind = "network" if model == "auto" else model_named(model).kind
+    task = DATASETS[data].task if data in DATASETS else None
+    return tuple(
+        dict.fromkeys(
+            one for name in named for one in (methods_for(kind, task) if name == "all" else [name])
+        )
+    )
 
 
 def _method_settings(given: list[str] | None) -> dict[str, dict[str, Value]]:

@@ -28,7 +28,7 @@ class ArrayTrainer(ModuleTrainer):
         settings, terms, schema = request.settings, request.terms, self.schema
         if settings.clip is not None or settings.noise:
             raise SettingsError(f"{NO_STEPS}; privacy needs a PyTorch module")
-        if terms is not None and set(terms.tensors) - {"momentum"}:
+        if terms is not None and (set(terms.tensors) - {"momentum"} or terms.representation):
             raise SettingsError(NO_STEPS)
         if settings.class_weights is not None:
             raise SettingsError(f"{NO_STEPS}; set the weights of classes in fit")

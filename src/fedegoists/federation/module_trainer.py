@@ -24,6 +24,7 @@ from fedegoists.federation.gradient_privacy import (
     noisy_score,
 )
 from fedegoists.federation.replies import Evaluated, Gradients, Split, Trained
+from fedegoists.federation.representations import Represented, with_vectors, without_vectors
 from fedegoists.federation.requests import (
     ClassWeights,
     Evaluate,
@@ -127,6 +128,7 @@ class ModuleTrainer:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._recent: dict[int, tuple[Silo, Tensor, dict[str, Tensor]]] = {}
+        self._represented = Represented(network)
 
     @property
     def schema(self) -> ParameterSchema:
@@ -141,6 +143,10 @@ class ModuleTrainer:
     def train(self, silo: Silo, request: Train, seed: int) -> Trained:
         """Train from the given parameters on the silo's training samples."""
         network, schema, settings = self.network, self.schema, request.settings
+        if request.terms is not None and request.terms.representation is not None:
+            represented = self._represented.network_for(request)
+            reply = ModuleTrainer(represented).train(silo, with_vectors(request), seed)
+            return without_vectors(request, reply)
         check_private(network, settings.clip, settings.class_weights, silo.weights)
         check_passes(network, settings)
         terms = request.terms or LocalTerms()
@@ -246,7 +252,7 @@ class ModuleTrainer:
             return self._private(settings.clip, *given, bf16=bf16)
         with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
             outputs = self.network.shaped(self.network.model(*inputs))
-        loss = self.task.loss(outputs.float(), targets, weights)
+        loss = self.network.loss_of(outputs, targets, weights)
         # A parameter that this batch does not use has a gradient of zero.
         gradients = torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
         return loss.detach(), _dense(gradients)

@@ -65,6 +65,8 @@ class Trained(Reply):
         Training samples of the silo, and samples in all batches.
     anchor, momentum : Tensor, optional
         At the end; where the request has an anchor that moves, or a momentum.
+    shift : Tensor, optional
+        At the end; where the request has a shift of the representation.
     """
 
     vectors: ClassVar[tuple[str, ...]] = ("parameters", "anchor", "momentum")
@@ -75,6 +77,13 @@ class Trained(Reply):
     sample_passes: Samples
     anchor: ReplyVector | None = None
     momentum: ReplyVector | None = None
+    shift: ReplyVector | None = None
+
+    def problem(self, shape: tuple[int, ...]) -> Problem | None:
+        """Return why a reply to parameters of a shape cannot be used, or nothing."""
+        if self.shift is not None and not finite(self.shift):
+            return "not finite", "shift"
+        return super().problem(shape)
 
 
 class Gradients(Reply):

@@ -115,6 +115,50 @@ class TrainSettings(Validated):
         return self
 
 
+class Representation(Validated):
+    """Terms about the representation z of a sample: what goes into the layer ``output``.
+
+    Attributes
+    ----------
+    shift : Tensor, optional
+        The layer gets z + shift. The shift is trained with the parameters, and returned.
+    mean, strength : Tensor and float
+        Add strength/2 · the mean over the entries of (mean of z over the batch − mean)².
+    centres, pulls : Tensor
+        With a row c and a pull p for each class: add the mean over samples and entries of
+        p · (z − c)², of each sample's own class.
+    """
+
+    shift: Vector | None = None
+    mean: Vector | None = None
+    strength: Number = 0.0
+    centres: Matrix | None = None
+    pulls: Vector | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Representation":
+        if (self.centres is None) != (self.pulls is None):
+            raise SettingsError("centres and pulls of classes belong together; give both")
+        return self
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The vectors that are given, by name."""
+        named = {
+            "shift": self.shift,
+            "mean": self.mean,
+            "centres": self.centres,
+            "pulls": self.pulls,
+        }
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What must be equal for silos to be stacked."""
+        shapes = tuple((name, tuple(own.shape)) for name, own in self.tensors.items())
+        return (*shapes, self.strength)
+
+
 class LocalTerms(Validated):
     """Terms that a method adds to a silo's own loss ℓ(w) in training.
 
@@ -140,6 +184,8 @@ class LocalTerms(Validated):
         In this number of first steps, others do not move instead.
     pace : float
         Multiply all learning rates by this.
+    representation : Representation, optional
+        Terms about what goes into the output layer; not beside vectors of other terms.
     """
 
     anchor: Vector | None = None
@@ -159,10 +205,19 @@ class LocalTerms(Validated):
     ] = ()
     first_steps: Count = 0
     pace: Number = 1.0
+    representation: Representation | None = None
+
+    @model_validator(mode="after")
+    def _separate(self) -> "LocalTerms":
+        if self.representation is not None and self.tensors:
+            raise SettingsError(
+                f"terms about the representation beside {', '.join(self.tensors)}; leave one out"
+            )
+        return self
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The vectors that are given, by name."""
+        """The vectors of the model's length that are given, by name."""
         named = {
             "anchor": self.anchor,
             "towards": self.towards,
@@ -175,7 +230,8 @@ class LocalTerms(Validated):
     def kind(self) -> tuple[object, ...]:
         """The kinds of terms that are given; silos with terms of one kind can be stacked."""
         frozen = (self.frozen, self.frozen_first, self.first_steps)
-        return (*self.tensors, self.inner_steps, self.anchor_rate, self.decoupled, *frozen)
+        within = None if self.representation is None else self.representation.kind
+        return (*self.tensors, self.inner_steps, self.anchor_rate, self.decoupled, *frozen, within)
 
 
 class Personal(Validated):
@@ -352,7 +408,13 @@ class Train(OfModels[Trained]):
         """Return the request with all tensors replaced by a function of name and tensor."""
         if self.terms is None:
             return super().mapped(change)
-        changed = {name: change(name, tensor) for name, tensor in self.terms.tensors.items()}
+        changed: dict[str, object] = {
+            name: change(name, tensor) for name, tensor in self.terms.tensors.items()
+        }
+        within = self.terms.representation
+        if within is not None:
+            moved = {name: change(name, tensor) for name, tensor in within.tensors.items()}
+            changed["representation"] = within.model_copy(update=moved)
         update = {
             "parameters": change("parameters", self.parameters),
             "terms": self.terms.model_copy(update=changed),

@@ -285,8 +285,18 @@ def accepted(
         return Failure(participant, "wrong shape" if wrong else "error", explained(error, kind))
     problem = reply.problem(request.shape)
     if problem is None and isinstance(reply, Trained) and isinstance(request, Train):
-        problem = _claim(request, reply, samples)
+        problem = _misfit(request, reply) or _claim(request, reply, samples)
     return reply if problem is None else Failure(participant, *problem)
+
+
+def _misfit(request: Train, reply: Trained) -> Problem | None:
+    """Return what is wrong with the length of a shift, or nothing; a silo may keep it."""
+    within = None if request.terms is None else request.terms.representation
+    sent = None if within is None else within.shift
+    if reply.shift is None or (sent is not None and sent.shape == reply.shift.shape):
+        return None
+    wanted = "none" if sent is None else tuple(sent.shape)
+    return "wrong shape", f"shift: {tuple(reply.shift.shape)} where {wanted} is expected"
 
 
 def _claim(request: Train, reply: Trained, samples: int | None) -> Problem | None:

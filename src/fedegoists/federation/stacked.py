@@ -33,6 +33,7 @@ from fedegoists.federation.replies import (
     Split,
     Trained,
 )
+from fedegoists.federation.representations import Represented, with_vectors, without_vectors
 from fedegoists.federation.requests import (
     ClassWeights,
     Evaluate,
@@ -104,7 +105,10 @@ class StackedSilos:
             known.setdefault(b"".join(own.tobytes() for own in splits), k)
             for k, splits in enumerate(zip(*self._positions.values(), strict=True))
         ]
+        self._how = {"bf16": bf16, "graphs": graphs, "beside": beside}
         self._models = StackedNetwork(network, silos[0], bf16=bf16, beside=beside)
+        self._represented = Represented(network)
+        self._others: dict[int, StackedSilos] = {}
         self._captured: dict[object, CapturedStep] = {}
         self._splits: dict[Split, tuple[Tensor, list[int]]] = {}
 
@@ -121,6 +125,8 @@ class StackedSilos:
     def train(self, requests: Sequence[Train], seeds: Sequence[int]) -> list[Trained | Problem]:
         """Train every silo from its parameters."""
         settings = requests[0].settings
+        if requests[0].terms is not None and requests[0].terms.representation is not None:
+            return self._train_represented(requests, seeds)
         check_private(self._network, settings.clip, settings.class_weights, self._silos[0].weights)
         check_passes(self._network, settings)
         self._network.set_mode("training")
@@ -192,6 +198,20 @@ class StackedSilos:
             if usable[k] and math.isfinite(losses[k])
             else ("not finite", "parameters")
             for k, own in enumerate(state["parameters"].unbind())
+        ]
+
+    def _train_represented(
+        self, requests: Sequence[Train], seeds: Sequence[int]
+    ) -> list[Trained | Problem]:
+        """Train with terms about representations, which are parameters of another network."""
+        network = self._represented.network_for(requests[0])
+        if id(network) not in self._others:
+            self._others[id(network)] = StackedSilos(network, self._silos, **self._how)
+        own = [with_vectors(one) for one in requests]
+        found = self._others[id(network)].train(own, seeds)
+        return [
+            reply if isinstance(reply, tuple) else without_vectors(request, reply)
+            for request, reply in zip(requests, found, strict=True)
         ]
 
     def _trained_steps(

@@ -39,9 +39,10 @@ class StackedNetwork:
         self._at_once = side_by_side if beside else _vmapped
         self._recent: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
         self._cnn: StackedCNN | None = None
+        model, plain = network.model, network.added is None
         # Kernels made for this network are faster than `vmap`.
-        if isinstance(network.model, CifarCNN) and StackedCNN.suits(pool.inputs[0]):
-            self._cnn = StackedCNN(network.model, network.schema, bf16=bf16)
+        if isinstance(model, CifarCNN) and plain and StackedCNN.suits(pool.inputs[0]):
+            self._cnn = StackedCNN(model, network.schema, bf16=bf16)
         # Kernels need a quarter of the memory.
         self.per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
 

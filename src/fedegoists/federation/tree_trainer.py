@@ -42,7 +42,8 @@ class TreeTrainer(ModuleTrainer):
                 "boosted trees cannot be trained with privacy: the noise is made for gradients; "
                 "use logistic or linear, or no privacy"
             )
-        if request.terms is not None and set(request.terms.tensors) - {"momentum"}:
+        terms = request.terms
+        if terms is not None and (set(terms.tensors) - {"momentum"} or terms.representation):
             raise SettingsError(NO_GRADIENTS)
         self._check(request.parameters)
         vector = request.parameters.clone()

@@ -61,7 +61,12 @@ class Network:
         Whether it draws random numbers in training by itself, besides its dropout layers.
     untracked : bool
         Whether there is batch normalisation without running statistics.
+    added : function, optional
+        Returns what is added to the loss of a batch, from its targets and the weights of its
+        samples if they have any; where the module was changed to tell it.
     """
+
+    added: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
     def __init__(
         self,
@@ -179,7 +184,12 @@ class Network:
         """
         with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
             outputs = self.outputs(values, inputs, seed)
-        return self.task.loss(outputs.float(), targets, weights)
+        return self.loss_of(outputs, targets, weights)
+
+    def loss_of(self, outputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the loss of a batch from its outputs."""
+        loss = self.task.loss(outputs.float(), targets, weights)
+        return loss if self.added is None else loss + self.added(targets, weights)
 
     def outputs(
         self, values: Mapping[str, Tensor], inputs: Inputs, seed: Tensor | None = None

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from fedegoists.methods.fedavg import FedAvg
     from fedegoists.methods.fedavgm import FedAvgM
     from fedegoists.methods.fedbabu import FedBABU
+    from fedegoists.methods.feddbe import FedDBE
     from fedegoists.methods.feddisco import FedDisco
     from fedegoists.methods.fedegoists import FedEgoists
     from fedegoists.methods.fedfomo import FedFomo
     from fedegoists.methods.fedora import FedORA
+    from fedegoists.methods.fedpac import FedPAC
     from fedegoists.methods.fedper import FedPer
     from fedegoists.methods.fedprox import FedProx
     from fedegoists.methods.fedrep import FedRep
@@ -47,10 +49,12 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedBABU",
+    "FedDBE",
     "FedDisco",
     "FedEgoists",
     "FedFomo",
     "FedORA",
+    "FedPAC",
     "FedPer",
     "FedProx",
     "FedRep",

@@ -142,6 +142,9 @@ class Method(Protocol):
     def keeping_models_home(self, federation: Federation, coalitions: Coalitions) -> Self:
         """Return the method with models left in their silos where the server need not see them."""
 
+    def check_model(self, federation: Federation) -> None:
+        """Refuse a model that the method cannot train, before anything is trained."""
+
     def start(
         self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
     ) -> State:
@@ -245,6 +248,9 @@ class MethodSettings(ABC):
             return "True or False"
         low, high = _range(declared)
         return f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
+
+    def check_model(self, federation: Federation) -> None:  # noqa: B027 - most take any
+        """Refuse a model that the method cannot train, before anything is trained."""
 
     def start(
         self,

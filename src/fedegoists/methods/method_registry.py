@@ -12,6 +12,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.learning.model_registry import ModelKind
 
 if TYPE_CHECKING:
+    from fedegoists.learning.data import TaskName
     from fedegoists.methods.method import MethodSettings
 
 TUNED = "+ft"
@@ -58,6 +59,10 @@ class MethodEntry:
         Whether output layers stay in the silos in a classification, unless something else is said.
     splits : bool
         Whether it divides a model into an output layer, which stays in the silo, and the rest.
+    represents : bool
+        Whether it works on what goes into the output layer, so that models need layers below it.
+    classes : bool
+        Whether it is for tasks with classes only.
     plain_steps : bool
         Whether it counts on steps of plain gradient descent, so that it does not train with Adam.
     models : tuple of {"network", "arrays", "trees"}
@@ -73,6 +78,8 @@ class MethodEntry:
     coalitions: Literal["baseline", "final", "alone"] = "baseline"
     personal_output: bool = False
     splits: bool = False
+    represents: bool = False
+    classes: bool = False
     plain_steps: bool = False
     describes: str = ""
     models: tuple[ModelKind, ...] = ("network", "arrays")
@@ -305,6 +312,31 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
         ),
         models=("network",),
     ),
+    "feddbe": MethodEntry(
+        "fedegoists.methods.feddbe:FedDBE",
+        "a shared model, and a memory of one's own that is added to its representation",
+        "gradients",
+        Paper(
+            "Eliminating Domain Bias for Federated Learning in Representation Space",
+            "Zhang, Hua, Cao, Wang, Song, Xue, Ma, Guan",
+            "NeurIPS 2023",
+        ),
+        represents=True,
+        models=("network",),
+    ),
+    "fedpac": MethodEntry(
+        "fedegoists.methods.fedpac:FedPAC",
+        "classes held together in the representation, and heads combined for each member",
+        "gradients",
+        Paper(
+            "Personalized Federated Learning with Feature Alignment and Classifier Collaboration",
+            "Xu, Tong, Huang",
+            "ICLR 2023",
+        ),
+        represents=True,
+        classes=True,
+        models=("network",),
+    ),
     "fedfomo": MethodEntry(
         "fedegoists.methods.fedfomo:FedFomo",
         "towards the models that are better on one's own validation data",
@@ -361,15 +393,23 @@ UNSUITABLE: dict[ModelKind, str] = {
 """Why a method cannot train a kind of model, and what to do."""
 
 
-def methods_for(kind: ModelKind) -> tuple[str, ...]:
-    """Return the methods that can train a kind of model.
+WITH_CLASSES: "tuple[TaskName, ...]" = ("classification", "binary")
+
+
+def methods_for(kind: ModelKind, task: "TaskName | None" = None) -> tuple[str, ...]:
+    """Return the methods that can train a kind of model, for a task if one is given.
 
     Examples
     --------
     >>> methods_for("trees")
     ('local', 'bagging')
     """
-    return tuple(name for name, entry in METHOD_ENTRIES.items() if kind in entry.models)
+    classless = task is not None and task not in WITH_CLASSES
+    return tuple(
+        name
+        for name, entry in METHOD_ENTRIES.items()
+        if kind in entry.models and not (entry.classes and classless)
+    )
 
 
 def check_suits(methods: Iterable[str], kind: ModelKind) -> None:

@@ -32,8 +32,12 @@ class PersonalHead(MethodSettings):
         self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
     ) -> State:
         """Check that the model has a head and a body."""
-        self.body(federation.schema)
+        self.check_model(federation)
         return super().start(federation, coalitions, initial, seed)
+
+    def check_model(self, federation: Federation) -> None:
+        """Refuse a model without a head or a body."""
+        self.body(federation.schema)
 
     def body(self, schema: ParameterSchema) -> tuple[str, ...]:
         """Return the names of the shared parameters.

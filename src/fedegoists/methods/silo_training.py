@@ -1,7 +1,7 @@
 """One round of training in the silos, for all methods: requests, models after it, and means."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ class LocalModels:
         The training samples of the participants that answered.
     report : RoundReport
         Without traffic, which depends on the method.
+    shifts : dict
+        The shifts of representations, where they moved.
     """
 
     rows: Tensor
@@ -42,6 +44,7 @@ class LocalModels:
     samples: dict[Participant, float]
     report: RoundReport
     momentum: Tensor | None = None
+    shifts: Mapping[Participant, Tensor] = field(default_factory=dict)
 
 
 def train_silos(
@@ -108,6 +111,7 @@ def train_silos(
             {name: reply.sample_passes for name, reply in replies.items()},
         ),
         None if momentum is None else _replaced(torch.zeros_like(rows), faster, withheld),
+        {name: reply.shift for name, reply in replies.items() if reply.shift is not None},
     )
 
 

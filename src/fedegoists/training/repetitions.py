@@ -30,7 +30,6 @@ from fedegoists.methods.method_registry import (
 )
 from fedegoists.methods.method_run import Callbacks, Observer, RunSettings, fine_tune, run
 from fedegoists.methods.outcome import Outcome
-from fedegoists.methods.personal_head import PersonalHead
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import Defaults, defaults_for
 from fedegoists.training.summary import EVERYBODY
@@ -220,8 +219,7 @@ def train_methods(
     outcomes: dict[str, Outcome] = {}
     methods = {name: method_of(name, wanted, repetitions, decisions) for name in wanted.bases}
     for method in methods.values():
-        if isinstance(method, PersonalHead):
-            method.body(federation.schema)  # refuses a model before others have trained it
+        method.check_model(federation)  # before others have trained it
     for name, method in methods.items():
         coalitions = groups[METHOD_ENTRIES[name].coalitions]
         callbacks = Callbacks(checkpoint(name), observers=observers)

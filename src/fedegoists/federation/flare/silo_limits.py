@@ -313,8 +313,8 @@ class SiloGuard:
         if not (isinstance(reply, Trained) and isinstance(request, Train)):
             return reply
         if privacy.update_clip is not None or privacy.gradient_clip is not None:
-            # A momentum is made of gradients that nothing was done to: it stays here.
-            reply = reply.changed(momentum=None)
+            # Momentum and shift are made of gradients that nothing was done to: they stay here.
+            reply = reply.changed(momentum=None, shift=None)
         if privacy.update_clip is None:
             return reply
         prefixes = request.personal.prefixes if request.personal is not None else ()

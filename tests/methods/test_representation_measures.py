@@ -1,0 +1,124 @@
+"""Means of representations, read from gradients, against the representations themselves."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedegoists.federation import Gradient, TrainSettings
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.learning.models import build_model
+from fedegoists.methods import FedDBE, FedPAC
+from fedegoists.methods.representation_measures import class_shares, mean_representation, probes_of
+from tests.methods.hand import Chain, lines, played
+from tests.silos import simulated
+
+SETTINGS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.5)
+
+
+def of_classes(sizes=(9, 5), classes=3):
+    """Silos with four numbers a sample, and labels at random."""
+    rng = np.random.default_rng(3)
+    total = sum(sizes) + 6 * len(sizes)
+    x = rng.normal(size=(total, 4)).astype(np.float32)
+    parts, start = [], 0
+    for name, size in zip("abc", sizes, strict=False):
+        rows = np.arange(start, start + size + 6)
+        parts.append(SiloIndices(name, rows[:size], rows[size:-3], rows[-3:]))
+        start += size + 6
+    labels = rng.integers(0, classes, total)
+    return SiloedData(
+        "classes", "classification", Samples((x,), labels), tuple(parts), classes, "", ()
+    )
+
+
+def outputs_of(model, row, x, change=lambda z: z):
+    """Outputs and representations of a model, with another input of its output layer."""
+    torch.nn.utils.vector_to_parameters(row.clone(), model.parameters())
+    seen = []
+
+    def hook(_, inputs):
+        seen.append(inputs[0].detach())
+        return (change(inputs[0]),)
+
+    handle = model.output.register_forward_pre_hook(hook)
+    found = model(torch.as_tensor(x)).detach()
+    handle.remove()
+    return found, seen[0]
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_means_are_read_from_gradients_whatever_the_labels(execution):
+    """Of the hidden numbers below a cross-entropy, after training, weighted by samples."""
+    data = of_classes()
+    model = build_model("mlp", 0, features=4, outputs=3)
+    federation = simulated(data, build_model("mlp", 0, features=4, outputs=3), execution=execution)
+    start = federation.schema.drawn(1).numpy()
+    states, _ = played(FedDBE(SETTINGS), federation, [["a", "b"]], 1, start)
+    x = data.samples.inputs[0]
+    hidden = [
+        outputs_of(model, row, x[silo.train])[1]
+        for silo, row in zip(data.silos, states[1].parameters, strict=True)
+    ]
+    mean = torch.cat(hidden).mean(0).expand(2, -1)
+    torch.testing.assert_close(states[1].tensors["mean"], mean, rtol=1e-4, atol=1e-5)
+    assert (mean[0] - hidden[0].mean(0)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_class_means_are_read_from_the_same_gradients(execution):
+    """Of three classes, of which one silo has two only."""
+    data = of_classes()
+    labels = data.samples.targets.copy()
+    own = data.silos[1].train
+    labels[own] = np.where(labels[own] == 2, 0, labels[own])
+    data = SiloedData("x", data.task, Samples(data.samples.inputs, labels), data.silos, 3, "", ())
+    model = build_model("mlp", 0, features=4, outputs=3)
+    federation = simulated(data, build_model("mlp", 0, features=4, outputs=3), execution=execution)
+    row = federation.schema.drawn(4)
+    probes = probes_of(federation.schema, row[None])[0]
+    replies = federation.call(
+        dict.fromkeys(federation.participants, Gradient(parameters=probes))
+    ).values()
+    for silo, reply in zip(data.silos, replies, strict=True):
+        _, hidden = outputs_of(model, row, data.samples.inputs[0][silo.train])
+        chosen = torch.nn.functional.one_hot(torch.from_numpy(labels[silo.train]), 3).float()
+        shares, means = class_shares(federation.schema, reply.gradient)
+        torch.testing.assert_close(shares, chosen.mean(0), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(means, chosen.T @ hidden / len(hidden), rtol=1e-3, atol=1e-5)
+    assert shares[2].abs() < 1e-6
+
+
+def test_a_logit_tells_both_classes():
+    silos = lines((6, 4), positives=(2, 3))
+    federation = simulated(silos.data, Chain())
+    row = torch.tensor([0.5, -1.0, 2.0, 0.3])
+    probes = probes_of(federation.schema, row[None])[0]
+    replies = federation.call(
+        dict.fromkeys(federation.participants, Gradient(parameters=probes))
+    ).values()
+    for k, reply in enumerate(replies):
+        z, t = silos.designs["train"][k][:, :2] @ [0.5, -1.0], silos.targets["train"][k]
+        shares, means = class_shares(federation.schema, reply.gradient)
+        np.testing.assert_allclose(shares, [1 - t.mean(), t.mean()], rtol=1e-4)
+        np.testing.assert_allclose(
+            means[:, 0], [(z * (1 - t)).mean(), (z * t).mean()], rtol=1e-3, atol=1e-6
+        )
+        mean = mean_representation(federation.schema, reply.gradient)
+        np.testing.assert_allclose(mean, [z.mean()], rtol=1e-3)
+
+
+def test_variances_are_those_of_class_means():
+    """(E‖z‖² − Σ ‖share · mean‖²) / n, from a step of no length at an empty output layer."""
+    data = of_classes()
+    model = build_model("mlp", 0, features=4, outputs=3)
+    federation = simulated(data, build_model("mlp", 0, features=4, outputs=3))
+    rows = federation.schema.drawn(4).expand(2, -1)
+    method = FedPAC(SETTINGS)
+    means, _ = method._measured(federation, rows, "any", federation.participants)
+    variances, _ = method._variances(federation, rows, 0, means)
+    for silo, name in zip(data.silos, federation.participants, strict=True):
+        _, z = outputs_of(model, rows[0], data.samples.inputs[0][silo.train])
+        hot = torch.nn.functional.one_hot(torch.from_numpy(data.samples.targets[silo.train]), 3)
+        each = hot.float()[:, :, None] * z[:, None]
+        whole = ((each - each.mean(0)) ** 2).sum((1, 2)).mean() / len(z)
+        assert variances[name] == pytest.approx(float(whole), rel=1e-3)
