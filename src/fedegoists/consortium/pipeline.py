@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
@@ -78,12 +79,20 @@ from fedegoists.learning.own_models import OwnModelEntry, model_parts
 from fedegoists.learning.parameters import digest_of
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
+from fedegoists.methods.method_registry import base_of
 from fedegoists.methods.method_run import Observer
+from fedegoists.training.contributions import (
+    Ledger,
+    accounted_among,
+    contributions,
+    left_out_in_turn,
+)
 from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
 from fedegoists.training.gains import gains_over_local
 from fedegoists.training.rate_search import with_searched_rate
+from fedegoists.training.redundancy import redundant_members
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 
 STAGES = ("data", "benefit", "formation", "training", "report")
@@ -140,6 +149,7 @@ class Consortium:
                 "train together; remove it"
             )
         self.settings = settings.model_copy(update={"training": training})
+        self.accounted = self._accounted()
         if self.model_kind == "trees" and self.engine.local:
             require_lightgbm()
         self.competition = self._competition() if competition is None else competition
@@ -165,6 +175,23 @@ class Consortium:
     def estimator(self) -> str | None:
         """The estimator of benefits; None where they are given."""
         return None if self.decision is not None else self.chosen.name
+
+    def _accounted(self) -> str | None:
+        """Return the method whose contributions are measured, after a check that it can be."""
+        training = self.settings.training
+        if not training.contributions:
+            return None
+        if not self.engine.local:
+            raise SettingsError(
+                "training.contributions is for simulations: at their organisations, sums with and "
+                "without a member would show its updates; remove it"
+            )
+        try:
+            return accounted_among(
+                training.methods, training.personal, split=self.data.task == "classification"
+            )
+        except SettingsError as error:
+            raise SettingsError(f"training.contributions: {error}") from None
 
     def _start(self) -> WarmStart | None:
         """Return the earlier run's models to start from, after a check that they fit."""
@@ -561,6 +588,8 @@ class Consortium:
                 folder.log(str(one))
             repetitions, outcomes, decisions = self.train(formation, progress, observers)
             everybody = self._everybody(repetitions, outcomes, progress)
+            ledger = self._ledger(repetitions, outcomes, decisions, progress)
+            folder.log_all(() if ledger is None else ledger.remarks)
             begun = self.begun(formation, repetitions)
             started = {participant: one.words for participant, one in begun.items()}
             for participant, words in started.items():
@@ -593,6 +622,7 @@ class Consortium:
                 yardstick=self._yardstick(repetitions),
                 delivered={one.card.participant: one for one in models},
                 everybody=everybody,
+                ledger=ledger,
                 made=folder.made,
                 decided=self.decision is not None,
             )
@@ -633,6 +663,47 @@ class Consortium:
         if not isinstance(federation, SimulatedFederation):
             return Evaluations()
         return evaluated(federation, wanted, personal, models, alone=alone, thresholds=thresholds)
+
+    def _ledger(
+        self,
+        repetitions: Repetitions,
+        outcomes: Mapping[str, Outcome],
+        decisions: Decisions,
+        progress: Progress,
+    ) -> Ledger | None:
+        """Return what each member gave, by training without it, where that was asked for."""
+        method, federation = self.accounted, repetitions.federation
+        if method is None or not isinstance(federation, SimulatedFederation):
+            return None
+        training, robust = self.settings.training, self._robust()
+        own = {name: one for name, one in training.settings.items() if name == base_of(method)}
+        wanted = Wanted((method,), own, training.personal)
+        turns, without = left_out_in_turn(decisions.final), []
+        for k, groups in enumerate(turns):
+            changed = Decisions(groups, groups, decisions.benefit)
+
+            def observe(_: str, done: int, total: int, __: Outcome, k: int = k) -> None:
+                progress("training", "without a member", k * total + done, len(turns) * total, "")
+
+            found = train_methods(
+                wanted,
+                repetitions,
+                changed,
+                lambda name, changed=changed: self._training_path(  # type: ignore[misc]
+                    name, wanted, repetitions, changed, robust
+                ),
+                (observe,),
+                robust,
+                training.early_stopping,
+                training.choose_by,
+            )
+            without.append(found[method])
+        personal = self._personal(repetitions, decisions)
+        whole = torch.cat([one.best for name, one in outcomes.items() if not personal[name]])
+        first = [group for group in decisions.final if group[0].repetition == 0]
+        alike = redundant_members(federation, first, whole)
+        found_all = contributions(federation, decisions.final, outcomes[method], without, alike)
+        return Ledger(method, tuple(found_all))
 
     def _yardstick(self, repetitions: Repetitions) -> TreeYardstick:
         """Return the results of boosted trees that each participant trains alone."""
