@@ -160,6 +160,13 @@ def test_shares_of_costs_sum_to_one_and_fall_with_what_is_given(gave):
     assert (np.diff(shares[order]) <= 1e-12).all()
 
 
+@pytest.mark.parametrize(("high", "accused"), [(0.5, False), (0.0, True), (-0.5, True)])
+def test_a_member_is_named_only_where_its_whole_interval_is_not_positive(high, accused):
+    one = Contribution("a", ("a", "b"), Interval(-1.0, -2.0, high), 1.0)
+    assert one.gave_nothing is accused
+    assert bool(Ledger("fedavg", (one,)).remarks) is accused
+
+
 def test_the_ledger_and_its_remarks():
     names = ("a", "b", "c")
     ledger = Ledger(

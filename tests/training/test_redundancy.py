@@ -49,11 +49,11 @@ def with_copy(data, seed, noise=0.0):
     return replace(data, samples=samples, silos=(*data.silos, d))
 
 
-def found(data, seed=0, groups=None):
+def found(data, seed=0, groups=None, level=LEVEL):
     federation = SimulatedFederation(data, Line(FEATURES))
     drawn = torch.randn(8, federation.schema.size, generator=torch.Generator().manual_seed(seed))
     groups = Participant.groups(groups or [data.participants], None)
-    return redundant_members(federation, groups, drawn)
+    return redundant_members(federation, groups, drawn, level)
 
 
 def test_a_copy_in_another_order_and_division_is_found_on_both_sides():
@@ -69,6 +69,19 @@ def test_separate_samples_are_hardly_ever_called_the_same():
     alarms = sum(bool(found(consortium(seed), seed)) for seed in range(100))
     assert alarms <= 4  # more have a probability of 0.4 % at the level of 1 %
     assert LEVEL == 0.01
+
+
+def test_the_level_is_divided_among_all_pairs_that_are_compared():
+    data = consortium(3)
+
+    def least(groups, low=0.0, high=3.0):
+        for _ in range(12):
+            middle = (low + high) / 2
+            told = "b" in found(data, groups=groups, level=middle).get("a", ())
+            low, high = (low, middle) if told else (middle, high)
+        return high
+
+    assert least([["a", "b", "c"]]) == pytest.approx(3 * least([["a", "b"], ["c"]]), abs=0.01)
 
 
 def test_samples_of_other_distributions_differ_all_the_more():
