@@ -89,7 +89,7 @@ PARTS: Mapping[str, tuple[range, ...]] = {
 MISSING = "–"
 
 
-def digits_of(seed: object, count: int, beta: float | None = None) -> SiloedData:
+def digits_of(seed: int | list[int], count: int, beta: float | None = None) -> SiloedData:
     """Return scikit-learn's digits in silos: at random, or with labels that differ by silo."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
@@ -213,17 +213,23 @@ def contribution_rows(
     for method, seed, members, tested in _accounted(trained, federation, data):
         for one in members:
             who = Participant(one.participant, seed)
-            sizes = (company.get(name, {}).get(who, 0) for name in ESTIMATORS)
-            ends = (one.gave.value, one.gave.low, one.gave.high)
-            is_bad = behaviour != "honest" and one.participant == bad[seed]
+            transfer, curves = (company.get(name, {}).get(who, 0) for name in ESTIMATORS)
             found.append(
                 MemberResult(
-                    *(task, seed, behaviour, method, one.participant, int(is_bad)),
-                    *sizes,
-                    *ends,
-                    int(one.gave_nothing),
-                    ";".join(one.redundant_with),
-                    sign * tested.get(who, float("nan")),
+                    task=task,
+                    repetition=seed,
+                    behaviour=behaviour,
+                    method=method,
+                    participant=one.participant,
+                    bad=int(behaviour != "honest" and one.participant == bad[seed]),
+                    transfer=transfer,
+                    curves=curves,
+                    gave=one.gave.value,
+                    low=one.gave.low,
+                    high=one.gave.high,
+                    accused=int(one.gave_nothing),
+                    redundant=";".join(one.redundant_with),
+                    metric=sign * tested.get(who, float("nan")),
                 )
             )
     tell(f"{task}, {behaviour}: accounted for after {time.monotonic() - began:.0f} s")
@@ -262,10 +268,11 @@ def _company(
     settings = learn_settings(next(iter(data.values())), estimator, model=model)
     apart: Apart = {seed: graph.pairs for seed, graph in rivals.items()}
     estimates = learn_repetitions(federation, settings, apart=apart, secret="")
-    sizes = {}
-    for seed, estimate in estimates.items():
+    sizes: dict[Participant, int] = {}
+    for seed, rivalry in rivals.items():
+        estimate = estimates[seed]
         benefits = estimate.graph() if estimate.values is None else estimate.values
-        for group in form(benefits, rivals[seed], "best").coalitions:
+        for group in form(benefits, rivalry, "best").coalitions:
             sizes |= {Participant(name, seed): len(group) for name in group}
     return sizes
 

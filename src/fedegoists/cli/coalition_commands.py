@@ -723,16 +723,15 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def _changed_weight(text: str) -> ChangedWeight:
     cells = [cell.strip() for cell in next(csv.reader([text]), [])]
     try:
-        source, target, *numbers = cells
-        weight, error = [*map(float, numbers), *([None] if len(numbers) == 1 else [])]
+        source, target, weight, *error = cells
+        (known,) = map(float, error or ["nan"])
+        return ChangedWeight(source, target, float(weight), known if error else None)
     except ValueError:
         raise SettingsError(
             f"--weight {text!r}: expected two names and a number with commas between them, such as "
             "North,South,0.4, and maybe its standard error; put a name that has a comma itself in "
             "double quotes"
         ) from None
-    assert weight is not None
-    return ChangedWeight(source, target, weight, error)
 
 
 def _newcomer(path: Path) -> Newcomer:

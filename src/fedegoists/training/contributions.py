@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
@@ -239,16 +238,17 @@ def _losses(federation: SimulatedFederation, outcome: Outcome, members: set[Part
     for k, one in enumerate(federation.participants):
         if one not in members or outcome.best_score[k][0] == -math.inf:
             continue
-        losses, groups = [], []
+        losses: list[Numbers] = []
+        groups: list[Groups] = []
         for split in HELD_OUT:
             outputs, targets = federation.outputs(one, outcome.best[k], split)
             each = federation.task.losses(outputs.cpu(), targets.cpu()).double()
             losses.append(each.reshape(len(targets), -1).mean(1).numpy())
             # Groups such as patients are in one split only.
             own = federation.groups(one, split)
-            own = torch.arange(len(targets)) if own is None else own
+            known = np.arange(len(targets)) if own is None else np.asarray(own)
             first = 0 if not groups else int(groups[-1].max(initial=-1)) + 1
-            groups.append(np.unique(np.asarray(own), return_inverse=True)[1] + first)
+            groups.append(np.unique(known, return_inverse=True)[1] + first)
         values = np.concatenate(losses)
         if len(values) and np.isfinite(values).all():
             found[one] = values, np.concatenate(groups)
