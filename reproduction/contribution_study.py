@@ -287,6 +287,7 @@ def _accounted(
     groups = [
         tuple(Participant(name, seed) for name in one.participants) for seed, one in data.items()
     ]
+    # Models are compared at the round that the loss prefers, as in a run.
     outcomes = _trained(("local", *METHODS), trained, groups)
     turns = [_trained(METHODS, trained, turn) for turn in left_out_in_turn(groups)]
     for seed, group in zip(data, groups, strict=True):
@@ -305,7 +306,11 @@ def _trained(
     decisions = Decisions(list(groups), list(groups), None)
     with tempfile.TemporaryDirectory() as folder:
         return train_methods(
-            Wanted(methods), trained, decisions, lambda name: Path(folder, f"{name}.safetensors")
+            Wanted(methods),
+            trained,
+            decisions,
+            lambda name: Path(folder, f"{name}.safetensors"),
+            choose_by="loss",
         )
 
 

@@ -77,6 +77,7 @@ from fedegoists.learning.metric_words import metric_words
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.own_models import OwnModelEntry, model_parts
 from fedegoists.learning.parameters import digest_of
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
 from fedegoists.methods.method_registry import base_of
@@ -410,8 +411,10 @@ class Consortium:
         repetitions: Repetitions,
         decisions: Decisions,
         robust: RobustSettings | None,
+        choose_by: ChooseBy | None = None,
     ) -> Path:
         """Return the file of a method's models, by all that they depend on."""
+        choose_by = choose_by or self.settings.training.choose_by
         training, warm = self.settings.training, repetitions.warm
         base, groups = name.removesuffix("+ft"), decisions.final
         inputs = [
@@ -431,7 +434,7 @@ class Consortium:
             None if robust is None else robust.model_dump(),
             *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
             *([] if training.early_stopping is None else [training.early_stopping]),
-            *([] if training.choose_by == "metric" else [training.choose_by]),
+            *([] if choose_by == "metric" else [choose_by]),
         ]
         key = self.store.key("training", inputs)
         return self.store.path("training", key, f"{name}.safetensors")
@@ -678,32 +681,33 @@ class Consortium:
         training, robust = self.settings.training, self._robust()
         own = {name: one for name, one in training.settings.items() if name == base_of(method)}
         wanted = Wanted((method,), own, training.personal)
-        turns, without = left_out_in_turn(decisions.final), []
+        # Where few samples choose a round by the metric, losses jump from one training to another.
+        turns, found = [decisions.final, *left_out_in_turn(decisions.final)], []
         for k, groups in enumerate(turns):
             changed = Decisions(groups, groups, decisions.benefit)
 
             def observe(_: str, done: int, total: int, __: Outcome, k: int = k) -> None:
                 progress("training", "without a member", k * total + done, len(turns) * total, "")
 
-            found = train_methods(
+            trained = train_methods(
                 wanted,
                 repetitions,
                 changed,
                 lambda name, changed=changed: self._training_path(  # type: ignore[misc]
-                    name, wanted, repetitions, changed, robust
+                    name, wanted, repetitions, changed, robust, "loss"
                 ),
                 (observe,),
                 robust,
                 training.early_stopping,
-                training.choose_by,
+                "loss",
             )
-            without.append(found[method])
+            found.append(trained[method])
         personal = self._personal(repetitions, decisions)
         whole = torch.cat([one.best for name, one in outcomes.items() if not personal[name]])
         first = [group for group in decisions.final if group[0].repetition == 0]
         alike = redundant_members(federation, first, whole)
-        found_all = contributions(federation, decisions.final, outcomes[method], without, alike)
-        return Ledger(method, tuple(found_all))
+        gave = contributions(federation, decisions.final, found[0], found[1:], alike)
+        return Ledger(method, tuple(gave))
 
     def _yardstick(self, repetitions: Repetitions) -> TreeYardstick:
         """Return the results of boosted trees that each participant trains alone."""

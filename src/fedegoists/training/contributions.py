@@ -2,7 +2,9 @@
 
 The whole training is repeated without each member in turn, with the same batches. What a member
 gave is how much higher the others' losses are without it. Only the others' samples count, so nobody
-can raise what it gave by its own.
+can raise what it gave by its own. In these trainings the loss of their validation data decides
+which round's models members keep: where few samples choose by a metric, another training may end at
+quite another round, and losses jump.
 
 Contributions in single rounds would cost less, but mislead where members differ: in every round a
 member's own update lowers its own loss, and the others' updates take that back, so that over many
