@@ -82,7 +82,7 @@ METHODS = ("fedavg", "fedavg+ft")
 CLEAN = "clean"
 PARTS: Mapping[str, tuple[range, ...]] = {
     **{task: (range(10),) for task in ("heart", "eicu-demo", "digits")},
-    CLEAN: tuple(range(first, first + 25) for first in range(0, 100, 25)),
+    CLEAN: tuple(range(first, first + 20) for first in range(0, 100, 20)),
     "cifar10": tuple(range(k, k + 1) for k in range(3)),
 }
 """The repetitions of each task that are reported on, in parts that are measured at once."""

@@ -129,9 +129,9 @@ def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
         arguments = ["contributions", CLEAN, "--out", str(tmp_path / "out"), "--parts", "1"]
         result = CliRunner().invoke(_application(), arguments, catch_exceptions=False)
         assert result.exit_code == 0
-        assert calls == [(CLEAN, "honest", 25 * k) for k in range(done)]
+        assert calls == [(CLEAN, "honest", 20 * k) for k in range(done)]
     found = read_members(tmp_path / "out" / "contributions.csv")
-    assert [row.repetition for row in found] == list(range(50))
+    assert [row.repetition for row in found] == list(range(40))
     page = (tmp_path / "out" / "contributions.md").read_text()
     assert page.count("Written by `python -m reproduction contributions clean` at commit") == 2
     assert CliRunner().invoke(_application(), ["contributions", "nothing"]).exit_code == 2
