@@ -35,6 +35,7 @@ def _application() -> typer.Typer:
     with training_extra("reproducing the paper"):
         from reproduction import (
             benefit_study_command,
+            contribution_command,
             gains_command,
             real_data_commands,
             table_commands,
@@ -52,6 +53,7 @@ def _application() -> typer.Typer:
     benefit_study_command.register(app)
     real_data_commands.register(app)
     gains_command.register(app)
+    contribution_command.register(app)
     return app
 
 

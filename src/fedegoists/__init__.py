@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedegoists.coalitions import (
     Certificate,
+    ChangedWeight,
     CoreAudit,
     Explanation,
     Formation,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BenefitGraph",
     "Certificate",
+    "ChangedWeight",
     "CoalitionValues",
     "CompetitionGraph",
     "Consortium",

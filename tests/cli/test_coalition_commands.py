@@ -371,6 +371,31 @@ def test_what_if(run, folder, certificate):
     assert {path.name for path in (folder / "after").iterdir()} == FILES
 
 
+def test_what_if_a_benefit_were_another(run, folder, certificate):
+    text = (folder / certificate).read_text()
+    code, out, _ = run(
+        "what-if",
+        certificate,
+        *("--weight", "North,East,0"),
+        *("--weight", "West,East,0"),
+        "--json",
+    )
+    after = json.loads(out)["after"]
+    assert code == 0
+    assert after["coalitions"] == [["East"], ["North", "South"], ["West"]]
+    assert (folder / certificate).read_text() == text
+    for wrong in ("West,South", "West,South,much", "West,South,1,2,3", "West"):
+        code, _, err = run("what-if", certificate, "--weight", wrong)
+        assert code == 2
+        assert "expected two names and a number with commas between them" in err
+    code, _, err = run("what-if", certificate, "--weight", "West,South,1,0.1")
+    assert code == 2
+    assert "formed from benefits without errors; leave it out" in err
+    code, _, err = run("what-if", certificate, "--weight", "Nobody,South,1")
+    assert code == 2
+    assert "Nobody" in err
+
+
 def test_what_if_a_newcomer_joins(run, folder, certificate):
     (folder / "new.json").write_text(
         '{"name": "Central", "gives": {"South": 0.2}, "receives": {"South": 1}}'

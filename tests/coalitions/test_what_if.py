@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedegoists import BenefitGraph, CompetitionGraph, Newcomer, form, verify, what_if
+from fedegoists import (
+    BenefitGraph,
+    ChangedWeight,
+    CompetitionGraph,
+    Newcomer,
+    UncertainBenefits,
+    form,
+    verify,
+    what_if,
+)
 from fedegoists.coalitions import FORMATION_METHODS
 from fedegoists.coalitions.rearranging import moved_between
 from fedegoists.errors import FedEgoistsError, GraphError, SettingsError
@@ -220,3 +229,46 @@ def test_a_change_that_does_not_fit_is_refused(add, remove, error):
     formation = form(BenefitGraph(weights, names), CompetitionGraph([("a", "b")], names))
     with pytest.raises(error):
         what_if(formation, add=add, remove=remove)
+
+
+def test_another_benefit_changes_who_is_together():
+    names = ["North", "South", "East"]
+    benefit = BenefitGraph([[0, 2, 1], [1, 0, 0], [1, 0, 0]], names)
+    formation = form(benefit, CompetitionGraph([("South", "East")], names))
+    assert formation.coalitions == (("North", "South"), ("East",))
+    # South then receives 0.5 and gives 1, East receives 1 and gives 1.
+    result = what_if(formation, weights=[ChangedWeight("North", "South", 0.5)])
+    assert result.coalitions == (("North", "East"), ("South",))
+    assert result.welfare == 2
+    assert what_if(formation, weights=[ChangedWeight("North", "South", 2.0)]).after is formation
+    with pytest.raises(SettingsError, match="without errors; leave it out"):
+        what_if(formation, weights=[ChangedWeight("North", "South", 1.0, 0.1)])
+    with pytest.raises(GraphError, match="South"):
+        what_if(formation, weights=[ChangedWeight("South", "South", 1.0)])
+
+
+def test_another_error_of_an_uncertain_benefit():
+    names = ["North", "South"]
+    doubt = UncertainBenefits([[0, 0.4], [0.4, 0]], [[0, 0.1], [0.1, 0]], names)
+    formation = form(doubt, CompetitionGraph([], names))
+    assert formation.coalitions == (("North", "South"),)
+    kept = what_if(formation, weights=[ChangedWeight("North", "South", 0.2)])
+    assert kept.benefit.errors.tolist() == doubt.errors.tolist()
+    assert kept.coalitions == (("North",), ("South",))  # two errors above zero: p = 0.73
+    surer = what_if(formation, weights=[ChangedWeight("North", "South", 0.2, 0.01)])
+    assert surer.coalitions == (("North", "South"),)
+
+
+@given(graphs(2, 6), st.data())
+def test_another_benefit_decides_like_the_graph_with_it(both, data):
+    benefit, competition = both
+    source, target = data.draw(st.permutations(range(benefit.n)))[:2]
+    names = benefit.participants
+    weight = data.draw(st.floats(0, 5))
+    weights = benefit.to_numpy()
+    weights[source, target] = weight
+    result = what_if(
+        form(benefit, competition), weights=[ChangedWeight(names[source], names[target], weight)]
+    )
+    expected = form(BenefitGraph(weights, names), competition)
+    assert result.welfare == pytest.approx(expected.welfare, abs=1e-9)

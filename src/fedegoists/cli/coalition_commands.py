@@ -28,6 +28,7 @@ from fedegoists.cli.output import (
 from fedegoists.coalitions import (
     Certificate,
     CertificateCheck,
+    ChangedWeight,
     CheckedClaim,
     Formation,
     FormationMethod,
@@ -554,6 +555,14 @@ def what_if_command(
         list[str] | None,
         typer.Option(metavar="A", help="A participant that leaves. May be repeated."),
     ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--weight",
+            metavar="SOURCE,TARGET,WEIGHT",
+            help="Another benefit of SOURCE to TARGET; ,ERROR may follow. May be repeated.",
+        ),
+    ] = None,
     fewest_members: Annotated[
         int | None,
         typer.Option(metavar="K", min=1, help="Another smallest number of members of a coalition."),
@@ -579,6 +588,7 @@ def what_if_command(
             fewest_members=fewest_members,
             confidence=confidence,
             time_limit=time_limit,
+            weights=[_changed_weight(text) for text in weights or ()],
         )
     if out is not None:
         write_formation(result.after, out, replace=replace)
@@ -708,6 +718,20 @@ def _pair(text: str, option: str) -> tuple[str, str]:
             "put a name that has a comma itself in double quotes"
         )
     return names[0], names[1]
+
+
+def _changed_weight(text: str) -> ChangedWeight:
+    cells = [cell.strip() for cell in next(csv.reader([text]), [])]
+    try:
+        source, target, weight, *error = cells
+        (known,) = map(float, error or ["nan"])
+        return ChangedWeight(source, target, float(weight), known if error else None)
+    except ValueError:
+        raise SettingsError(
+            f"--weight {text!r}: expected two names and a number with commas between them, such as "
+            "North,South,0.4, and maybe its standard error; put a name that has a comma itself in "
+            "double quotes"
+        ) from None
 
 
 def _newcomer(path: Path) -> Newcomer:

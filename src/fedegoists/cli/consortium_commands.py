@@ -206,6 +206,18 @@ def _as_dict(result: "ConsortiumRun") -> dict[str, object]:
             }
             for one in run_delivered(result)
         ],
+        "contributions": None
+        if result.ledger is None
+        else [
+            {
+                "participant": one.participant,
+                "gave": [_known(end) for end in (one.gave.value, one.gave.low, one.gave.high)],
+                "share_of_costs": _known(one.share_of_costs),
+                "gave_nothing": one.gave_nothing,
+                "redundant_with": one.redundant_with,
+            }
+            for one in result.ledger.contributions
+        ],
         "incomplete": result.incomplete,
         "undelivered": result.undelivered,
     }
@@ -230,6 +242,8 @@ def _show_result(result: "ConsortiumRun") -> None:
     _show_expected(result)
     _show_gains(result)
     _show_delivered(result)
+    for remark in () if result.ledger is None else result.ledger.remarks:
+        line(f"Contributions: {remark}.", "yellow")
     _show_advice(result)
     folder = near(result.folder)
     certificate = shlex.quote(str(folder / "certificate.json"))

@@ -41,7 +41,7 @@ from fedegoists.coalitions.principles import Verification, verify
 from fedegoists.coalitions.proof.verification import CertificateCheck, CheckedClaim
 from fedegoists.coalitions.sensitivity import Sensitivity, sensitivity
 from fedegoists.coalitions.usage import usage_graph
-from fedegoists.coalitions.what_if import Newcomer, WhatIf, what_if
+from fedegoists.coalitions.what_if import ChangedWeight, Newcomer, WhatIf, what_if
 
 __all__ = [
     "FORMATION_METHODS",
@@ -49,6 +49,7 @@ __all__ = [
     "BlockingGroup",
     "Certificate",
     "CertificateCheck",
+    "ChangedWeight",
     "CheckedClaim",
     "CoreAudit",
     "Explanation",

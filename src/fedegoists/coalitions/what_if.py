@@ -1,9 +1,11 @@
-"""What-if: how the coalitions change if competition changes, or participants join or leave."""
+"""What-if: how coalitions change with competition, benefits or participants."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import numpy as np
 
 from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.forming import (
@@ -19,6 +21,7 @@ from fedegoists.coalitions.welfare import utilities_by, welfare_by
 from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import Benefits, pair_bounds
+from fedegoists.graphs.participants import index_of
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -31,6 +34,16 @@ class Newcomer:
     gives: Mapping[str, float] = field(default_factory=dict)
     receives: Mapping[str, float] = field(default_factory=dict)
     competes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ChangedWeight:
+    """Another benefit of a source to a target; of uncertain ones, the error stays by default."""
+
+    source: str
+    target: str
+    weight: float
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -181,6 +194,7 @@ def what_if(
     fewest_members: int | None = None,
     confidence: float | None = None,
     time_limit: float | None = None,
+    weights: Iterable[ChangedWeight] = (),
 ) -> WhatIf:
     """Form the coalitions again after a change, moving as few participants as possible.
 
@@ -198,6 +212,8 @@ def what_if(
         With coalition values: another least probability of gaining; as before by default.
     time_limit : float, optional
         As for `form`.
+    weights : ChangedWeight
+        Benefits between present participants, other than those that were decided by.
 
     Returns
     -------
@@ -219,6 +235,8 @@ def what_if(
     """
     joins = tuple(joins)
     benefit, competition = formation.benefits, formation.competition
+    if changes := tuple(weights):
+        benefit = _with_weights(benefit, changes)
     if leaving := {formation.name_of(name) for name in leaves}:
         stay = [name for name in formation.participants if name not in leaving]
         benefit, competition = benefit.restricted_to(stay), competition.restricted_to(stay)
@@ -268,6 +286,31 @@ def _largest(benefits: Benefits) -> float:
     if isinstance(benefits, BenefitGraph):
         return float(benefits.weights.max(initial=0.0))
     return float(pair_bounds(benefits).max(initial=0.0))
+
+
+def _with_weights(benefit: Benefits, changes: Sequence[ChangedWeight]) -> Benefits:
+    if not isinstance(benefit, BenefitGraph | UncertainBenefits):
+        raise SettingsError(
+            f"the benefit of {changes[0].source!r} to {changes[0].target!r} cannot change by "
+            "itself, as the coalitions were formed from coalition values; change these, and form "
+            "again"
+        )
+    names = benefit.participants
+    matrix = np.array(benefit.weights, dtype=np.float64)
+    errors = benefit.errors.copy() if isinstance(benefit, UncertainBenefits) else None
+    for one in changes:
+        place = tuple(index_of(name, names, "what-if") for name in (one.source, one.target))
+        matrix[place] = one.weight
+        if one.error is not None and errors is None:
+            raise SettingsError(
+                f"an error of the benefit of {one.source!r} to {one.target!r}, but the coalitions "
+                "were formed from benefits without errors; leave it out"
+            )
+        if one.error is not None and errors is not None:
+            errors[place] = one.error
+    if errors is None:
+        return BenefitGraph(matrix, names)
+    return UncertainBenefits(matrix, errors, names)
 
 
 def _with_newcomers(benefit: Benefits, joins: Sequence[Newcomer]) -> BenefitGraph:

@@ -18,6 +18,7 @@ from fedegoists.graphs import BenefitGraph, UncertainBenefits
 from fedegoists.learning.data_description import DataDescription
 from fedegoists.methods import Outcome
 from fedegoists.notebooks import data_frame, html_table
+from fedegoists.training.contributions import Ledger
 from fedegoists.training.gains import Gain
 from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import Summary
@@ -72,6 +73,8 @@ class ConsortiumRun:
         The model that each participant's silo has chosen to keep.
     everybody : EverybodyTogether, optional
         The comparison with training all together, where it was asked for.
+    ledger : Ledger, optional
+        What each member gave to the others of its coalition, where it was asked for.
     made : str
         The day on which the run was made.
     decided : bool
@@ -96,6 +99,7 @@ class ConsortiumRun:
     yardstick: TreeYardstick = field(default_factory=TreeYardstick)
     delivered: Mapping[str, ChosenModel] = field(default_factory=dict)
     everybody: EverybodyTogether | None = None
+    ledger: Ledger | None = None
     made: str = ""
     decided: bool = False
 

@@ -178,6 +178,10 @@ class TrainingSection(TypedSettings):
     everybody: bool = False
     """In a simulation: also train with all participants in one coalition, competitors included, to
     compare. Nobody receives these models. Needs local among the methods."""
+    contributions: bool = False
+    """In a simulation: measure what every member gives to the others of its coalition, by training
+    without it, and write a ledger for sharing costs. It takes as many more trainings of one method
+    as the largest coalition has members, and one more."""
     start: OptionalPath = Field(default=None, examples=["runs/last-year"])
     """The folder of an earlier run whose models coalitions start from; local starts afresh."""
     epochs: float | None = Field(default=None, gt=0, examples=[20])

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES, BenefitEstimate, LearnSettings, learn
@@ -76,14 +77,23 @@ from fedegoists.learning.metric_words import metric_words
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.own_models import OwnModelEntry, model_parts
 from fedegoists.learning.parameters import digest_of
+from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods import Outcome
 from fedegoists.methods.failed_rounds import FailedRunError
+from fedegoists.methods.method_registry import base_of
 from fedegoists.methods.method_run import Observer
+from fedegoists.training.contributions import (
+    Ledger,
+    accounted_among,
+    contributions,
+    left_out_in_turn,
+)
 from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.defaults import learn_settings
 from fedegoists.training.gains import gains_over_local
 from fedegoists.training.rate_search import with_searched_rate
+from fedegoists.training.redundancy import redundant_members
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 
 STAGES = ("data", "benefit", "formation", "training", "report")
@@ -140,6 +150,7 @@ class Consortium:
                 "train together; remove it"
             )
         self.settings = settings.model_copy(update={"training": training})
+        self.accounted = self._accounted()
         if self.model_kind == "trees" and self.engine.local:
             require_lightgbm()
         self.competition = self._competition() if competition is None else competition
@@ -165,6 +176,23 @@ class Consortium:
     def estimator(self) -> str | None:
         """The estimator of benefits; None where they are given."""
         return None if self.decision is not None else self.chosen.name
+
+    def _accounted(self) -> str | None:
+        """Return the method whose contributions are measured, after a check that it can be."""
+        training = self.settings.training
+        if not training.contributions:
+            return None
+        if not self.engine.local:
+            raise SettingsError(
+                "training.contributions is for simulations: at their organisations, sums with and "
+                "without a member would show its updates; remove it"
+            )
+        try:
+            return accounted_among(
+                training.methods, training.personal, split=self.data.task == "classification"
+            )
+        except SettingsError as error:
+            raise SettingsError(f"training.contributions: {error}") from None
 
     def _start(self) -> WarmStart | None:
         """Return the earlier run's models to start from, after a check that they fit."""
@@ -383,8 +411,10 @@ class Consortium:
         repetitions: Repetitions,
         decisions: Decisions,
         robust: RobustSettings | None,
+        choose_by: ChooseBy | None = None,
     ) -> Path:
         """Return the file of a method's models, by all that they depend on."""
+        choose_by = choose_by or self.settings.training.choose_by
         training, warm = self.settings.training, repetitions.warm
         base, groups = name.removesuffix("+ft"), decisions.final
         inputs = [
@@ -404,7 +434,7 @@ class Consortium:
             None if robust is None else robust.model_dump(),
             *([] if warm is None or base == "local" else [digest_of({"warm": warm})]),
             *([] if training.early_stopping is None else [training.early_stopping]),
-            *([] if training.choose_by == "metric" else [training.choose_by]),
+            *([] if choose_by == "metric" else [choose_by]),
         ]
         key = self.store.key("training", inputs)
         return self.store.path("training", key, f"{name}.safetensors")
@@ -561,6 +591,8 @@ class Consortium:
                 folder.log(str(one))
             repetitions, outcomes, decisions = self.train(formation, progress, observers)
             everybody = self._everybody(repetitions, outcomes, progress)
+            ledger = self._ledger(repetitions, outcomes, decisions, progress)
+            folder.log_all(() if ledger is None else ledger.remarks)
             begun = self.begun(formation, repetitions)
             started = {participant: one.words for participant, one in begun.items()}
             for participant, words in started.items():
@@ -593,6 +625,7 @@ class Consortium:
                 yardstick=self._yardstick(repetitions),
                 delivered={one.card.participant: one for one in models},
                 everybody=everybody,
+                ledger=ledger,
                 made=folder.made,
                 decided=self.decision is not None,
             )
@@ -633,6 +666,48 @@ class Consortium:
         if not isinstance(federation, SimulatedFederation):
             return Evaluations()
         return evaluated(federation, wanted, personal, models, alone=alone, thresholds=thresholds)
+
+    def _ledger(
+        self,
+        repetitions: Repetitions,
+        outcomes: Mapping[str, Outcome],
+        decisions: Decisions,
+        progress: Progress,
+    ) -> Ledger | None:
+        """Return what each member gave, by training without it, where that was asked for."""
+        method, federation = self.accounted, repetitions.federation
+        if method is None or not isinstance(federation, SimulatedFederation):
+            return None
+        training, robust = self.settings.training, self._robust()
+        own = {name: one for name, one in training.settings.items() if name == base_of(method)}
+        wanted = Wanted((method,), own, training.personal)
+        # Where few samples choose a round by the metric, losses jump from one training to another.
+        turns, found = [decisions.final, *left_out_in_turn(decisions.final)], []
+        for k, groups in enumerate(turns):
+            changed = Decisions(groups, groups, decisions.benefit)
+
+            def observe(_: str, done: int, total: int, __: Outcome, k: int = k) -> None:
+                progress("training", "without a member", k * total + done, len(turns) * total, "")
+
+            trained = train_methods(
+                wanted,
+                repetitions,
+                changed,
+                lambda name, changed=changed: self._training_path(  # type: ignore[misc]
+                    name, wanted, repetitions, changed, robust, "loss"
+                ),
+                (observe,),
+                robust,
+                training.early_stopping,
+                "loss",
+            )
+            found.append(trained[method])
+        personal = self._personal(repetitions, decisions)
+        whole = torch.cat([one.best for name, one in outcomes.items() if not personal[name]])
+        first = [group for group in decisions.final if group[0].repetition == 0]
+        alike = redundant_members(federation, first, whole)
+        gave = contributions(federation, decisions.final, found[0], found[1:], alike)
+        return Ledger(method, tuple(gave))
 
     def _yardstick(self, repetitions: Repetitions) -> TreeYardstick:
         """Return the results of boosted trees that each participant trains alone."""

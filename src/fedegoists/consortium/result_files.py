@@ -46,5 +46,7 @@ def write_results(
         files["trees-alone.csv"] = result.yardstick.csv()
     if result.evaluations.methods:
         files["intervals.csv"] = result.evaluations.csv()
+    if result.ledger is not None:
+        files["ledger.csv"] = result.ledger.csv()
     folder.write(files)
     write_report(result)

@@ -28,6 +28,7 @@ RESULTS = (
     "gains.csv",
     "delivered.csv",
     "intervals.csv",
+    "ledger.csv",
     "models/*.safetensors",
     "cards/*.md",
     "origins.json",

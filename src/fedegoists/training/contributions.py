@@ -1,128 +1,291 @@
-"""What each member gave to the others in training, with intervals, and a ledger for sharing costs.
+"""What each member gives to the others: the same training without it, and a ledger of costs.
 
-A member's validation data never counts for what it gives: only the others' do.
+The whole training is repeated without each member in turn, with the same batches. What a member
+gave is how much higher the others' losses are without it. Only the others' samples count, so nobody
+can raise what it gave by its own. In these trainings the loss of their validation data decides
+which round's models members keep: where few samples choose by a metric, another training may end at
+quite another round, and losses jump.
+
+Contributions in single rounds would cost less, but mislead where members differ: in every round a
+member's own update lowers its own loss, and the others' updates take that back, so that over many
+rounds the others seem to have given far less than nothing.
 """
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
-from fedegoists.learning.estimates import Interval
-from fedegoists.methods.recorded_silos import RoundContributions
-from fedegoists.methods.shapley_values import Matrix
+from fedegoists.learning.data import Split
+from fedegoists.learning.estimates import Estimate, Groups, Interval, Numbers, mean_variance
+from fedegoists.methods import Outcome
+from fedegoists.methods.method_registry import METHOD_ENTRIES, base_of
 
-RESAMPLES = 1000
-CONFIDENCE_ENDS = (2.5, 97.5)
 COLUMNS = (
     "participant",
     "coalition",
     "gave",
     "low",
     "high",
-    "received",
     "share_of_costs",
+    "redundant_with",
     "left_out",
 )
+HELD_OUT: tuple[Split, ...] = ("validation", "test")
+
+Group = tuple[Participant, ...]
+Losses = dict[Participant, tuple[Numbers, Groups]]
+"""Losses of held-out samples, and the group of each, such as its patient."""
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a member gave to its coalition and received from it.
+    """What a member gave to the others of its coalition.
 
     Attributes
     ----------
     coalition : tuple of str
         All members.
     gave : Interval
-        The decrease of the other members' validation losses that is due to this member's updates,
-        added over rounds and receivers, mean over repetitions. The 95 % interval is by bootstrap
-        over receivers and rounds. NaN if no other member was ever evaluated.
-    received : float
-        The decrease of its own validation loss that is due to the others' updates. In a coalition,
-        all that is given is received. NaN if it was never evaluated.
+        How much higher the loss on held-out samples is without it, added over the other members.
+        The 95 % interval is over samples and, with several, repetitions. NaN where no other member
+        has a result with and without it.
     share_of_costs : float
-        A proposal: (1 − its fraction of all that was given) / (members − 1).
-    left_out : tuple of (str, int)
-        Members of the coalition whose evaluation failed, and in how many rounds of all repetitions.
-        These rounds do not count for what they received, nor for what others gave them.
+        A proposal, see `cost_shares`.
+    redundant_with : tuple of str
+        Members whose samples are the same as its own, or nearly so; see `redundant_members`. It is
+        not known who had them first. Without one of them the other is still there, so that neither
+        seems to give much.
+    left_out : tuple of str
+        Other members that have no result with or without it, and do not count.
     """
 
     participant: str
     coalition: tuple[str, ...]
     gave: Interval
-    received: float
     share_of_costs: float
-    left_out: tuple[tuple[str, int], ...] = ()
+    redundant_with: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def gave_nothing(self) -> bool:
-        """Whether its contribution to the others is known, and clearly not positive."""
+        """Whether what it gave is known, and clearly not positive."""
         return self.gave.high <= 0
 
 
-def contributions(rounds: Sequence[RoundContributions], seed: int = 0) -> list[Contribution]:
-    """Return the contributions of all members of the recorded coalitions.
+@dataclass(frozen=True)
+class Ledger:
+    """The contributions of all members of coalitions, for sharing costs.
 
-    Rounds of the same coalition in several repetitions belong together. Receivers whose evaluation
-    failed are left out of these rounds, and named.
+    Attributes
+    ----------
+    method : str
+        The method that trained.
+    contributions : tuple of Contribution
+        One for each member of a coalition of two or more.
     """
-    together: dict[tuple[str, ...], list[RoundContributions]] = {}
-    for one in rounds:
-        together.setdefault(tuple(name.name for name in one.members), []).append(one)
-    found: list[Contribution] = []
-    for names, own in together.items():
-        repetitions = len({one.members[0].repetition for one in own})
-        cells = np.stack([one.given for one in own]) / repetitions
-        failed = Counter(failure.participant.name for one in own for failure in one.left_out)
-        left_out = tuple((name, failed[name]) for name in names if failed[name])
-        gave = []
-        for j in range(len(names)):
-            receivers = [i for i in range(len(names)) if i != j]
-            gave.append(_given(cells[:, j, receivers], np.random.default_rng([seed, j])))
-        shares = cost_shares(np.array([one.value for one in gave]))
-        for j, name in enumerate(names):
-            received = _known_sum(np.delete(cells[:, :, j], j, axis=1))
-            share = float(shares[j])
-            found.append(Contribution(name, names, gave[j], received, share, left_out))
+
+    method: str
+    contributions: tuple[Contribution, ...]
+
+    def about(self, participant: str) -> Contribution | None:
+        """Return the contribution of a participant; None if it trains alone."""
+        return next((one for one in self.contributions if one.participant == participant), None)
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about members without which the others are better off, or with equal data."""
+        told = [
+            f"{one.participant}: the others are not worse off without it (it gave "
+            f"{one.gave.value:.3g}, 95 % interval {one.gave.low:.3g} to {one.gave.high:.3g})"
+            for one in self.contributions
+            if one.gave_nothing
+        ]
+        alike = dict.fromkeys(
+            tuple(sorted((one.participant, *one.redundant_with)))
+            for one in self.contributions
+            if one.redundant_with
+        )
+        return (
+            *told,
+            *(
+                f"{' and '.join(names)}: their samples are the same, or nearly so; it is not known "
+                "who had them first"
+                for names in alike
+            ),
+        )
+
+    def csv(self) -> bytes:
+        """Return a ``ledger.csv``; lists of members are joined by ``;``."""
+        rows = []
+        for one in self.contributions:
+            numbers = (one.gave.value, one.gave.low, one.gave.high, one.share_of_costs)
+            told = (f"{number:.6g}" for number in numbers)
+            lists = (";".join(names) for names in (one.redundant_with, one.left_out))
+            rows.append((one.participant, ";".join(one.coalition), *told, *lists))
+        return csv_bytes(COLUMNS, rows)
+
+
+def accounted_among(methods: Sequence[str], personal: Sequence[str] | None, *, split: bool) -> str:
+    """Return the first method whose contributions are measured, such as ``fedavg+ft``.
+
+    Parameters
+    ----------
+    personal : sequence of str, optional
+        Prefixes of parameters that every method keeps in the silos.
+    split : bool
+        Whether some methods keep the output layer there by themselves, as in a classification.
+
+    Raises
+    ------
+    SettingsError
+        If there is none.
+    """
+    for name in methods:
+        entry = METHOD_ENTRIES[base_of(name)]
+        own = split and entry.personal_output and personal is None
+        if entry.coalitions != "alone" and not (personal or entry.splits or own):
+            return name
+    raise SettingsError(
+        "contributions are measured with a method that trains whole models in coalitions, and "
+        f"{', '.join(methods)}{' with personal parameters' if personal else ''} has none: add "
+        "fedavg to the methods, or bagging for trees, and set no personal parameters"
+    )
+
+
+def left_out_in_turn(groups: Sequence[Group]) -> list[list[Group]]:
+    """Return coalitions without their first members, without their second members, and so on.
+
+    Members that are left out train alone. Each list has the members of all coalitions.
+
+    Examples
+    --------
+    >>> a, b, c = (Participant(name) for name in "abc")
+    >>> [[len(group) for group in groups] for groups in left_out_in_turn([(a, b), (c,)])]
+    [[1, 1, 1], [1, 1, 1]]
+    """
+    most = max(map(len, groups), default=0)
+    found = []
+    for k in range(most if most > 1 else 0):
+        without = [group for group in groups if not 1 < len(group) > k]
+        for group in groups:
+            if 1 < len(group) > k:
+                without += [group[:k] + group[k + 1 :], (group[k],)]
+        found.append(without)
     return found
 
 
-def _known_sum(cells: Matrix) -> float:
-    """Return the sum of all cells but those that are NaN, or NaN if all are."""
-    return math.nan if np.isnan(cells).all() else float(np.nansum(cells))
+def contributions(
+    federation: SimulatedFederation,
+    groups: Sequence[Group],
+    trained: Outcome,
+    without: Sequence[Outcome],
+    redundant: Mapping[str, tuple[str, ...]] | None = None,
+) -> list[Contribution]:
+    """Return the contributions of all members of coalitions of two or more.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        The coalitions of all repetitions. The same names in several repetitions belong together.
+    trained : Outcome
+        Of the training in these coalitions.
+    without : sequence of Outcome
+        Of the trainings in the coalitions of `left_out_in_turn`.
+    redundant : mapping, optional
+        The result of `redundant_members`.
+    """
+    together: dict[tuple[str, ...], list[Group]] = {}
+    for group in groups:
+        if len(group) > 1:
+            together.setdefault(tuple(one.name for one in group), []).append(group)
+    members = {one for group in groups if len(group) > 1 for one in group}
+    whole = _losses(federation, trained, members)
+    parts = [_losses(federation, outcome, members) for outcome in without]
+    found: list[Contribution] = []
+    for names, own in together.items():
+        gave, missing = [], []
+        for k in range(len(names)):
+            known = {
+                names[i]: _given(
+                    [
+                        (whole[g[i]], parts[k][g[i]])
+                        for g in own
+                        if g[i] in whole and g[i] in parts[k]
+                    ]
+                )
+                for i in range(len(names))
+                if i != k
+            }
+            estimates = [one for one in known.values() if one is not None]
+            gave.append(_summed(estimates))
+            missing.append(tuple(name for name, one in known.items() if one is None))
+        shares = cost_shares(np.array([one.value for one in gave]))
+        found += [
+            Contribution(name, names, gave[k], float(shares[k]), (redundant or {}).get(name, ()),
+                         missing[k])
+            for k, name in enumerate(names)
+        ]  # fmt: skip
+    return found
 
 
-def _given(cells: Matrix, rng: np.random.Generator) -> Interval:
-    """Return what was given in all rounds (rows) to all receivers (columns) that are known."""
-    known = ~np.isnan(cells)
-    if not known.any():
-        return Interval(math.nan)
-    # Rounds and receivers of which nothing is known are not drawn, since they would narrow the
-    # interval towards zero.
-    cells = cells[known.any(1)][:, known.any(0)]
-    return Interval(_known_sum(cells), *_bootstrap(np.nan_to_num(cells), rng))
+def _losses(federation: SimulatedFederation, outcome: Outcome, members: set[Participant]) -> Losses:
+    """Return the losses of the models that members keep; nothing for those without one."""
+    found: Losses = {}
+    for k, one in enumerate(federation.participants):
+        if one not in members or outcome.best_score[k][0] == -math.inf:
+            continue
+        losses: list[Numbers] = []
+        groups: list[Groups] = []
+        for split in HELD_OUT:
+            outputs, targets = federation.outputs(one, outcome.best[k], split)
+            each = federation.task.losses(outputs.cpu(), targets.cpu()).double()
+            losses.append(each.reshape(len(targets), -1).mean(1).numpy())
+            # Groups such as patients are in one split only.
+            own = federation.groups(one, split)
+            known = np.arange(len(targets)) if own is None else np.asarray(own)
+            first = 0 if not groups else int(groups[-1].max(initial=-1)) + 1
+            groups.append(np.unique(known, return_inverse=True)[1] + first)
+        values = np.concatenate(losses)
+        if len(values) and np.isfinite(values).all():
+            found[one] = values, np.concatenate(groups)
+    return found
 
 
-def _bootstrap(cells: Matrix, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the ends of the interval of a sum over rounds (rows) and receivers (columns)."""
-    rounds, receivers = cells.shape
-    drawn = rng.multinomial(rounds, [1 / rounds] * rounds, RESAMPLES) @ cells
-    chosen = rng.multinomial(receivers, [1 / receivers] * receivers, RESAMPLES)
-    low, high = np.percentile((drawn * chosen).sum(1), CONFIDENCE_ENDS)
-    return float(low), float(high)
+def _given(
+    pairs: Sequence[tuple[tuple[Numbers, Groups], tuple[Numbers, Groups]]],
+) -> Estimate | None:
+    """Return what a receiver was given: its losses without minus with, over its repetitions."""
+    if not pairs:
+        return None
+    rows = [without - whole for (whole, _), (without, _) in pairs]
+    alike = all(len(row) == len(rows[0]) for row in rows)
+    means = np.array([row.mean() for row in rows])
+    parts = [mean_variance(np.mean(rows, 0), pairs[0][0][1])] if alike else []
+    if len(means) > 1:
+        parts.append(mean_variance(means))
+    return Estimate.summed(float(means.mean()), parts)
 
 
-def cost_shares(gave: Matrix) -> Matrix:
-    """Return shares of a coalition's costs: who gives more pays less.
+def _summed(estimates: Sequence[Estimate]) -> Interval:
+    """Return the sum of independent estimates with its interval."""
+    count, mean = len(estimates), Estimate.mean_of(estimates).interval()
+    return Interval(count * mean.value, count * mean.low, count * mean.high)
 
-    A member that gave nothing, or less, pays 1/(m − 1) of the costs, and one that gave everything
-    pays nothing. Where nobody gave anything, all pay alike. Where it is not known of somebody what
-    it gave (NaN), no share is known. What a member receives does not count,
-    since its own validation data would tell that, and so it could choose what it pays.
+
+def cost_shares(gave: Numbers) -> Numbers:
+    """Return shares of a coalition's costs: members that give more pay less.
+
+    A member pays (1 − its fraction of all that was given) / (members − 1). One that gave nothing,
+    or less, pays 1 / (members − 1), and one that gave everything pays nothing. Where nobody gave
+    anything, all pay alike. Where what somebody gave is not known (NaN), no share is known. What a
+    member receives does not count, since its own samples would tell that, and so it could choose
+    what it pays.
 
     Examples
     --------
@@ -135,17 +298,3 @@ def cost_shares(gave: Matrix) -> Matrix:
     if not positive.sum():
         return np.full(len(gave), 1 / len(gave))
     return np.asarray((1 - positive / positive.sum()) / (len(gave) - 1))
-
-
-def ledger_csv(found: Sequence[Contribution]) -> bytes:
-    """Return a ``ledger.csv``; coalitions are members joined by ``;``.
-
-    The last column names receivers that are left out of some rounds, with the number of these.
-    """
-    rows = []
-    for one in found:
-        numbers = (one.gave.value, one.gave.low, one.gave.high, one.received, one.share_of_costs)
-        left_out = ";".join(f"{name} ({rounds})" for name, rounds in one.left_out)
-        told = (f"{number:.6g}" for number in numbers)
-        rows.append((one.participant, ";".join(one.coalition), *told, left_out))
-    return csv_bytes(COLUMNS, rows)

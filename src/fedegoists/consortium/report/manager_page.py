@@ -13,6 +13,7 @@ from fedegoists.coalitions.sensitivity import unnamed_reach
 from fedegoists.consortium.model_choice import searches_decay
 from fedegoists.consortium.report.bottom_line import bottom_line
 from fedegoists.consortium.report.coalition_picture import inline_picture
+from fedegoists.consortium.report.contribution_section import contribution_section
 from fedegoists.consortium.report.expected_gains import expected_gains
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.heatmap import MOST_DRAWN, benefit_cells, heat_map
@@ -91,6 +92,7 @@ def manager_view(
         "competitors": formation.competition.pairs,
         "shown_to_all": shown_to_all(run),
         "chart": gains_chart(results.gains),
+        "contributions": contribution_section(run),
         "everybody": EVERYBODY,
         "benefits": benefit_cells(run),
         "heat_map": heat_map(names),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedegoists.consortium.report.bottom_line import member_bottom_line
 from fedegoists.consortium.report.calibration_chart import calibration_chart
+from fedegoists.consortium.report.contribution_section import own_contribution
 from fedegoists.consortium.report.gain_chart import gains_chart
 from fedegoists.consortium.report.results_section import CONFIDENCE, Results, failures_of
 from fedegoists.consortium.report.wording import weight
@@ -57,5 +58,7 @@ def member_view(
         "judged": judged,
         "calibration": None if binary is None else calibration_chart(binary),
         "method": results.chosen.get(participant),
+        "contribution": own_contribution(run, participant),
+        "accounted": "" if run.ledger is None else run.ledger.method,
         "failures": [(part, what) for part, who, what in failures_of(run) if who == participant],
     }
