@@ -78,10 +78,14 @@ class ColumnGeneration:
 
     def run(self) -> None:
         """Anneal, then generate columns, then round, list and cut, until done."""
-        incumbent, effort = self._incumbent, self._effort
         self._anneal()
-        for group in incumbent.partition:
+        for group in self._incumbent.partition:
             self._learn(group)
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on from where the effort ended."""
+        incumbent, effort = self._incumbent, self._effort
         rounds = 0
         while not (incumbent.optimal or effort.over or self._scaled_badly):
             value, outer = self._solve_master()
