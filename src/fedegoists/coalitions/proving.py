@@ -100,7 +100,9 @@ class _Confirmed:
         of_pairs = [one for one in parts if one.rows and one.members == component.members]
         found = [self._raised(one) for one in (*of_coalitions, *of_pairs)]
         closed = min(component.in_units(one.at_most * (1 - 1e-9)) for one in parts) <= reached
-        proven = any(one and component.in_units(one.at_most * (1 - 1e-9)) <= reached for one in found)
+        proven = any(
+            one and component.in_units(one.at_most * (1 - 1e-9)) <= reached for one in found
+        )
         if not (of_pairs or proven or (found[0] and not closed)):
             found += [self._raised(one) for one in _relaxed(component, formation)]
         best = min((one for one in found if one), key=lambda one: one.at_most, default=None)

@@ -311,14 +311,11 @@ def scaled_to_one(weights: Floats) -> tuple[Floats, int, float]:
     return scaled, exponent, lost
 
 
-def pair_prices(
-    relaxation: "PairRelaxation", members: list[int], exponent: int
-) -> ComponentPrices:
+def pair_prices(relaxation: "PairRelaxation", members: list[int], exponent: int) -> ComponentPrices:
     """Return the prices of a relaxation of scaled values, in units of the given ones."""
     found = relaxation.prices
     prices, row_prices = (
-        np.ldexp(np.array(scaled), exponent).tolist()
-        for scaled in (found.prices, found.row_prices)
+        np.ldexp(np.array(scaled), exponent).tolist() for scaled in (found.prices, found.row_prices)
     )
     bound = math.ldexp(relaxation.bound, exponent)
     return ComponentPrices(members, prices, [], [], bound, tuple(found.rows), tuple(row_prices))

@@ -30,13 +30,13 @@ from fedegoists.coalitions.exact.solvers import load_linear_solver
 if TYPE_CHECKING:
     from ortools.linear_solver.pywraplp import Variable
 
-MEAN = 0.6
+MEAN = 0.7
 """The fraction of the old running mean in the new one."""
 
 NEW_EACH = 6
 """Inequalities added in one round, per participant."""
 
-REBUILD_EVERY = 5
+REBUILD_EVERY = 10
 """Rounds after which inequalities that are not tight are dropped."""
 
 SLACK_KEPT = 0.05
@@ -50,6 +50,9 @@ PATIENCE, LEAST_GAIN = 6, 5e-4
 
 SECONDS_PER_ENTRY = 6e-8
 """Work of a simplex iteration, per inequality; and of the separation, per three participants."""
+
+PARAMETERS = "use_dual_simplex: true use_preprocessing: false"
+"""The dual simplex goes on from the last basis when rows are added, unless there is preprocessing."""
 
 MOST_PARTICIPANTS = 150
 """With more, a single linear program takes too long."""
@@ -152,6 +155,7 @@ class PairRelaxation:
 
     def _built(self) -> _Program:
         solver = load_linear_solver().Solver.CreateSolver("GLOP")
+        solver.SetSolverSpecificParametersAsString(PARAMETERS)
         objective = solver.Objective()
         objective.SetMaximization()
         variables = [solver.NumVar(0.0, 1.0, "") for _ in self._values]

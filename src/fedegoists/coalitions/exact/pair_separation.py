@@ -21,7 +21,9 @@ LEAST_SPOKE = 0.02
 """Others with less of the centre are in no wheel that is worth adding."""
 
 
-def violated_stars(together: Floats, kind: str = "star", credit: Floats | None = None) -> list[Violated]:
+def violated_stars(
+    together: Floats, kind: str = "star", credit: Floats | None = None
+) -> list[Violated]:
     """Find stars: a centre is with more of the others than their being together explains.
 
     For each centre, one set grows from every other participant, by the one that adds most.
@@ -92,9 +94,7 @@ def violated_support(together: Floats, edges: Bools) -> list[Violated]:
     return found
 
 
-def _supported_stars(
-    together: Floats, rest: Floats, kind: str, credit: Floats
-) -> list[Violated]:
+def _supported_stars(together: Floats, rest: Floats, kind: str, credit: Floats) -> list[Violated]:
     found: list[Violated] = []
     apart = together + 9.0 * np.eye(len(together))
     for centre in np.flatnonzero(credit < 1 - LEAST_VIOLATION).tolist():

@@ -454,9 +454,7 @@ def remaining_values(
              at most half the length, rounded down. If all are with c, the sum is at most 0;
              otherwise those with c form runs on the cycle, each of which adds 1 at most.
     """
-    value = {
-        i: {j: v for j, v in graphs.value[i].items() if part >> j & 1} for i in bits(part)
-    }
+    value = {i: {j: v for j, v in graphs.value[i].items() if part >> j & 1} for i in bits(part)}
     order = [graphs.number[name] for name in proof["members"]]
     rows, prices = proof.get("rows", []), proof.get("row_prices", [])
     if len(rows) != len(prices):
@@ -464,8 +462,9 @@ def remaining_values(
     total = 0
     for row, stated in zip(rows, prices, strict=True):
         kind, *places = row.split()
-        if len(places) != len({int(k) for k in places}) or min(map(int, places)) < 0:
-            raise RefutedError("an inequality names a participant twice")
+        known = all(k.isdecimal() and int(k) < len(order) for k in places)
+        if not known or not places or len({int(k) for k in places}) < len(places):
+            raise RefutedError("an inequality is not over different participants")
         c, *others = (order[int(k)] for k in places)
         if kind == "wheel" and len(others) >= 3 and len(others) % 2:
             pairs, side = list(zip(others, others[1:] + others[:1], strict=True)), len(others) // 2

@@ -46,6 +46,9 @@ PRICE_BITS = 40
 STEPS_PER_TERM = 8
 """So many terms of inequalities count as a step."""
 
+OPTIONS_PER_STEP = 16
+"""So many coalitions looked at, when they are put together, count as a step."""
+
 MOST_EXHAUSTED = 14
 """Components of up to this many participants need no prices: all their partitions are compared."""
 
@@ -682,6 +685,7 @@ def _combined(
             continue
         fewest = None
         for i in _participants(left):
+            allowance.spend(len(options[i]) // OPTIONS_PER_STEP)
             fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
             if fewest is None or len(fitting) < len(fewest):
                 fewest = fitting
