@@ -11,7 +11,7 @@ needs a fraction of the rounds.
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ SECONDS_PER_ENTRY = 6e-8
 """Work of a simplex iteration, per inequality; and of the separation, per three participants."""
 
 PARAMETERS = "use_dual_simplex: true use_preprocessing: false"
-"""The dual simplex goes on from the last basis when rows are added, unless there is preprocessing."""
+"""Without preprocessing, the dual simplex goes on from the last basis when rows are added."""
 
 MOST_PARTICIPANTS = 150
 """With more, a single linear program takes too long."""
@@ -232,6 +232,7 @@ class PairRelaxation:
         kind, *numbers = name.split(" ")
         centre, *others = map(int, numbers)
         factors: dict[tuple[int, int], float] = {(centre, other): 1.0 for other in others}
+        pairs: Iterable[tuple[int, int]]
         if kind == "wheel":
             pairs = zip(others, (*others[1:], others[0]), strict=True)
             right = len(others) // 2

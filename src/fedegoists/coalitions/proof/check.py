@@ -15,7 +15,8 @@ welfare. So with no negative slack, a partition of a welfare above b has slacks 
 than the gap, (sum of all prices) − b: list all coalitions with a slack below the gap, and see that
 they do not combine. Prices of inequalities over pairs that every valid partition satisfies (stars,
 wheels; see `remaining_values`) first lower what pairs are worth: with prices y of Σ a x ≤ s, the
-welfare is at most Σ y s plus what is left. A component of up to 14 participants needs no prices: all partitions are tried.
+welfare is at most Σ y s plus what is left. A component of up to 14 participants needs no prices:
+all partitions are tried.
 
 Exit status: 0 if every claim holds, 1 if one does not, 2 if the file cannot be read, 3 if a claim
 is of a kind that this program does not check.
@@ -391,7 +392,9 @@ def listed(
                 if group and -gained < gap and graphs.valid(joined):
                     found.append((-gained, joined))
                 # With j, its value counts in full, and nobody else of its colour can join.
-                rest, highest, fitting = {}, {}, 0
+                rest: dict[int, int] = {}
+                highest: dict[int, int] = {}
+                fitting = 0
                 for k in before:
                     if not rivals[j] >> k & 1:
                         v = value[j].get(k, 0)
@@ -409,22 +412,23 @@ def listed(
 
 
 def combines(
+    graphs: BothGraphs,
     part: int,
     options: dict[int, list[tuple[int, int]]],
-    triples: list[tuple[int, int]],
     gap: int,
+    bound: int,
     steps: StepCount,
 ) -> bool:
-    """Return whether coalitions with slacks that sum to less than the gap cover everybody once.
+    """Return whether coalitions with slacks that sum to less than the gap exceed the bound.
 
-    The prices of triples that no coalition pays are added to the slacks.
+    They cover everybody once. Prices of triples and inequalities that they do not use up are in no
+    slack, so their welfare decides.
     """
 
     def cover(left: int, used: int, chosen: tuple[int, ...]) -> bool:
         if not left:
-            paid = (any((t & group).bit_count() > 1 for group in chosen) for t, _ in triples)
-            unpaid = sum(p for (_, p), done in zip(triples, paid, strict=True) if not done)
-            return used + unpaid < gap
+            pairs = ((i, j) for group in chosen for i in bits(group) for j in bits(group))
+            return sum(graphs.value[i].get(j, 0) for i, j in pairs) > 2 * bound
         choices: list[list[tuple[int, int]]] = []
         for i in bits(left):
             steps.spend(1 + len(options[i]))
@@ -511,7 +515,7 @@ def priced_bound(graphs: BothGraphs, part: int, proof: dict[str, Any], steps: St
     for slack, group in found:
         for i in bits(group):
             options[i].append((slack, group))
-    if gap > 0 and combines(part, options, triples, gap, steps):
+    if gap > 0 and combines(graphs, part, options, gap, bound, steps):
         raise RefutedError("a valid partition has a higher welfare than a component's bound")
     return bound
 
