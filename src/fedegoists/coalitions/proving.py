@@ -31,7 +31,7 @@ from fedegoists.coalitions.proof.price_proof import (
     ProofError,
 )
 
-PROOF_STEPS, CHECK_STEPS = 600_000, 4_000_000
+PROOF_STEPS, CHECK_STEPS = 700_000, 5_000_000
 """Steps that a proof may take the package's checker and the stand-alone one: about a second."""
 
 MIXTURES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)

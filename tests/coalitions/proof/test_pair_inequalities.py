@@ -163,7 +163,7 @@ def relaxed(benefit, competition, members) -> PriceProof:
     return PriceProof(
         tuple(members),
         tuple(found.prices),
-        relaxation.bound,
+        found.total,
         rows=tuple(found.rows),
         row_prices=tuple(found.row_prices),
     )

@@ -317,7 +317,7 @@ def pair_prices(relaxation: "PairRelaxation", members: list[int], exponent: int)
     prices, row_prices = (
         np.ldexp(np.array(scaled), exponent).tolist() for scaled in (found.prices, found.row_prices)
     )
-    bound = math.ldexp(relaxation.bound, exponent)
+    bound = math.ldexp(found.total, exponent)
     return ComponentPrices(members, prices, [], [], bound, tuple(found.rows), tuple(row_prices))
 
 

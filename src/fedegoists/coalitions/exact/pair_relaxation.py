@@ -82,6 +82,7 @@ class PairPrices:
     rows: list[str] = field(default_factory=list)
     row_prices: list[float] = field(default_factory=list)
     prices: list[float] = field(default_factory=list)
+    total: float = 0.0  # what all of them cost: the bound that they prove by adding up
 
 
 class PairRelaxation:
@@ -147,9 +148,12 @@ class PairRelaxation:
         # Halves of positive rests, and a margin for their rounding.
         rest = np.maximum(self._rest(names, prices), 0.0) + 1e-12 * np.abs(self._values).max()
         share = np.bincount(self._first, rest, self._n) + np.bincount(self._second, rest, self._n)
-        return PairPrices(
-            [names[k] for k in used], prices[used].tolist(), (share / 2 * (1 + 1e-12)).tolist()
-        )
+        share *= 0.5 * (1 + 1e-12)
+        rows = [names[k] for k in used]
+        paid = [prices[k] * self._row(name).right for k, name in zip(used, rows, strict=True)]
+        # Less than the total would leave a gap, and all coalitions within it would be listed.
+        total = math.fsum([*paid, *share.tolist()]) * (1 + 2.0**-45)
+        return PairPrices(rows, prices[used].tolist(), share.tolist(), total)
 
     # The linear program --------------------------------------------------------------------
 
