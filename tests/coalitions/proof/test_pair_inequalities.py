@@ -83,6 +83,7 @@ def test_an_inequality_is_read_as_it_was_written(row):
         ("", "a kind and numbers"),
         ("wheel 0 1", "not odd, or too short"),
         ("wheel 0 1 2 3 4", "not odd, or too short"),
+        ("star " + " ".join(map(str, range(202))), "too long"),
         ("clique 0 1 2", "there is no inequality"),
     ],
 )
@@ -223,3 +224,23 @@ def test_forged_inequalities_in_resealed_certificates_are_rejected():
         assert not found[0], kind
         assert not Certificate.from_json(text_of_it).check().ok, kind
     assert len(kinds) == 6
+
+
+def test_an_error_planted_in_the_prices_of_pairs_is_caught():
+    """Prices that are too low, and a bound below the optimum: the certificate does not state it."""
+    formation = form(*random_graphs(18, 1.0, 0.1, seed=2), time_limit=5)
+    assert formation.optimal
+    entry = relaxed(formation.benefit, formation.competition, formation.participants)
+    wrong = replace(
+        entry,
+        row_prices=tuple(0.8 * price for price in entry.row_prices),
+        at_most=0.8 * entry.at_most,
+    )
+    assert wrong.at_most < formation.welfare
+    misled = replace(formation, prices=(wrong,), upper_bound=formation.welfare)
+    certificate = misled.certificate
+    (stated,) = (claim.value for claim in certificate.claims if claim.claim == "upper bound")
+    assert stated >= formation.welfare
+    assert not certificate.proof
+    assert certificate.check().ok
+    assert check.check(certificate.to_json())[0]

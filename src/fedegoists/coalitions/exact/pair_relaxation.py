@@ -147,8 +147,8 @@ class PairRelaxation:
         used = np.flatnonzero(prices > 0).tolist()
         # Halves of positive rests, and a margin for their rounding.
         rest = np.maximum(self._rest(names, prices), 0.0) + 1e-12 * np.abs(self._values).max()
-        share = np.bincount(self._first, rest, self._n) + np.bincount(self._second, rest, self._n)
-        share *= 0.5 * (1 + 1e-12)
+        both = np.bincount(self._first, rest, self._n) + np.bincount(self._second, rest, self._n)
+        share = both * (0.5 * (1 + 1e-12))
         rows = [names[k] for k in used]
         paid = [prices[k] * self._row(name).right for k, name in zip(used, rows, strict=True)]
         # Less than the total would leave a gap, and all coalitions within it would be listed.

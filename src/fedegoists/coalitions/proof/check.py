@@ -30,13 +30,14 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 TRIED = 14
 ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 digits or more
 MOST_STEPS = 50_000_000
+LONGEST = 200  # participants around the centre of an inequality
 
 
 class RefutedError(Exception):
@@ -470,18 +471,21 @@ def remaining_values(
         if not known or not places or len({int(k) for k in places}) < len(places):
             raise RefutedError("an inequality is not over different participants")
         c, *others = (order[int(k)] for k in places)
+        if len(others) > LONGEST:
+            raise RefutedError("an inequality is too long")
+        steps.spend(1 + len(others) ** 2)
+        pairs: Iterator[tuple[int, int]]
         if kind == "wheel" and len(others) >= 3 and len(others) % 2:
-            pairs, side = list(zip(others, others[1:] + others[:1], strict=True)), len(others) // 2
+            pairs, side = zip(others, others[1:] + others[:1], strict=True), len(others) // 2
         elif kind in ("star", "givers", "takers") and others:
-            pairs, side = list(combinations(others, 2)), 1 if kind == "star" else 0
+            pairs, side = combinations(others, 2), 1 if kind == "star" else 0
         else:
             raise RefutedError("an inequality is of no kind that is known to hold")
-        steps.spend(1 + len(pairs))
         p = math.floor(Fraction(stated) * graphs.unit)
         total += p * side
         helps = {"givers": graphs.givers[c], "takers": graphs.takers[c]}.get(kind, 0) & part
-        terms = [(c, j, p) for j in others] + [(i, j, -p) for i, j in pairs]
-        for i, j, amount in terms + [(c, j, -p) for j in bits(helps)]:
+        spokes = chain(((c, j, p) for j in others), ((c, j, -p) for j in bits(helps)))
+        for i, j, amount in chain(spokes, ((i, j, -p) for i, j in pairs)):
             if not graphs.rivals[i] >> j & 1:  # two competitors are never together
                 value[i][j] = value[j][i] = value[i].get(j, 0) - amount
     return value, total

@@ -25,6 +25,10 @@ Kind = Literal["star", "wheel", "givers", "takers"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
+LONGEST = 200
+"""Longer lists of others only serve to keep a checker busy."""
+
+
 class NoInequalityError(Exception):
     """A text that is none of the inequalities; the message says why."""
 
@@ -65,6 +69,8 @@ class PairInequality:
         kind, *numbers = text.split(" ")
         if not numbers or not all(k.isascii() and k.isdigit() and len(k) < 10 for k in numbers):
             raise NoInequalityError("an inequality is not a kind and numbers of participants")
+        if len(numbers) > LONGEST + 1:
+            raise NoInequalityError("an inequality is too long")
         places = [int(k) for k in numbers]
         if len(set(places)) < len(places) or max(places) >= len(number) or len(places) < 2:
             raise NoInequalityError("an inequality is not over different participants")
