@@ -1,6 +1,6 @@
 """Method ``best`` beside simple alternatives that get the same processor time.
 
-    python -m benchmarks.bench_alternatives [--every K]
+    python -m benchmarks.bench_alternatives [--sizes N ...]
 
 100 instances of 50 to 10,000 participants: most have ten benefit edges and five competitors each,
 those of up to 300 also come dense. The alternatives, compiled like the search, begin again and
@@ -16,13 +16,14 @@ Method ``stable`` runs once.
 # ruff: noqa: NPY002 - the functions that compiled code knows
 
 import argparse
+import csv
 import time
 
 import numba
 import numpy as np
 
 from benchmarks.bench_best import processor_time
-from benchmarks.measure import random_consortium, report
+from benchmarks.measure import RESULTS, random_consortium, report
 from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions.exact.best_partition import load_searches
 from fedegoists.coalitions.exact.reduction import usable_entries
@@ -224,17 +225,28 @@ def instances():
             )
 
 
+def kept(sizes) -> list:
+    """Return the rows of other sizes that an earlier run has left."""
+    file = RESULTS / "alternatives.csv"
+    if not file.exists():
+        return []
+    with file.open(newline="", encoding="utf-8") as lines:
+        return [row[:-1] for row in list(csv.reader(lines))[1:] if int(row[1]) not in sizes]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--every", type=int, default=1, help="only every so many instances")
+    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
     chosen = parser.parse_args()
     load_searches()
     warm = Instance(*sparse_consortium(20, 0))
     warm.annealing(0), warm.moving(0)
-    rows = []
-    for name, n, seed, limit, make in list(instances())[:: chosen.every]:
-        rows.append(compared(name, n, seed, limit, make()))
-        print(*rows[-1], flush=True)
+    rows = kept(chosen.sizes)
+    for name, n, seed, limit, make in instances():
+        if n in chosen.sizes:
+            rows.append(compared(name, n, seed, limit, make()))
+            print(*rows[-1], flush=True)
+    rows.sort(key=lambda row: (int(row[1]), row[0], int(row[2])))
     head = ("instance", "n", "seed", "processor s", "best", "stable")
     columns = (*head, "annealing", "moving", "best / highest alternative")
     least = min(float(row[-1]) for row in rows)

@@ -131,7 +131,7 @@ class ColumnGeneration:
         work = effort.left
         # Small components are soon solved exactly, and need only a start. The fractions are
         # measured: they gave the highest welfare in a second at n = 30, 60 and 100.
-        share = min(0.4 * work, 0.2 + 0.05 * work) if n > 30 else min(0.1 * work, 0.005 * n)
+        share = min(0.8 * work, 0.3 + 0.05 * work) if n > 30 else min(0.1 * work, 0.005 * n)
         if n > 60:
             share = min(0.9 * work, 0.6 + 0.1 * work)
         last = effort.left - share
