@@ -2,6 +2,7 @@
 
     python -m benchmarks.instances            solve all again, and update index.csv
     python -m benchmarks.instances NAME       print an instance as clique partitioning, as in CP-Lib
+    python -m benchmarks.instances --files    write them all to clique_partitioning/
 
 An instance is drawn from a seed (`benchmarks.measure.random_consortium`), so `index.csv` holds all:
 the name, its parameters, the SHA-256 of both graphs, the best known welfare, and an upper bound

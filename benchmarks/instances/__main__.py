@@ -9,6 +9,7 @@ from benchmarks.measure import random_consortium
 from fedegoists import form
 
 INDEX = Path(__file__).parent / "index.csv"
+FILES = Path(__file__).parent / "clique_partitioning"
 COLUMNS = ("name", "n", "density", "competition", "seed", "benefit", "rivals", "welfare", "bound")
 SIZES, DENSITIES, COMPETITIONS = (10, 16, 24, 35, 50), (0.1, 0.3, 1.0), (0.1, 0.4)
 SECONDS = 3.0
@@ -47,18 +48,26 @@ def solve() -> None:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
 
 
-def show(name: str) -> None:
-    """Print an instance as clique partitioning."""
+def as_clique_partitioning(name: str) -> str:
+    """Return an instance as clique partitioning: the size, then the weights of later ones by row."""
     benefit, competition = random_consortium(*ALL[name], 0)
     values = ((benefit.weights + benefit.weights.T) * 1e6).round().astype(int)
     values[competition.matrix] = -int(values.sum()) - 1
-    print(benefit.n)
-    for i in range(benefit.n - 1):
-        print(*values[i, i + 1 :].tolist())
+    rows = [" ".join(map(str, values[i, i + 1 :].tolist())) for i in range(benefit.n - 1)]
+    return "\n".join((str(benefit.n), *rows, ""))
+
+
+def write() -> None:
+    """Write all instances as files."""
+    FILES.mkdir(exist_ok=True)
+    for name in ALL:
+        (FILES / f"{name}.txt").write_text(as_clique_partitioning(name), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        show(sys.argv[1])
+    if sys.argv[1:] == ["--files"]:
+        write()
+    elif len(sys.argv) > 1:
+        print(as_clique_partitioning(sys.argv[1]), end="")
     else:
         solve()

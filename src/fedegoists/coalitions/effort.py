@@ -29,6 +29,15 @@ class Effort:
         if self._report is not None:
             self._report()
 
+    def part(self, fraction: float) -> "Effort":
+        """Return a budget of a fraction of what is left; `spend_part` counts what it spent."""
+        return Effort(self.left * fraction, self.deadline, self._report)
+
+    def spend_part(self, part: "Effort", given: float) -> None:
+        """Count the work of a part that was given so much."""
+        self.spend(given - part.left)
+        self.clock_ended |= part.clock_ended
+
     @property
     def over(self) -> bool:
         """Whether to stop, because the budget is spent or the time is up."""

@@ -418,6 +418,8 @@ def _named_prices(part: ComponentPrices, names: Sequence[str]) -> PriceProof:
         at_most=part.upper_bound,
         triples=tuple((names[a], names[b], names[c]) for a, b, c in part.triples),
         triple_prices=tuple(part.triple_prices),
+        rows=part.rows,
+        row_prices=part.row_prices,
     )
 
 

@@ -1,19 +1,28 @@
 """Proving an upper bound: from the prices of a search to a proof that anybody can confirm.
 
-The search ends with prices (`exact.column_generation`). Here they are turned into the entries of a
-certificate, each confirmed by the independent checker (`proof.price_proof`) before it is stated, so
-that an honest certificate cannot fail its check.
+The search ends with prices: of participants and triples (`exact.column_generation`), and of
+inequalities over pairs (`exact.pair_relaxation`). The first often prove the lower bound, and can
+take long to confirm; the second are only added up. Each entry of a certificate is confirmed by both
+checkers (`proof.price_proof`, `proof.check`) before it is stated, so that an honest certificate
+cannot fail its check, and the lowest bound is stated that they confirm in few steps.
 """
 
+import json
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.exact.best_partition import pair_prices, scaled_to_one
+from fedegoists.coalitions.exact.solvers import has_solver
 from fedegoists.coalitions.formation import Formation
 from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.proof import check
 from fedegoists.coalitions.proof.price_proof import (
     MOST_EXHAUSTED,
-    MOST_STEPS,
     Allowance,
     BetterPartitionError,
     Component,
@@ -22,12 +31,15 @@ from fedegoists.coalitions.proof.price_proof import (
     ProofError,
 )
 
-OPEN_STEPS = MOST_STEPS // 2
-"""Steps to confirm prices that leave a gap anyway."""
+PROOF_STEPS, CHECK_STEPS = 700_000, 5_000_000
+"""Steps that a proof may take the package's checker and the stand-alone one: about a second."""
 
-MIXTURES = (0.08, 0.16, 0.3, 0.5)
+MIXTURES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Prices of the search can take too long to confirm. Mixed with this fraction of the prices of the
 plain bound, they prove less, and faster."""
+
+RELAXATION_SECONDS = 10.0
+"""Work to find prices of pairs where the search did not need any, but its proof is too long."""
 
 MOST_RAISES = 20
 """Partitions better than the bound only by rounding, each of which raises it."""
@@ -40,26 +52,135 @@ def prove(formation: Formation) -> tuple[PriceProof, ...]:
     entry.
     """
     consortium = ExactConsortium(formation.benefit, formation.competition, formation.fewest_members)
-    by_member = {name: part for part in formation.prices for name in part.members}
+    stand_alone = None
     proof = []
     for component in consortium.components():
-        part = by_member.get(component.members[0])
-        if part is None or len(component.members) <= MOST_EXHAUSTED:
+        parts = [one for one in formation.prices if component.members[0] in one.members]
+        if not parts or len(component.members) <= MOST_EXHAUSTED:
             continue
-        reached = _reached(component, formation.coalitions)
+        reached = component.welfare(_labels(component, formation.coalitions))
         if component.plain_bound() <= reached:
             continue
-        part = _restricted(part, component.members)
-        closed = component.in_units(part.at_most * (1 - 1e-9)) <= reached
-        entry = _confirmed(component, part, MOST_STEPS if closed else OPEN_STEPS)
+        stand_alone = stand_alone or _read_again(formation)
+        entry = _Confirmed(component, stand_alone).lowest(parts, reached, formation)
         if entry is not None:
             proof.append(entry)
     return tuple(proof)
 
 
-def _reached(component: Component, coalitions: Iterable[Coalition]) -> int:
+def _read_again(formation: Formation) -> check.BothGraphs:
+    """Return the graphs as the stand-alone checker reads them from a certificate."""
+    document = {
+        "benefit": formation.benefit.to_dict(),
+        "competition": formation.competition.to_dict(),
+        "fewest_members": formation.fewest_members,
+    }
+    return check.BothGraphs(json.loads(json.dumps(document)))
+
+
+def _labels(component: Component, coalitions: Iterable[Coalition]) -> list[int]:
     home = {name: k for k, group in enumerate(coalitions) for name in group}
-    return component.welfare([home[name] for name in component.members])
+    return [home[name] for name in component.members]
+
+
+class _Confirmed:
+    """Proofs for one component that both checkers confirm within the steps allowed."""
+
+    def __init__(self, component: Component, stand_alone: check.BothGraphs) -> None:
+        self._component = component
+        self._stand_alone = stand_alone
+        self._part = sum(1 << stand_alone.number[name] for name in component.members)
+
+    def lowest(
+        self, parts: Sequence[PriceProof], reached: int, formation: Formation
+    ) -> PriceProof | None:
+        """Return the lowest bound on the component that can be confirmed, or None."""
+        component = self._component
+        of_coalitions = [_restricted(one, component.members) for one in parts if not one.rows]
+        of_pairs = [one for one in parts if one.rows and one.members == component.members]
+        found = [self._raised(one) for one in (*of_coalitions, *of_pairs)]
+        closed = min(component.in_units(one.at_most * (1 - 1e-9)) for one in parts) <= reached
+        proven = any(
+            one and component.in_units(one.at_most * (1 - 1e-9)) <= reached for one in found
+        )
+        if not (of_pairs or proven or (found[0] and not closed)):
+            found += [self._raised(one) for one in _relaxed(component, formation)]
+        best = min((one for one in found if one), key=lambda one: one.at_most, default=None)
+        for part in () if proven else of_coalitions:
+            best = self._mixed(part, best) or best
+        return best
+
+    def _holds(self, entry: PriceProof) -> bool:
+        """Whether both checkers confirm an entry."""
+        try:
+            self._component.confirm(entry, Allowance(PROOF_STEPS))
+            steps = check.StepCount(CHECK_STEPS)
+            written = json.loads(json.dumps(entry.to_dict()))
+            check.priced_bound(self._stand_alone, self._part, written, steps)
+        except (ProofError, check.RefutedError):
+            return False
+        return True
+
+    def _raised(self, part: PriceProof) -> PriceProof | None:
+        """Return the prices with the bound of the search, or the lowest above that they prove.
+
+        The search may end with a partition that others exceed by less than its numbers are rounded.
+        """
+        entry = replace(part, at_most=math.nextafter(part.at_most, math.inf))
+        for _ in range(MOST_RAISES):
+            try:
+                self._component.confirm(entry, Allowance(PROOF_STEPS))
+            except BetterPartitionError as better:
+                entry = replace(entry, at_most=math.nextafter(float(better.welfare), math.inf))
+            except ProofError:
+                return None
+            else:
+                return entry if self._holds(entry) else None
+        return None
+
+    def _mixed(self, part: PriceProof, best: PriceProof | None) -> PriceProof | None:
+        """Mix in as little of the prices of the plain bound as makes the proof short enough."""
+        safe = self._component.plain_prices()
+        for mixture in MIXTURES:
+            mixed = zip(part.prices, safe, strict=True)
+            prices = tuple((1 - mixture) * price + mixture * plain for price, plain in mixed)
+            triple_prices = tuple((1 - mixture) * price for price in part.triple_prices)
+            total = math.fsum((*prices, *triple_prices)) * (1 + 2.0**-50)
+            if best is not None and total >= best.at_most:
+                return None
+            entry = replace(part, prices=prices, triple_prices=triple_prices, at_most=total)
+            if self._holds(entry):
+                return entry
+        return None
+
+
+def _relaxed(component: Component, formation: Formation) -> list[PriceProof]:
+    """Find prices of pairs now."""
+    from fedegoists.coalitions.exact.pair_relaxation import MOST_PARTICIPANTS, PairRelaxation
+
+    n = len(component.members)
+    if n > MOST_PARTICIPANTS or not has_solver():
+        return []
+    benefit, names = formation.benefit, component.members
+    rows = [benefit.participants.index(name) for name in names]
+    rivals = formation.competition.matrix[np.ix_(rows, rows)]
+    usable = np.where(rivals, 0.0, benefit.weights[np.ix_(rows, rows)])
+    scaled, exponent, lost = scaled_to_one(usable)
+    if lost > 0:
+        return []
+    effort = Effort(RELAXATION_SECONDS, time.perf_counter() + 2 * RELAXATION_SECONDS)
+    relaxation = PairRelaxation(scaled + scaled.T, usable > 0, rivals, 0.0, effort)
+    relaxation.run()
+    found = pair_prices(relaxation, list(range(n)), exponent)
+    return [
+        PriceProof(
+            names,
+            tuple(found.prices),
+            found.upper_bound,
+            rows=found.rows,
+            row_prices=found.row_prices,
+        )
+    ]
 
 
 def _restricted(part: PriceProof, members: Sequence[str]) -> PriceProof:
@@ -78,43 +199,3 @@ def _restricted(part: PriceProof, members: Sequence[str]) -> PriceProof:
         triples=tuple(triple for triple, _ in triples),
         triple_prices=tuple(own for _, own in triples),
     )
-
-
-def _confirmed(component: Component, part: PriceProof, steps: int) -> PriceProof | None:
-    """Return prices and a bound that the checker confirms, or None."""
-    entry = _raised(component, part, steps)
-    if entry is not None:
-        return entry
-    safe = component.plain_prices()
-    for mixture in MIXTURES:
-        mixed = [
-            (1 - mixture) * price + mixture * plain
-            for price, plain in zip(part.prices, safe, strict=True)
-        ]
-        own = [(1 - mixture) * price for price in part.triple_prices]
-        total = math.fsum((*mixed, *own)) * (1 + 2.0**-50)
-        entry = replace(part, prices=tuple(mixed), triple_prices=tuple(own), at_most=total)
-        try:
-            component.confirm(entry, Allowance(OPEN_STEPS))
-        except ProofError:
-            continue
-        return entry
-    return None
-
-
-def _raised(component: Component, part: PriceProof, steps: int) -> PriceProof | None:
-    """Return the prices with the bound of the search, or the lowest above it that they prove.
-
-    The search may end with a partition that others exceed by less than its numbers are rounded.
-    """
-    entry = replace(part, at_most=math.nextafter(part.at_most, math.inf))
-    for _ in range(MOST_RAISES):
-        try:
-            component.confirm(entry, Allowance(steps))
-        except BetterPartitionError as better:
-            entry = replace(entry, at_most=math.nextafter(float(better.welfare), math.inf))
-        except ProofError:
-            return None
-        else:
-            return entry
-    return None

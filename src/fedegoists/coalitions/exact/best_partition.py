@@ -38,6 +38,7 @@ from fedegoists.graphs.participant_graph import Entries
 
 if TYPE_CHECKING:
     from fedegoists.coalitions.exact.column_generation import ColumnGeneration
+    from fedegoists.coalitions.exact.pair_relaxation import PairRelaxation
 
 logger = logging.getLogger(__name__)
 
@@ -91,11 +92,21 @@ def load_searches() -> None:
     logger.info("the search is loaded")
 
 
+GENERATION_SHARE, RELAXATION_SHARE = 0.45, 0.7
+"""The fraction of the effort for column generation before pairs are looked at, and the fraction of
+the rest for these."""
+
+LEAST_GAP_TO_RELAX = 0.1
+"""The pairs are looked at where column generation has left at least this gap: their bound is seldom
+lower than this, but reached far sooner with many participants and few competitors."""
+
+
 @dataclass(frozen=True)
 class ComponentPrices:
     """Prices that no coalition of a component exceeds, for a proof of its upper bound.
 
-    Members and triples are positions among all participants.
+    Members and triples are positions among all participants. Inequalities over pairs, as text, name
+    positions among the members (`pair_relaxation`).
     """
 
     members: list[int]
@@ -103,6 +114,8 @@ class ComponentPrices:
     triples: list[tuple[int, int, int]]
     triple_prices: list[float]
     upper_bound: float
+    rows: tuple[str, ...] = ()
+    row_prices: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +208,7 @@ def best_partition(
         clock_ended,
         interrupted,
         spare,
-        tuple(part.prices for part in parts if part.prices is not None),
+        tuple(prices for part in parts for prices in part.prices),
         tuple(len(part.members) for part in parts if part.local),
     )
 
@@ -204,7 +217,7 @@ class _Scaled:
     """A component whose numbers are scaled by a power of two, and its incumbent."""
 
     members: list[int]
-    prices: ComponentPrices | None
+    prices: tuple[ComponentPrices, ...]
     local: bool  # whether only a local search is possible
     _incumbent: Incumbent
     _exponent: int  # of the power of two that was divided by
@@ -246,7 +259,7 @@ def _needs_local_search(size: int) -> bool:
 class _LocalComponent(_Scaled):
     """A component as lists of links, with a local search and a quick bound."""
 
-    prices = None
+    prices = ()
     local = True
 
     def __init__(
@@ -298,6 +311,16 @@ def scaled_to_one(weights: Floats) -> tuple[Floats, int, float]:
     return scaled, exponent, lost
 
 
+def pair_prices(relaxation: "PairRelaxation", members: list[int], exponent: int) -> ComponentPrices:
+    """Return the prices of a relaxation of scaled values, in units of the given ones."""
+    found = relaxation.prices
+    prices, row_prices = (
+        np.ldexp(np.array(scaled), exponent).tolist() for scaled in (found.prices, found.row_prices)
+    )
+    bound = math.ldexp(found.total, exponent)
+    return ComponentPrices(members, prices, [], [], bound, tuple(found.rows), tuple(row_prices))
+
+
 class _Component(_Scaled):
     """A component with tables over all pairs of its members."""
 
@@ -317,12 +340,14 @@ class _Component(_Scaled):
         self.members = members
         self._fewest_members = fewest_members
         self._competition = restricted_entries(competition, members).dense()
+        self._rivals = self._competition
         self._small = is_small(len(members))
         self._keep = restricted(keep, members)
         self._seed = seed
         self._participation = participation
         self._given = restricted_entries(weights, members).dense()
         self._generation: ColumnGeneration | None = None
+        self._relaxation: PairRelaxation | None = None
         if self._small:
             self._list_coalitions()
         usable = np.where(self._competition, 0.0, self._given)
@@ -369,10 +394,7 @@ class _Component(_Scaled):
             if self._small:
                 Enumeration(self._problem, self._coalitions, self._incumbent, effort).run()
             else:
-                from fedegoists.coalitions.exact.column_generation import ColumnGeneration
-
-                self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
-                self._generation.run()
+                self._generate(effort)
             at_most = self._incumbent.welfare_bound * (1 + 1e-9)
             pairs = self._problem.weights + self._problem.weights.T
             hopeless = (pairs > at_most) & ~self._competition
@@ -383,13 +405,55 @@ class _Component(_Scaled):
                 self._list_coalitions()
             self._set_up(self._incumbent.partition, self._given_units(at_most))
 
+    def _generate(self, effort: Effort) -> None:
+        """Generate columns; where that does not soon close the gap, bound by pairs, and go on."""
+        from fedegoists.coalitions.exact.column_generation import ColumnGeneration
+
+        relaxed = self._participation or self._relaxation is not None or self._lost > 0
+        given = effort.left * (1.0 if relaxed else GENERATION_SHARE)
+        part = effort.part(given / effort.left)
+        generation = self._generation = ColumnGeneration(self._problem, self._incumbent, part)
+        generation.run()
+        effort.spend_part(part, given)
+        if relaxed or self._incumbent.optimal or effort.over:
+            return
+        if self._incumbent.value < (1 - LEAST_GAP_TO_RELAX) * self._incumbent.upper_bound:
+            self._relax(effort)
+        given, part.left = effort.left, effort.left
+        if not (effort.over or self._incumbent.optimal):
+            generation.resume()
+            effort.spend_part(part, given)
+
+    def _relax(self, effort: Effort) -> None:
+        """Bound the welfare by the pairs alone."""
+        from fedegoists.coalitions.exact.pair_relaxation import MOST_PARTICIPANTS, PairRelaxation
+
+        if len(self.members) > MOST_PARTICIPANTS:
+            return
+        # Not the competition that was extended by pairs that are together in no good partition: a
+        # checker does not know these.
+        usable = np.where(self._rivals, 0.0, self._given)
+        scaled = np.ldexp(usable, -self._exponent)
+        given = effort.left * RELAXATION_SHARE
+        part = effort.part(RELAXATION_SHARE)
+        reached = self._incumbent.value
+        self._relaxation = PairRelaxation(
+            scaled + scaled.T, usable > 0, self._rivals, reached, part
+        )
+        self._relaxation.run()
+        effort.spend_part(part, given)
+        self._incumbent.bound(self._relaxation.bound)
+
     @property
-    def prices(self) -> ComponentPrices | None:  # type: ignore[override]
+    def prices(self) -> tuple[ComponentPrices, ...]:  # type: ignore[override]
         """Prices that no coalition exceeds, raised by more than they are rounded."""
         if self._generation is None or self._participation:
-            return None
+            return ()
         scaled, triples = self._generation.prices
         raised = np.ldexp(scaled * (1 + 2.0**-45) + 2.0**-60, self._exponent).tolist()
         n, own = len(self.members), self.members
         named = [(own[a], own[b], own[c]) for a, b, c in triples]
-        return ComponentPrices(own, raised[:n], named, raised[n:], self.upper_bound)
+        found = ComponentPrices(own, raised[:n], named, raised[n:], self.upper_bound)
+        if self._relaxation is None:
+            return (found,)
+        return (found, pair_prices(self._relaxation, own, self._exponent))

@@ -78,10 +78,14 @@ class ColumnGeneration:
 
     def run(self) -> None:
         """Anneal, then generate columns, then round, list and cut, until done."""
-        incumbent, effort = self._incumbent, self._effort
         self._anneal()
-        for group in incumbent.partition:
+        for group in self._incumbent.partition:
             self._learn(group)
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on from where the effort ended."""
+        incumbent, effort = self._incumbent, self._effort
         rounds = 0
         while not (incumbent.optimal or effort.over or self._scaled_badly):
             value, outer = self._solve_master()
@@ -127,7 +131,7 @@ class ColumnGeneration:
         work = effort.left
         # Small components are soon solved exactly, and need only a start. The fractions are
         # measured: they gave the highest welfare in a second at n = 30, 60 and 100.
-        share = min(0.4 * work, 0.2 + 0.05 * work) if n > 30 else min(0.1 * work, 0.005 * n)
+        share = min(0.8 * work, 0.3 + 0.05 * work) if n > 30 else min(0.1 * work, 0.005 * n)
         if n > 60:
             share = min(0.9 * work, 0.6 + 0.1 * work)
         last = effort.left - share

@@ -60,6 +60,8 @@ class _SealedPrices(_Sealed):
     prices: list[float | int]
     at_most: float | int
     triples: list[list[str | float | int]] = Field(default_factory=list)
+    rows: list[str] = Field(default_factory=list)
+    row_prices: list[float | int] = Field(default_factory=list)
 
     @property
     def content(self) -> PriceProof:
@@ -70,6 +72,8 @@ class _SealedPrices(_Sealed):
             at_most=float(self.at_most),
             triples=tuple((str(a), str(b), str(c)) for a, b, c, _ in self.triples),
             triple_prices=tuple(float(entry[3]) for entry in self.triples),
+            rows=tuple(self.rows),
+            row_prices=tuple(map(float, self.row_prices)),
         )
 
 

@@ -13,7 +13,10 @@ S, and slack(S) the prices of its members, plus the prices of all triples of whi
 in S, minus v(S). Summed over a partition, the slacks are at most the sum of all prices minus the
 welfare. So with no negative slack, a partition of a welfare above b has slacks that sum to less
 than the gap, (sum of all prices) − b: list all coalitions with a slack below the gap, and see that
-they do not combine. A component of up to 14 participants needs no prices: all partitions are tried.
+they do not combine. Prices of inequalities over pairs that every valid partition satisfies (stars,
+wheels; see `remaining_values`) first lower what pairs are worth: with prices y of Σ a x ≤ s, the
+welfare is at most Σ y s plus what is left. A component of up to 14 participants needs no prices:
+all partitions are tried.
 
 Exit status: 0 if every claim holds, 1 if one does not, 2 if the file cannot be read, 3 if a claim
 is of a kind that this program does not check.
@@ -27,12 +30,14 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 TRIED = 14
 ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 digits or more
-MOST_STEPS = 20_000_000
+MOST_STEPS = 50_000_000
+LONGEST = 200  # participants around the centre of an inequality
 
 
 class RefutedError(Exception):
@@ -42,14 +47,14 @@ class RefutedError(Exception):
 class StepCount:
     """A count of steps, so that a hostile file cannot keep the program busy for ever."""
 
-    def __init__(self) -> None:
-        self.left = MOST_STEPS
+    def __init__(self, most: int = MOST_STEPS) -> None:
+        self.left = most
 
     def spend(self, steps: int) -> None:
         """Count some steps."""
         self.left -= steps
         if self.left < 0:
-            raise RefutedError(f"not confirmed within {MOST_STEPS} steps")
+            raise RefutedError("not confirmed within the steps allowed")
 
 
 class BothGraphs:
@@ -331,6 +336,7 @@ def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
 def listed(
     graphs: BothGraphs,
     part: int,
+    value: dict[int, dict[int, int]],
     price: dict[int, int],
     triples: list[tuple[int, int]],
     gap: int,
@@ -338,74 +344,92 @@ def listed(
 ) -> list[tuple[int, int]]:
     """Return all valid coalitions with a slack below the gap, as (slack, coalition)."""
     colour = coloured(graphs, part)
-    half = {i: {j: v // 2 for j, v in graphs.value[i].items() if part >> j & 1} for i in price}
+    halves: dict[int, list[tuple[int, list[tuple[int, int]]]]] = {}
+    for i in price:  # by colour, the best partner first
+        ranked: dict[int, list[tuple[int, int]]] = {}
+        for v, j in sorted(((v, j) for j, v in value[i].items() if v > 0), reverse=True):
+            ranked.setdefault(colour[j], []).append((v + 1 >> 1, 1 << j))
+        halves[i] = list(ranked.items())
+    triples_of = {i: [(t, p) for t, p in triples if t >> i & 1] for i in price}
     found = []
+    givers, takers, rivals = graphs.givers, graphs.takers, graphs.rivals
 
-    def supported(i: int, inside: int) -> bool:
-        return bool(graphs.givers[i] & inside and graphs.takers[i] & inside)
-
-    def extend(group: int, profit: int, candidates: dict[int, int]) -> None:
+    def extend(group: int, profit: int, candidates: dict[int, int], inside: int) -> None:
         """List the sets that add candidates, each with the profit it adds by itself."""
-        while True:
-            steps.spend(1 + len(candidates))
-            inside = group | sum(1 << j for j in candidates)
-            idle = {j for j in candidates if not supported(j, inside)}
-            if not idle:
-                break
-            candidates = {j: p for j, p in candidates.items() if j not in idle}
-        if not all(supported(i, inside) for i in bits(group)):
+        kept = -1
+        while kept != inside:  # drop candidates that would lack a giver or a taker
+            steps.spend(1 + len(candidates) // 4)
+            kept = inside
+            for j in candidates:
+                if not (givers[j] & inside and takers[j] & inside):
+                    inside &= ~(1 << j)
+            candidates = {j: p for j, p in candidates.items() if inside >> j & 1}
+        if not all(givers[i] & inside and takers[i] & inside for i in bits(group)):
             return
-        while candidates:
-            # What each candidate adds at most: its own profit and half of what it exchanges with
-            # the best other candidate of each colour. A group takes one of each colour.
-            steps.spend(len(candidates))
-            most: dict[int, tuple[int, int]] = {}
-            for j, own in candidates.items():
-                partners: dict[int, int] = {}
-                for k, v in half[j].items():
-                    if k in candidates and v > partners.get(colour[k], 0):
-                        partners[colour[k]] = v
-                worth = own + sum(partners.values())
-                if colour[j] not in most or worth > most[colour[j]][0]:
-                    most[colour[j]] = (worth, j)
-            if profit + sum(worth for worth, _ in most.values() if worth > 0) <= -gap:
-                return
-            # Every set either has the candidate that seems best, or has not.
-            _, j = max(most.values())
-            own = candidates.pop(j)
-            due = sum(p for t, p in triples if t >> j & 1 and (t & group).bit_count() == 1)
-            joined, gained = group | 1 << j, profit + own - due
-            if group and -gained < gap and graphs.valid(joined):
-                found.append((-gained, joined))
-            rest = {
-                k: p + graphs.value[j].get(k, 0)
-                for k, p in candidates.items()
-                if not graphs.rivals[j] >> k & 1
-            }
-            if rest:
-                extend(joined, gained, rest)
+        # What a candidate adds at most: its own profit and half of what it exchanges with the best
+        # other candidate of each colour. A group takes one of each colour.
+        present = inside & ~group
+        best: dict[int, dict[int, int]] = {}
+        most: dict[int, int] = {}
+        tops: dict[int, int] = {}
+        for j, own in candidates.items():
+            best[j] = {}
+            for c, partners in halves[j]:
+                for v, bit in partners:
+                    if bit & present:
+                        best[j][c] = v
+                        break
+            steps.spend(4 + len(halves[j]))
+            most[j] = own + sum(best[j].values())
+            tops[colour[j]] = max(tops.get(colour[j], 0), most[j])
+        before: list[int] = []  # the candidates that come before j, and may join after it
+        bound = profit
+        for c in sorted(tops, key=lambda c: (tops[c], c)):
+            bound += tops[c]
+            same = [j for j in candidates if colour[j] == c]
+            for j in same if bound > -gap else ():
+                due = sum(p for t, p in triples_of[j] if (t & group).bit_count() == 1)
+                joined, gained = group | 1 << j, profit + candidates[j] - due
+                if group and -gained < gap and graphs.valid(joined):
+                    found.append((-gained, joined))
+                # With j, its value counts in full, and nobody else of its colour can join.
+                rest: dict[int, int] = {}
+                highest: dict[int, int] = {}
+                fitting = 0
+                for k in before:
+                    if not rivals[j] >> k & 1:
+                        v = value[j].get(k, 0)
+                        rest[k] = candidates[k] + v
+                        fitting |= 1 << k
+                        worth = most[k] - best[k].get(c, 0) + v
+                        if worth > highest.get(colour[k], 0):
+                            highest[colour[k]] = worth
+                if rest and gained + sum(highest.values()) > -gap:
+                    extend(joined, gained, rest, joined | fitting)
+            before += same
 
-    extend(0, 0, {i: -p for i, p in price.items()})
+    extend(0, 0, {i: -p for i, p in price.items()}, part)
     return found
 
 
 def combines(
+    graphs: BothGraphs,
     part: int,
     options: dict[int, list[tuple[int, int]]],
-    triples: list[tuple[int, int]],
     gap: int,
+    bound: int,
     steps: StepCount,
 ) -> bool:
-    """Return whether coalitions with slacks that sum to less than the gap cover everybody once.
+    """Return whether coalitions with slacks that sum to less than the gap exceed the bound.
 
-    The prices of triples that no coalition pays are added to the slacks.
+    They cover everybody once. Prices of triples and inequalities that they do not use up are in no
+    slack, so their welfare decides.
     """
 
     def cover(left: int, used: int, chosen: tuple[int, ...]) -> bool:
         if not left:
-            paid = (any((t & group).bit_count() > 1 for group in chosen) for t, _ in triples)
-            unpaid = sum(p for (_, p), done in zip(triples, paid, strict=True) if not done)
-            return used + unpaid < gap
+            pairs = ((i, j) for group in chosen for i in bits(group) for j in bits(group))
+            return sum(graphs.value[i].get(j, 0) for i, j in pairs) > 2 * bound
         choices: list[list[tuple[int, int]]] = []
         for i in bits(left):
             steps.spend(1 + len(options[i]))
@@ -419,11 +443,60 @@ def combines(
     return cover(part, 0, ())
 
 
+def remaining_values(
+    graphs: BothGraphs, part: int, proof: dict[str, Any], steps: StepCount
+) -> tuple[dict[int, dict[int, int]], int]:
+    """Return what the prices of inequalities leave of each pair, and the sum of price times side.
+
+    Each inequality has a centre c and others T, and says of every valid partition, with x = 1 for
+    pairs in the same coalition and 0 for others:
+
+    star     The pairs (c, t) minus the pairs inside T are at most 1. If k of T are with c, the
+             sum is at most k - k (k - 1) / 2, which is at most 1 for every k.
+    givers   They are at most the number of givers of c that are with c. That is at least 1 if
+    takers   anybody is with c, as nobody takes, or gives, without return (Principle 1).
+    wheel    With T a cycle of odd length, the pairs (c, t) minus the neighbours on the cycle are
+             at most half the length, rounded down. If all are with c, the sum is at most 0;
+             otherwise those with c form runs on the cycle, each of which adds 1 at most.
+    """
+    value = {i: {j: v for j, v in graphs.value[i].items() if part >> j & 1} for i in bits(part)}
+    order = [graphs.number[name] for name in proof["members"]]
+    rows, prices = proof.get("rows", []), proof.get("row_prices", [])
+    if len(rows) != len(prices):
+        raise RefutedError("an inequality has no price")
+    total = 0
+    for row, stated in zip(rows, prices, strict=True):
+        kind, *places = row.split()
+        known = all(k.isdecimal() and int(k) < len(order) for k in places)
+        if not known or not places or len({int(k) for k in places}) < len(places):
+            raise RefutedError("an inequality is not over different participants")
+        c, *others = (order[int(k)] for k in places)
+        if len(others) > LONGEST:
+            raise RefutedError("an inequality is too long")
+        steps.spend(1 + len(others) ** 2)
+        pairs: Iterator[tuple[int, int]]
+        if kind == "wheel" and len(others) >= 3 and len(others) % 2:
+            pairs, side = zip(others, others[1:] + others[:1], strict=True), len(others) // 2
+        elif kind in ("star", "givers", "takers") and others:
+            pairs, side = combinations(others, 2), 1 if kind == "star" else 0
+        else:
+            raise RefutedError("an inequality is of no kind that is known to hold")
+        p = math.floor(Fraction(stated) * graphs.unit)
+        total += p * side
+        helps = {"givers": graphs.givers[c], "takers": graphs.takers[c]}.get(kind, 0) & part
+        spokes = chain(((c, j, p) for j in others), ((c, j, -p) for j in bits(helps)))
+        for i, j, amount in chain(spokes, ((i, j, -p) for i, j in pairs)):
+            if not graphs.rivals[i] >> j & 1:  # two competitors are never together
+                value[i][j] = value[j][i] = value[i].get(j, 0) - amount
+    return value, total
+
+
 def priced_bound(graphs: BothGraphs, part: int, proof: dict[str, Any], steps: StepCount) -> int:
     """Return the bound that prices prove; an exception says that they do not."""
     numbers = [graphs.number[name] for name in proof["members"]]
     stated = [*map(float, proof["prices"]), float(proof["at_most"])]
     stated += [float(entry[3]) for entry in proof.get("triples", [])]
+    stated += map(float, proof.get("row_prices", []))
     if len(numbers) != len(proof["prices"]) or not all(math.isfinite(p) and p >= 0 for p in stated):
         raise RefutedError("a price is missing, negative or not a number")
     price = {
@@ -437,15 +510,16 @@ def priced_bound(graphs: BothGraphs, part: int, proof: dict[str, Any], steps: St
             raise RefutedError("a triple is not three participants of the component")
         triples.append((triple, math.ceil(Fraction(p) * graphs.unit)))
     bound = math.floor(Fraction(proof["at_most"]) * graphs.unit)
-    gap = sum(price.values()) + sum(p for _, p in triples) - bound
-    found = listed(graphs, part, price, triples, max(gap, 0), steps)
+    value, sides = remaining_values(graphs, part, proof, steps)
+    gap = sum(price.values()) + sum(p for _, p in triples) + sides - bound
+    found = listed(graphs, part, value, price, triples, max(gap, 0), steps)
     if any(slack < 0 for slack, _ in found):
         raise RefutedError("a coalition is worth more than its prices")
     options = {i: [(p, 1 << i)] for i, p in price.items()}
     for slack, group in found:
         for i in bits(group):
             options[i].append((slack, group))
-    if gap > 0 and combines(part, options, triples, gap, steps):
+    if gap > 0 and combines(graphs, part, options, gap, bound, steps):
         raise RefutedError("a valid partition has a higher welfare than a component's bound")
     return bound
 

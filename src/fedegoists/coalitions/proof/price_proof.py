@@ -10,6 +10,10 @@ once, and at most one of them contains two or three of a triple, so
 
     Σ slack(S) over the coalitions of a partition ≤ (sum of all prices) − (its welfare).
 
+A certificate may also state prices y ≥ 0 of linear inequalities Σ a_ij x_ij ≤ b that the pairs of
+every valid partition satisfy (`pair_inequalities`). Then v(S) is the sum over its pairs of what
+these prices leave of their value, v_ij − Σ y a_ij, and Σ y b counts among the prices.
+
 If no valid coalition has a negative slack, a partition whose welfare exceeds the bound therefore
 consists of coalitions whose slacks sum to less than *the gap*, the sum of all prices minus the
 bound. The check lists every coalition with a slack below the gap and confirms that these cannot be
@@ -29,6 +33,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.proof.pair_inequalities import NoInequalityError, PairInequality
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 MOST_STEPS = 1_000_000
@@ -37,6 +42,12 @@ that may join a set; proofs of 24 participants take a few thousand."""
 
 PRICE_BITS = 40
 """Prices are rounded up to so many binary digits beyond those of the benefits."""
+
+STEPS_PER_TERM = 8
+"""So many terms of inequalities count as a step."""
+
+OPTIONS_PER_STEP = 16
+"""So many coalitions looked at, when they are put together, count as a step."""
 
 MOST_EXHAUSTED = 14
 """Components of up to this many participants need no prices: all their partitions are compared."""
@@ -83,6 +94,11 @@ class PriceProof:
         Triples of members that have a price, too.
     triple_prices : tuple of float
         Their prices.
+    rows : tuple of str
+        Inequalities over pairs, as `PairInequality.to_text` writes them; a number is a position
+        among the members.
+    row_prices : tuple of float
+        Their prices.
     """
 
     members: tuple[str, ...]
@@ -90,6 +106,8 @@ class PriceProof:
     at_most: float
     triples: tuple[tuple[str, str, str], ...] = ()
     triple_prices: tuple[float, ...] = ()
+    rows: tuple[str, ...] = ()
+    row_prices: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the entry of a certificate."""
@@ -101,6 +119,8 @@ class PriceProof:
         if self.triples:
             priced = zip(self.triples, self.triple_prices, strict=True)
             proof["triples"] = [[*triple, price] for triple, price in priced]
+        if self.rows:
+            proof |= {"rows": self.rows, "row_prices": self.row_prices}
         return proof
 
 
@@ -433,10 +453,11 @@ class Component:
             If the prices prove nothing, or not within the steps allowed.
         """
         prices, triples = self._exact_prices(proof)
+        values, right_sides = self._remaining_values(proof, allowance)
         bound = self.in_units(proof.at_most)
         # The slacks of a partition with a welfare above the bound sum to less than this.
-        gap = sum(prices) + sum(price for _, price in triples) - bound
-        listed = _Listing(self, prices, triples, max(gap, 0), allowance).coalitions()
+        gap = sum(prices) + sum(price for _, price in triples) + right_sides - bound
+        listed = _Listing(self, values, prices, triples, max(gap, 0), allowance).coalitions()
         negative = next((members for members, slack in listed if slack < 0), None)
         if negative is not None:
             names = ", ".join(self.members[i] for i in _participants(negative))
@@ -448,14 +469,15 @@ class Component:
             for members in found:
                 for i in _participants(members):
                     labels[i] = self._n + members
-            # A triple that no coalition pays for is not among the slacks, so compare again.
+            # Triples that no coalition pays for, and inequalities that are not tight, are not
+            # among the slacks, so compare again.
             if self.welfare(labels) > bound:
                 raise BetterPartitionError(Fraction(self.welfare(labels), self._unit))
 
     def _exact_prices(self, proof: PriceProof) -> tuple[list[int], list[tuple[Set, int]]]:
         """Return the prices as integers, rounded up, and the triples as sets with their prices."""
         place = {name: k for k, name in enumerate(self.members)}
-        stated = (*proof.prices, *proof.triple_prices, proof.at_most)
+        stated = (*proof.prices, *proof.triple_prices, *proof.row_prices, proof.at_most)
         if not all(math.isfinite(price) and price >= 0 for price in stated):
             raise ProofError("a price is negative or not a number")
         if len(proof.prices) != len(proof.members) or len(proof.members) != self._n:
@@ -471,6 +493,33 @@ class Component:
             triples.append((_as_set(place[name] for name in names), rounded))
         return prices, triples
 
+    def _remaining_values(
+        self, proof: PriceProof, allowance: Allowance
+    ) -> tuple[list[dict[int, int]], int]:
+        """Return what prices of inequalities leave of the values of pairs, and what these cost.
+
+        A value may be negative. Pairs of competitors are in no coalition, so theirs do not matter.
+        """
+        values = [self._mutual(i) for i in range(self._n)]
+        if len(proof.rows) != len(proof.row_prices):
+            raise ProofError("it has not one price for each inequality")
+        place = {name: k for k, name in enumerate(self.members)}
+        number = [place[name] for name in proof.members]
+        cost = 0
+        for text, stated in zip(proof.rows, proof.row_prices, strict=True):
+            try:
+                row = PairInequality.from_text(text, number)
+            except NoInequalityError as error:
+                raise ProofError(str(error)) from None
+            givers, takers = self._takes[row.centre], self._gives[row.centre]
+            allowance.spend(1 + row.size // STEPS_PER_TERM)
+            price = self.in_units(stated)
+            cost += price * row.right_side
+            for (i, j), factor in row.terms(givers, takers):
+                if j not in self._rivals[i]:
+                    values[i][j] = values[j][i] = values[i].get(j, 0) - price * factor
+        return values, cost
+
 
 class _Listing:
     """All valid coalitions of two or more whose slack is below a gap.
@@ -482,6 +531,7 @@ class _Listing:
     def __init__(
         self,
         component: Component,
+        values: Sequence[Mapping[int, int]],
         prices: Sequence[int],
         triples: Sequence[tuple[Set, int]],
         gap: int,
@@ -498,15 +548,16 @@ class _Listing:
             for i in _participants(triple):
                 self._triples[i].append((triple, price))
         self._group = competing_groups(component._rivals)
-        self._values = [component._mutual(i) for i in range(n)]
-        # By participant: half of its mutual benefits, largest first within each group.
-        self._halves = [self._by_group(values) for values in self._values]
+        self._values = values
+        # By participant: half of the positive values, largest first within each group.
+        self._halves = [self._by_group(own) for own in values]
 
-    def _by_group(self, values: Mapping[int, int]) -> list[list[tuple[int, Set]]]:
+    def _by_group(self, values: Mapping[int, int]) -> list[tuple[int, list[tuple[int, Set]]]]:
         groups: dict[int, list[tuple[int, Set]]] = {}
         for j, value in values.items():
-            groups.setdefault(self._group[j], []).append((value // 2, 1 << j))
-        return [sorted(group, reverse=True) for group in groups.values()]
+            if value > 0:  # rounded up: what is left of a value may be odd
+                groups.setdefault(self._group[j], []).append((value + 1 >> 1, 1 << j))
+        return [(group, sorted(halves, reverse=True)) for group, halves in groups.items()]
 
     def coalitions(self) -> list[tuple[Set, int]]:
         """Return the coalitions with their slacks."""
@@ -517,15 +568,15 @@ class _Listing:
         while branches:
             members, profit, candidates, margins = branches.pop()
             self._allowance.spend(1 + len(candidates))
-            candidates = self._supported(members, candidates)
-            for j, before in self._to_branch_on(profit, candidates, margins):
+            node = _Node(self, profit, self._supported(members, candidates), margins)
+            for j, before in node.to_branch_on():
                 joined = members | 1 << j
                 gained = profit + margins[j] - self._due(members, j)
                 if gained > -self._gap and members and self._component.is_valid(joined):
                     found.append((joined, -gained))
                 fitting = before & ~self._rivals[j]
-                if fitting:
-                    rest = [k for k in candidates if fitting >> k & 1]
+                if fitting and node.most_with(j, fitting) + gained > -self._gap:
+                    rest = [k for k in node.candidates if fitting >> k & 1]
                     values = self._values[j]
                     more = {k: margins[k] + values.get(k, 0) for k in rest}
                     branches.append((joined, gained, rest, more))
@@ -549,38 +600,69 @@ class _Listing:
         lost = any(not (givers[i] & inside and takers[i] & inside) for i in _participants(members))
         return [] if lost else candidates
 
-    def _to_branch_on(
-        self, profit: int, candidates: Sequence[int], margins: Mapping[int, int]
-    ) -> list[tuple[int, Set]]:
-        """Return the candidates to branch on, each with those that may join after it.
 
-        A set of the branch has at most one candidate of each group of competitors. Half of the
-        value of a pair is counted for each of the two, and each has at most one partner of each
-        group, so a group adds at most its *top*. As long as the tops of the first groups sum to too
-        little, no set of candidates of these groups alone has to be looked at.
-        """
+class _Node:
+    """The candidates of a branch, and how much each can add at most.
+
+    A set of the branch has at most one candidate of each group of competitors. Half of the value of
+    a pair is counted for each of the two, and each has at most one partner of each group, so a
+    group adds at most its *top*.
+    """
+
+    def __init__(
+        self, listing: _Listing, profit: int, candidates: list[int], margins: Mapping[int, int]
+    ) -> None:
+        self.candidates = candidates
+        self._listing = listing
+        self._profit = profit
+        self._most: dict[int, int] = {}
+        self._best: dict[int, dict[int, int]] = {}  # by candidate and group: the best half
         inside = _as_set(candidates)
-        groups: dict[int, list[int]] = {}
-        tops: dict[int, int] = {}
         for j in candidates:
-            most = margins[j]
-            for halves in self._halves[j]:
+            best: dict[int, int] = {}
+            for group, halves in listing._halves[j]:
                 for half, other in halves:
                     if other & inside:
-                        most += half
+                        best[group] = half
                         break
-            group = self._group[j]
+            self._best[j] = best
+            self._most[j] = margins[j] + sum(best.values())
+
+    def to_branch_on(self) -> list[tuple[int, Set]]:
+        """Return the candidates to branch on, each with those that may join after it.
+
+        As long as the tops of the first groups sum to too little, no set of candidates of these
+        groups alone has to be looked at.
+        """
+        groups: dict[int, list[int]] = {}
+        tops: dict[int, int] = {}
+        for j, most in self._most.items():
+            group = self._listing._group[j]
             groups.setdefault(group, []).append(j)
-            tops[group] = max(tops.get(group, most), most)
+            tops[group] = max(tops.get(group, 0), most)
         chosen: list[tuple[int, Set]] = []
         before = 0
-        bound = profit
+        bound = self._profit
         for group in sorted(groups, key=lambda group: (tops[group], group)):
-            bound += max(tops[group], 0)
-            if bound > -self._gap:
+            bound += tops[group]
+            if bound > -self._listing._gap:
                 chosen += [(j, before) for j in groups[group]]
             before |= _as_set(groups[group])
         return chosen
+
+    def most_with(self, j: int, fitting: Set) -> int:
+        """Return how much candidates can add at most once j has joined.
+
+        The value of a pair with j then counts in full, instead of the half of the best of j's group
+        of which all others compete with j.
+        """
+        group, values = self._listing._group, self._listing._values[j]
+        tops: dict[int, int] = {}
+        for k in _participants(fitting):
+            most = self._most[k] - self._best[k].get(group[j], 0) + values.get(k, 0)
+            if most > tops.get(group[k], 0):
+                tops[group[k]] = most
+        return sum(tops.values())
 
 
 def _combined(
@@ -603,6 +685,7 @@ def _combined(
             continue
         fewest = None
         for i in _participants(left):
+            allowance.spend(len(options[i]) // OPTIONS_PER_STEP)
             fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
             if fewest is None or len(fitting) < len(fewest):
                 fewest = fitting
