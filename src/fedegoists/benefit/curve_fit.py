@@ -265,11 +265,9 @@ def fit_gains(scores: HomeScores) -> FittedGains:
     loss = scores.relative_loss
     metric_curves = fit_curves(scores.metric, scores.samples, power)
     curves = fit_curves(loss, scores.samples, power)
-    deviations = np.zeros((n, n))
-    if loss.others is not None:
-        deviations = fit_deviations(loss, scores, curves)
     usual = float(np.median(metric_curves.excess / np.maximum(curves.excess, TINY)))
     if loss.trial is None or scores.metric.trial is None or scores.company is None:
+        deviations = fit_deviations(loss, scores, curves)
         truth, spread = (
             np.ones(n),
             np.full(n, curves.variance / np.maximum(curves.excess, TINY) ** 2),
@@ -286,11 +284,15 @@ def fit_gains(scores: HomeScores) -> FittedGains:
             usual,
         )
     change, variance = measured(loss.trial - loss.half, scores.samples)
-    tried = np.zeros((2, n))
-    for together in scores.company:
-        parts = coalition_parts(scores, deviations, curves, together)
-        tried += np.array([part.diagonal() for part in parts]) / len(scores.company)
-    truth, spread, cost, cost_variance = fit_trial(change, variance, curves, *tried)
+    for clear in (CLEAR, 0.0):
+        deviations = fit_deviations(loss, scores, curves, clear)
+        tried = np.zeros((2, n))
+        for together in scores.company:
+            parts = coalition_parts(scores, deviations, curves, together)
+            tried += np.array([part.diagonal() for part in parts]) / len(scores.company)
+        truth, spread, cost, cost_variance = fit_trial(change, variance, curves, *tried)
+        if np.median(truth) > 0 or np.median(deviations[~np.eye(n, dtype=np.bool_)]) > 0:
+            break  # else most members lost in the trial, although deviations did not count
     metric_change, metric_variance = measured(
         scores.metric.trial - scores.metric.half, scores.samples
     )
@@ -323,7 +325,9 @@ def fit_curves(scores: Measures, samples: Floats, power: float) -> FittedCurves:
     return FittedCurves(power, excess / scale, spread / scale**2)
 
 
-def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> Floats:
+def fit_deviations(
+    loss: Measures, scores: HomeScores, curves: FittedCurves, clear: float = CLEAR
+) -> Floats:
     """Fit the deviations δ, ``[i, j]``: none where noise explains them.
 
     What i's own model would reach with more samples than it has is not known, and not counted.
@@ -332,9 +336,16 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     square is a median, so that a few large ones do not make all others credible; and large ones
     count, whatever the others are. Deviations of one target share its noise, so there are only as
     many independent squares as targets: with n of them, the noise of a mean is √(2 / n) of it.
+    Where most members lose in the trial, this is not demanded, see `fit_gains`.
+
+    Parameters
+    ----------
+    clear : float
+        Standard errors by which deviations must exceed noise as a whole.
     """
-    assert loss.others is not None
     n, samples, power = len(scores.participants), scores.samples, curves.power
+    if loss.others is None:
+        return np.zeros((n, n))
     behind = loss.half[..., None] - loss.others
     mean = _mean(behind, (0, 1))
     squares = _half_squares(behind) * samples[:, None]
@@ -351,7 +362,7 @@ def fit_deviations(loss: Measures, scores: HomeScores, curves: FittedCurves) -> 
     error = error + own**2 * curves.variance[:, None] + TINY
     found = (mean + own * curves.excess[:, None])[known]
     noise = error[known]
-    beyond = found**2 - noise * (1 + CLEAR * math.sqrt(2 / known.any(1).sum()))
+    beyond = found**2 - noise * (1 + clear * math.sqrt(2 / known.any(1).sum()))
     usual = max(0.0, float(np.median(beyond)))
     shrunken = found * usual / (usual + noise)
     large = found - CLEAR**2 * noise / np.maximum(found, TINY)
