@@ -99,6 +99,9 @@ GENERATION_SHARE, RELAXATION_SHARE = 0.45, 0.7
 """The fraction of the effort for column generation before pairs are looked at, and the fraction of
 the rest for these."""
 
+MOST_RIVALRY_TO_RELAX = 0.08
+"""With a larger fraction of competing pairs, column generation makes better use of the time."""
+
 LEAST_GAP_TO_RELAX = 0.1
 """The pairs are looked at where column generation has left at least this gap: their bound is seldom
 lower than this, but reached far sooner with many participants and few competitors."""
@@ -429,6 +432,7 @@ class _Component(_Scaled):
         if len(self.members) > MANY and self._generation is None and not self._participation:
             self._search_links(effort)
         relaxed = self._participation or self._relaxation is not None or self._lost > 0
+        relaxed |= float(self._rivals.mean()) > MOST_RIVALRY_TO_RELAX
         given = effort.left * (1.0 if relaxed else GENERATION_SHARE)
         part = effort.part(given / effort.left)
         generation = self._generation = ColumnGeneration(self._problem, self._incumbent, part)
