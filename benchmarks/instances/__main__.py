@@ -49,7 +49,7 @@ def solve() -> None:
 
 
 def as_clique_partitioning(name: str) -> str:
-    """Return an instance as clique partitioning: the size, then the weights of later ones by row."""
+    """Return an instance as clique partitioning: the size, then the weights row by row."""
     benefit, competition = random_consortium(*ALL[name], 0)
     values = ((benefit.weights + benefit.weights.T) * 1e6).round().astype(int)
     values[competition.matrix] = -int(values.sum()) - 1

@@ -58,3 +58,21 @@ def test_a_large_component_is_searched_and_the_notes_say_so(monkeypatch):
     assert any("too many for the exact search" in note for note in formation.notes)
     assert verify(*instance, formation.coalitions).ok
     assert formation.certificate.check().ok
+
+
+def test_large_components_with_tables_are_searched_by_links_first(monkeypatch):
+    """With no effort left for the other searches, the links alone improve the partition."""
+    seen = []
+    monkeypatch.setattr(best_partition, "MANY", 20)
+    run = SparseSearch.run
+
+    def noted(self):
+        run(self)
+        seen.append(self)
+
+    monkeypatch.setattr(SparseSearch, "run", noted)
+    benefit, competition = random_graphs(30, 0.2, 0.2, seed=1)
+    formation = form(benefit, competition, time_limit=2)
+    assert seen
+    assert formation.welfare >= form(benefit, competition, "stable").welfare
+    assert not verify(benefit, competition, formation.coalitions).violations

@@ -92,9 +92,15 @@ def load_searches() -> None:
     logger.info("the search is loaded")
 
 
+MANY, LINKS_SHARE = 500, 0.6
+"""Components of more participants are searched by links first, for this fraction of the effort."""
+
 GENERATION_SHARE, RELAXATION_SHARE = 0.45, 0.7
 """The fraction of the effort for column generation before pairs are looked at, and the fraction of
 the rest for these."""
+
+MOST_RIVALRY_TO_RELAX = 0.08
+"""With a larger fraction of competing pairs, column generation makes better use of the time."""
 
 LEAST_GAP_TO_RELAX = 0.1
 """The pairs are looked at where column generation has left at least this gap: their bound is seldom
@@ -405,11 +411,28 @@ class _Component(_Scaled):
                 self._list_coalitions()
             self._set_up(self._incumbent.partition, self._given_units(at_most))
 
+    def _search_links(self, effort: Effort) -> None:
+        """Search by links first: with many participants, the tables take most of a short limit."""
+        from fedegoists.coalitions.exact.sparse_search import SparseSearch
+
+        part = effort.part(LINKS_SHARE)
+        given = part.left
+        problem = self._problem
+        weights = Entries.of(np.where(problem.competition, 0.0, problem.weights))
+        sparse = SparseSubproblem(
+            weights, Entries.of(problem.competition), self._seed, self._fewest_members
+        )
+        SparseSearch(sparse, self._incumbent, part).run()
+        effort.spend_part(part, given)
+
     def _generate(self, effort: Effort) -> None:
         """Generate columns; where that does not soon close the gap, bound by pairs, and go on."""
         from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 
+        if len(self.members) > MANY and self._generation is None and not self._participation:
+            self._search_links(effort)
         relaxed = self._participation or self._relaxation is not None or self._lost > 0
+        relaxed |= float(self._rivals.mean()) > MOST_RIVALRY_TO_RELAX
         given = effort.left * (1.0 if relaxed else GENERATION_SHARE)
         part = effort.part(given / effort.left)
         generation = self._generation = ColumnGeneration(self._problem, self._incumbent, part)
