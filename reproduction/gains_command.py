@@ -51,6 +51,7 @@ def gains_command(
         str, typer.Option(help="The first and the last repetition, such as 0-9.")
     ] = f"{REPORTED_ON[0]}-{REPORTED_ON[-1]}",
     device: DeviceOption = "cpu",
+    bf16: Bf16Option = False,
     data_dir: DataDirOption = None,
     replace: ReplaceOption = False,
 ) -> None:
@@ -61,11 +62,17 @@ def gains_command(
     chosen = _repetitions(repetitions)
     began, code = time.monotonic(), commit()  # others may commit while this trains
     result = gains_of(
-        GAIN_STUDIES[data], repetitions=chosen, data_dir=data_dir, device=device, told=typer.echo
+        GAIN_STUDIES[data],
+        repetitions=chosen,
+        data_dir=data_dir,
+        device=device,
+        bf16=bf16,
+        told=lambda line: typer.echo(f"{data}: {line}"),
     )
+    options = f" --device {device}" * (device != "cpu") + " --bf16" * bf16
     origin = (
-        f"Written by `python -m reproduction gains {data} --repetitions {repetitions}` at commit "
-        f"{code or 'unknown'}, torch {torch.__version__}, "
+        f"Written by `python -m reproduction gains {data} --repetitions {repetitions}{options}` at "
+        f"commit {code or 'unknown'}, torch {torch.__version__}, "
         f"{time.monotonic() - began:.0f} s."
     )
     page = gain_page(data, result, origin)

@@ -50,6 +50,7 @@ from fedegoists.methods import Outcome, RunSettings, run
 from fedegoists.methods.egomix import EgoMix
 from fedegoists.plotting import plotting, saved
 from fedegoists.training.decay_search import searched_decays, searched_decays_together
+from fedegoists.training.decisions import random_competition
 from fedegoists.training.defaults import Defaults, defaults_for, learn_settings
 from fedegoists.training.repetitions import Repetitions
 from fedegoists.training.summary import chosen_test_values
@@ -80,10 +81,14 @@ QUANTILE = 1.6449
 
 DIGIT_SILOS = 8
 
+IMAGE_COMPETITION = 0.2
+"""The probability that two owners of images compete."""
+
 AGAIN = 1000
 """Added to the seed of an initial model, for another one."""
 
 Loader = Callable[..., SiloedData]
+Simulate = Callable[..., SimulatedFederation]
 Partition = list[list[int]]
 
 
@@ -218,6 +223,15 @@ def icu_summaries(*, seed: int, data_dir: str | os.PathLike[str] | None = None) 
     return replace(data, samples=replace(data.samples, inputs=(features,)), preparation=())
 
 
+def competing_images(
+    data: str, division: str, *, seed: int, data_dir: str | os.PathLike[str] | None = None
+) -> SiloedData:
+    """Return images with the competitors that tables have at `IMAGE_COMPETITION`."""
+    images = load(data, data_dir=data_dir, seed=seed, partition=division)
+    rivals = random_competition(images.participants, IMAGE_COMPETITION, seed)
+    return replace(images, competition_pairs=rivals.pairs)
+
+
 GAIN_STUDIES = {
     "synthetic-weak": GainStudy(partial(load, "synthetic-weak"), partitions=2),
     "synthetic-strong": GainStudy(partial(load, "synthetic-strong"), partitions=2),
@@ -226,7 +240,7 @@ GAIN_STUDIES = {
     "tcga-brca": GainStudy(partial(load, "tcga-brca", test="hash"), "cox"),
     "digits": GainStudy(planted_digits, "logistic"),
     **{
-        f"{data}-{division}": GainStudy(partial(load, data, partition=division))
+        f"{data}-{division}": GainStudy(partial(competing_images, data, division))
         for data in ("cifar10", "cifar100")
         for division in ("dirichlet", "pathological")
     },
@@ -257,6 +271,7 @@ def gains_of(
     repetitions: Iterable[int] = REPORTED_ON,
     data_dir: str | os.PathLike[str] | None = None,
     device: str = "cpu",
+    bf16: bool = False,
     told: Callable[[str], None] = lambda _: None,
 ) -> StudyResult:
     """Estimate, decide, train, and return what all members gained."""
@@ -265,8 +280,9 @@ def gains_of(
     first = next(iter(data.values()))
     names = first.participants
     defaults = _with_decays(study, data, defaults_for(first, study.steps, study.model), device)
-    found = _estimated(study, data, defaults, device, CURVES)
-    graphs = _estimated(study, data, defaults, device, "transfer")
+    simulate = partial(SimulatedFederation, device=device, bf16=bf16)
+    found = _estimated(study, data, defaults, simulate, CURVES)
+    graphs = _estimated(study, data, defaults, simulate, "transfer")
     told(f"estimated after {time.monotonic() - began:.0f} s")
     partitions: dict[tuple[int, str], Partition] = {}
     for seed, one in data.items():
@@ -281,7 +297,7 @@ def gains_of(
             groups = form(benefit, competition).coalitions
             partitions[seed, choice] = [[place[name] for name in group] for group in groups]
         partitions[seed, CHOICES[2]] = widest_partition(len(names), rivals)
-    realised = _trained(data, partitions, defaults, device)
+    realised = _trained(data, partitions, defaults, simulate)
     told(f"trained after {time.monotonic() - began:.0f} s")
     alone = [
         defaults.rounds * defaults.train.steps * min(defaults.train.batch_size, len(silo.train))
@@ -388,13 +404,13 @@ def _estimated(
     study: GainStudy,
     data: Mapping[int, SiloedData],
     defaults: Defaults,
-    device: str,
+    simulate: Simulate,
     estimator: str,
 ) -> dict[int, BenefitEstimate]:
     """Learn the benefits of all repetitions at once."""
     first = next(iter(data.values()))
     options = model_options(first, study.model)
-    federation = SimulatedFederation(data, build_model(defaults.model, 0, **options), device=device)
+    federation = simulate(data, build_model(defaults.model, 0, **options))
     training = {"weight_decay": defaults.train.weight_decay}
     settings = learn_settings(
         first,
@@ -412,7 +428,7 @@ def _trained(
     data: Mapping[int, SiloedData],
     partitions: Mapping[tuple[int, str], Partition],
     defaults: Defaults,
-    device: str,
+    simulate: Simulate,
 ) -> dict[tuple[int, str, str], tuple[float, float]]:
     """Train alone, alone again and in all partitions at once; return gains and their errors."""
     first = next(iter(data.values()))
@@ -427,7 +443,7 @@ def _trained(
             [(Participant(name, label),) for label in alone for name in names],
             defaults,
             defaults.train,
-            device,
+            simulate,
         )
     ]
     coalitions: list[tuple[Participant, ...]] = []
@@ -441,7 +457,7 @@ def _trained(
             coalitions,
             defaults,
             defaults.together,
-            device,
+            simulate,
         )
     )
     tested = runs[0].tested | runs[1].tested
@@ -493,17 +509,12 @@ class _TrainedCoalitions:
         coalitions: list[tuple[Participant, ...]],
         defaults: Defaults,
         train: TrainSettings,
-        device: str,
+        simulate: Simulate,
     ) -> "_TrainedCoalitions":
         """Train; a label that ends with *again* starts from another initial model."""
         first = next(iter(data.values()))
         options = model_options(first, defaults.model)
-        federation = SimulatedFederation(
-            data,
-            build_model(defaults.model, 0, **options),
-            device=device,
-            drawn_as=drawn_as,
-        )
+        federation = simulate(data, build_model(defaults.model, 0, **options), drawn_as=drawn_as)
         seeds = {label: seed + AGAIN * label.endswith("again") for label, seed in drawn_as.items()}
         models = {
             seed: federation.schema.flatten(
