@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedegoists.cli.benefit_commands import OutOption
+from fedegoists.cli.benefit_commands import DeviceOption, OutOption
 from fedegoists.cli.output import line
 from fedegoists.folder_swap import write_folder
 from reproduction import RESULTS
@@ -14,11 +14,13 @@ from reproduction.contribution_study import (
     BEHAVIOURS,
     CLEAN,
     PARTS,
+    MemberResult,
     contribution_page,
     contribution_rows,
     members_csv,
     read_members,
 )
+from reproduction.folder_locks import held
 from reproduction.real_data_commands import MOST_DIVISIONS, origin, origins
 from reproduction.running import commit
 
@@ -39,13 +41,15 @@ def contributions_command(
         list[str] | None,
         typer.Option("--behaviour", metavar="NAME", help=f"{', '.join(BEHAVIOURS)}."),
     ] = None,
+    device: DeviceOption = "cpu",
     parts: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many parts; the next call goes on.")
     ] = None,
 ) -> None:
     """Find free riders and copycats by evidence and by accounting, and count false alarms.
 
-    What is in DIR already is not measured again: a stopped study goes on.
+    What is in DIR already is not measured again: a stopped study goes on. Several processes may
+    write into DIR, one for each behaviour, say.
     """
     for name in names or ():
         if name not in PARTS:
@@ -61,26 +65,32 @@ def contributions_command(
                 known = read_members(table) if table.exists() else []
                 found = {(one.task, one.behaviour, one.repetition) for one in known}
                 if (name, behaviour, part[0]) not in found and done != parts:
-                    _measure(name, behaviour, part, out)
+                    _measure(name, behaviour, part, out, device)
                     done += 1
 
 
-def _measure(name: str, behaviour: str, part: range, out: Path) -> None:
+def _measure(name: str, behaviour: str, part: range, out: Path, device: str) -> None:
     """Measure one part, and write the table and the page anew."""
     began, code = time.monotonic(), commit()  # others may commit while this trains
-    rows = contribution_rows(name, behaviour, part, tell=line)  # type: ignore[arg-type]
-    table, page = out / "contributions.csv", out / "contributions.md"
-    # Read again: another part may have been measured meanwhile.
-    known = (read_members(table) if table.exists() else []) + rows
-    known.sort(key=lambda one: (list(PARTS).index(one.task), BEHAVIOURS.index(one.behaviour),
-                                one.repetition))  # fmt: skip
-    told = origins(page.read_text()) if page.exists() else []
+    rows = contribution_rows(name, behaviour, part, device=device, tell=line)  # type: ignore[arg-type]
     command = f"contributions {name} --behaviour '{behaviour}'"
     if name == CLEAN:
         command = f"contributions {name}"
-    told.append(
-        f"{origin(command, MOST_DIVISIONS, began, code)} Repetitions {part[0]} to {part[-1]}."
-    )
-    text = contribution_page(known, told)
+    if device != "cpu":
+        command += f" --device {device}"
+    told = f"{origin(command, MOST_DIVISIONS, began, code)} Repetitions {part[0]} to {part[-1]}."
+    # Another process may measure another part; its results must be read before these are added.
+    with held(out.parent, f"{out.name}.lock", lambda: False):
+        _add(rows, told, out)
+
+
+def _add(rows: list[MemberResult], told: str, out: Path) -> None:
+    """Add results to those in a folder."""
+    table, page = out / "contributions.csv", out / "contributions.md"
+    known = (read_members(table) if table.exists() else []) + rows
+    known.sort(key=lambda one: (list(PARTS).index(one.task), BEHAVIOURS.index(one.behaviour),
+                                one.repetition))  # fmt: skip
+    earlier = origins(page.read_text()) if page.exists() else []
+    text = contribution_page(known, [*earlier, told])
     contents = {table.name: members_csv(known), page.name: text.encode()}
     write_folder(out, contents, replace=True, private=False)

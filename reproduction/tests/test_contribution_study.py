@@ -122,7 +122,7 @@ def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
     one = MemberResult(CLEAN, 0, "honest", "fedavg", "d1", 0, 0, 0, 0.5, 0.1, 0.9, 0, "", 0.9)
     calls = []
 
-    def rows(task, behaviour, part, tell):
+    def rows(task, behaviour, part, device, tell):
         calls.append((task, behaviour, part[0]))
         return [replace(one, repetition=number) for number in part]
 

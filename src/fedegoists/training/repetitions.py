@@ -183,7 +183,7 @@ def train_methods(
     wanted: Wanted,
     repetitions: Repetitions,
     decisions: Decisions,
-    checkpoint: Callable[[str], Path],
+    checkpoint: Callable[[str], Path | None],
     observers: tuple[Observer, ...] = (),
     robust: RobustSettings | None = None,
     patience: int | None = None,
@@ -194,7 +194,7 @@ def train_methods(
     Parameters
     ----------
     checkpoint : function from a method's name to a path
-        What is there of an earlier run is continued.
+        What is there of an earlier run is continued. Without a path nothing is written.
     robust : RobustSettings, optional
         What protects coalitions from one bad member; nothing if left out.
     patience : int, optional
