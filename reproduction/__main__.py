@@ -37,6 +37,7 @@ def _application() -> typer.Typer:
             benefit_study_command,
             contribution_command,
             gains_command,
+            larger_command,
             real_data_commands,
             table_commands,
         )
@@ -54,6 +55,7 @@ def _application() -> typer.Typer:
     real_data_commands.register(app)
     gains_command.register(app)
     contribution_command.register(app)
+    larger_command.register(app)
     return app
 
 

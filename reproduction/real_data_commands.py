@@ -99,7 +99,7 @@ def hospitals_command(
         rows += [row for row in read_rows(table) if row.model in others] if others else []
         rows.sort(key=lambda row: list(known).index(row.model))
         content = rows_csv(rows)
-        written = _read_back(read_rows, content)  # the page is that of the rounded numbers
+        written = read_back(read_rows, content)  # the page is that of the rounded numbers
         parts = "".join(f" --model {one}" for one in model or ())
         about = origin(f"hospitals {name}{parts}", divisions, began, code)
         earlier = kept_origins(read_text(page), about, known) if others else []
@@ -124,7 +124,7 @@ def yardsticks_command(
             known = known_alone(out.parent / "hospitals" / f"{name}.csv")
             rows += yardstick_rows(name, folder, SEEDS[:divisions], line, known)
     content = rows_csv(rows)
-    written = _read_back(read_rows, content)
+    written = read_back(read_rows, content)
     page = yardstick_page(written, origin("yardsticks", divisions, began))
     _write(out, {"yardsticks.csv": content, "yardsticks.md": page.encode()})
 
@@ -153,8 +153,8 @@ def participation_command(
             known.sort(key=lambda one: TASKS.index(one.task))
             contents[file] = endings_csv(known)
         text = participation_page(
-            _read_back(read_endings, contents["participation.csv"]),
-            _read_back(read_endings, contents["choice.csv"]),
+            read_back(read_endings, contents["participation.csv"]),
+            read_back(read_endings, contents["choice.csv"]),
             origin(" ".join(["participation", *done]), MOST_DIVISIONS, began, code),
         )
         _write(out, {**contents, "participation.md": text.encode()})
@@ -192,7 +192,7 @@ def decisions_command(
         for one in (origins(read_text(page)) if page.exists() else [])
         if not any(f"{name} " in one or f"{name}`" in one for name in replaced)
     ]
-    text = decision_page(_read_back(read_decisions, content), "\n\n".join([*earlier, about]))
+    text = decision_page(read_back(read_decisions, content), "\n\n".join([*earlier, about]))
     _write(out, {path.name: content, page.name: text.encode()})
 
 
@@ -219,7 +219,7 @@ def free_riders_command(
                 known.sort(key=lambda one: RIDDEN.index(one.task))
                 content = losses_csv(known)
                 told = origin(command, MOST_DIVISIONS, began, code)
-                text = rider_page(_read_back(read_losses, content), told)
+                text = rider_page(read_back(read_losses, content), told)
                 _write(out, {table.name: content, page.name: text.encode()})
     if not page.exists():
         told = origin(command, MOST_DIVISIONS, began, code)
@@ -239,7 +239,7 @@ def _write(out: Path, contents: Mapping[str, bytes]) -> None:
     write_folder(out, contents, replace=True, private=False)
 
 
-def _read_back(read: Callable[[Path], list[T]], content: bytes) -> list[T]:
+def read_back(read: Callable[[Path], list[T]], content: bytes) -> list[T]:
     """Return the rows of a table as they are read from its file, rounded."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
@@ -289,11 +289,16 @@ def origin(command: str, divisions: int, began: float, code: str | None = None) 
     code : str, optional
         The commit, if it was looked up before; else the present one.
     """
-    import torch
-
     if divisions != MOST_DIVISIONS:
         command = f"{command} --divisions {divisions}"
+    return described_origin(f"{COMMAND} {command}", began, code)
+
+
+def described_origin(command: str, began: float, code: str | None = None) -> str:
+    """Return a line with the whole command that made results, the commit and the time."""
+    import torch
+
     return (
-        f"{WRITTEN} `{COMMAND} {command}` at commit {code or commit() or 'unknown'}, torch "
+        f"{WRITTEN} `{command}` at commit {code or commit() or 'unknown'}, torch "
         f"{torch.__version__}, {time.monotonic() - began:.0f} s."
     )
