@@ -51,7 +51,9 @@ def gains_command(
         str, typer.Option(help="The first and the last repetition, such as 0-9.")
     ] = f"{REPORTED_ON[0]}-{REPORTED_ON[-1]}",
     device: DeviceOption = "cpu",
-    bf16: Bf16Option = False,
+    bf16: Annotated[
+        bool, typer.Option("--bf16", help="Compute activations with 16 bits: faster on a GPU.")
+    ] = False,
     data_dir: DataDirOption = None,
     replace: ReplaceOption = False,
 ) -> None:
