@@ -21,8 +21,8 @@ minus that with the other one, positive for a loss, in the units of the metric.
 
 Nothing was tuned: the levels are 95 % and 1 %, as anywhere else. Budgets are small: 600 steps, 100
 with digits and in clean consortia. CIFAR-10 is divided among ten silos with random shares of every
-class; there members tune for 100 steps, and evidence is by ``transfer`` with three repeats alone, as
-``curves`` would cost more than all the rest. Digits and clean consortia have no evidence.
+class; there members tune for 100 steps, and evidence is by ``transfer`` with three repeats alone,
+as ``curves`` would cost more than all the rest. Digits and clean consortia have no evidence.
 
 *Clean consortia.* Everybody is honest: four to six silos with 60 to 200 samples of a noisy linear
 rule of ten features, in every second consortium the same rule, in the others one of its own. Each
@@ -37,7 +37,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -300,7 +300,7 @@ def _company(
         for seed, one in data.items()
     }
     first = next(iter(data.values()))
-    repeats = {"repeats": IMAGE_REPEATS} if first.name == IMAGES else {}
+    repeats: dict[str, Any] = {"repeats": IMAGE_REPEATS} if first.name == IMAGES else {}
     settings = learn_settings(first, estimator, model=model, **repeats)
     apart: Apart = {seed: graph.pairs for seed, graph in rivals.items()}
     estimates = learn_repetitions(federation, settings, apart=apart, secret="")
