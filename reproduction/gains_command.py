@@ -30,6 +30,7 @@ from reproduction.image_gains import (
     image_gains_csv,
     image_page,
 )
+from reproduction.real_data_commands import Bf16Option
 from reproduction.running import commit
 
 __all__ = ["register"]
@@ -51,9 +52,7 @@ def gains_command(
         str, typer.Option(help="The first and the last repetition, such as 0-9.")
     ] = f"{REPORTED_ON[0]}-{REPORTED_ON[-1]}",
     device: DeviceOption = "cpu",
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Compute activations with 16 bits: faster on a GPU.")
-    ] = False,
+    bf16: Bf16Option = False,
     data_dir: DataDirOption = None,
     replace: ReplaceOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ from reproduction.larger_consortia import (
     members_csv,
     read_members,
 )
-from reproduction.real_data_commands import described_origin, origins, read_back
+from reproduction.real_data_commands import Bf16Option, described_origin, origins, read_back
 from reproduction.running import commit
 
 __all__ = ["register"]
@@ -47,9 +47,7 @@ def larger_command(
         int, typer.Option(min=1, help="Steps of the hypernetwork.")
     ] = USUAL.graph_steps,
     device: DeviceOption = "cpu",
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Compute activations with 16 bits: faster on a GPU.")
-    ] = False,
+    bf16: Bf16Option = False,
     data_dir: DataDirOption = None,
 ) -> None:
     """Compare partitions of 20 and 40 participants by what their members gain.

@@ -12,6 +12,7 @@ was no difference, one in twenty would be so by chance, but a member that keeps 
 The rule was chosen on repetitions 10 to 14; the results are of 0 to 9.
 
     python -m reproduction participation
+    python -m reproduction participation cifar10-dirichlet --device cuda --bf16
 """
 
 import csv
@@ -43,10 +44,15 @@ from fedegoists.training.decisions import Decisions
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 from reproduction.gains_study import GAIN_STUDIES
 
-__all__ = ["TASKS", "Ending", "endings_of", "participation_page"]
+__all__ = ["IMAGE_TASKS", "TASKS", "Ending", "endings_of", "participation_page"]
 
-TASKS = ("synthetic-weak", "synthetic-strong", "digits", "heart", "eicu-demo", "tcga-brca")
+USUAL_TASKS = ("synthetic-weak", "synthetic-strong", "digits", "heart", "eicu-demo", "tcga-brca")
+"""Tasks on which the rule was chosen."""
+IMAGE_TASKS = tuple(name for name in GAIN_STUDIES if name.startswith("cifar"))
+"""Tasks that need a GPU."""
+TASKS = USUAL_TASKS + IMAGE_TASKS
 REPORTED_ON, CHOSEN_ON = tuple(range(10)), tuple(range(10, 15))
+REPORTED_ON_IMAGES = REPORTED_ON[:5]
 METHODS = ("local", "fedavg", "fedavg+ft", "fedegoists", "egomix", "egomix+ft")
 DELIVERED = "delivered"
 AS_THEY_ARE = ("fedavg", "fedegoists", "egomix")
@@ -97,6 +103,8 @@ def endings_of(
     bounds: Mapping[str, float] | None = None,
     tell: Callable[[str], object] = lambda _: None,
     load: Callable[..., SiloedData] | None = None,
+    device: str = "cpu",
+    bf16: bool = False,
 ) -> list[Ending]:
     """Train a task's members with all methods, deliver, and return how each of them ends.
 
@@ -110,7 +118,7 @@ def endings_of(
     began, study = time.monotonic(), GAIN_STUDIES[task]
     data = {seed: (load or study.load)(data_dir=None, seed=seed) for seed in repetitions}
     trained = Repetitions.simulated(
-        data, steps=study.steps, device="cpu", model=study.model, methods=METHODS
+        data, steps=study.steps, device=device, bf16=bf16, model=study.model, methods=METHODS
     )
     decisions, wanted = _widest(data), Wanted(METHODS)
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +185,7 @@ def _tested(
     federation: SimulatedFederation, one: Participant, model: Tensor
 ) -> tuple[float, safe_choice.Numbers]:
     """Return a model's test metric, and the contributions of samples to it; higher is better."""
-    outputs, targets = federation.outputs(one, model, "test")
+    outputs, targets = (found.cpu() for found in federation.outputs(one, model, "test"))
     sign = 1.0 if federation.task.higher_is_better else -1.0
 
     def metric(rows: safe_choice.Positions) -> float:
@@ -276,9 +284,9 @@ def participation_page(endings: Sequence[Ending], choice: Sequence[Ending], orig
         "fewer end below alone at all, and halved the gains on digits and eICU.",
         "",
         "| bound | worse by more than noise | worse at all | keep another model than their own | "
-        + " | ".join(TASKS)
+        + " | ".join(USUAL_TASKS)
         + " |",
-        "|---|---|---|---|" + "---|" * len(TASKS),
+        "|---|---|---|---|" + "---|" * len(USUAL_TASKS),
     ]
     for name in BOUNDS:
         own = [one for one in choice if one.delivery == name]
@@ -289,7 +297,7 @@ def participation_page(endings: Sequence[Ending], choice: Sequence[Ending], orig
             f"{statistics.fmean(one.gain for one in own if one.task == task):+.4f}"
             if any(one.task == task for one in own)
             else "–"
-            for task in TASKS
+            for task in USUAL_TASKS
         ]
         lines.append(f"| {name} | " + " | ".join([*shares, *gains]) + " |")
     return "\n".join([*lines, "", origin, ""])

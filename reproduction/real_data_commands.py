@@ -4,11 +4,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
+from fedegoists.cli.benefit_commands import DeviceOption
 from fedegoists.cli.coalition_commands import ReplaceOption
 from fedegoists.cli.output import line
 from fedegoists.files import read_text
@@ -35,8 +37,11 @@ from reproduction.hospital_study import HOSPITALS, SEEDS, hospital_page, hospita
 from reproduction.participation_study import (
     BOUNDS,
     CHOSEN_ON,
+    IMAGE_TASKS,
     REPORTED_ON,
+    REPORTED_ON_IMAGES,
     TASKS,
+    USUAL_TASKS,
     endings_csv,
     endings_of,
     participation_page,
@@ -46,7 +51,7 @@ from reproduction.repeated_runs import ALONE, Measured, read_rows, rows_csv
 from reproduction.running import commit
 from reproduction.yardstick_study import TABLES_COMPARED, yardstick_page, yardstick_rows
 
-__all__ = ["register"]
+__all__ = ["Bf16Option", "register"]
 
 T = TypeVar("T")
 MOST_DIVISIONS = len(SEEDS)
@@ -60,6 +65,10 @@ WorkOption = Annotated[
 ]
 DivisionsOption = Annotated[
     int, typer.Option(min=2, max=MOST_DIVISIONS, help="Divisions of the samples.")
+]
+
+Bf16Option = Annotated[
+    bool, typer.Option("--bf16", help="Compute activations with 16 bits: faster on a GPU.")
 ]
 
 
@@ -134,30 +143,40 @@ def participation_command(
         list[str] | None, typer.Argument(metavar="TASK", help=f"{', '.join(TASKS)}.")
     ] = None,
     out: OutOption = RESULTS / "participation",
+    device: DeviceOption = "cpu",
+    bf16: Bf16Option = False,
 ) -> None:
     """Train, deliver, and count the members that end worse than alone.
 
-    The rows of other tasks stay as they are.
+    The rows of other tasks stay as they are. Images are trained where they are named.
     """
-    began, code = time.monotonic(), commit()  # others may commit while this trains
-    done: list[str] = []
-    for name in _checked(names, dict.fromkeys(TASKS)):
-        done.append(name)
-        contents = {}
-        for file, found in (
-            ("choice.csv", endings_of(name, CHOSEN_ON, BOUNDS, line)),
-            ("participation.csv", endings_of(name, REPORTED_ON, tell=line)),
-        ):
-            known = read_endings(out / file) if (out / file).exists() else []
+    usual = dict.fromkeys(TASKS if names else USUAL_TASKS)
+    table, choice, page = (
+        out / name for name in ("participation.csv", "choice.csv", "participation.md")
+    )
+    told = origins(read_text(page)) if page.exists() else []
+    for name in _checked(names, usual):
+        began, code = time.monotonic(), commit()  # others may commit while this trains
+        run, contents = partial(endings_of, name, tell=line, device=device, bf16=bf16), {}
+        if name in IMAGE_TASKS:
+            reported, chosen = run(REPORTED_ON_IMAGES), []
+        else:
+            reported, chosen = run(REPORTED_ON), run(CHOSEN_ON, BOUNDS)
+        for path, found in ((table, reported), (choice, chosen)):
+            known = read_endings(path) if path.exists() else []
             known = [one for one in known if one.task != name] + found
             known.sort(key=lambda one: TASKS.index(one.task))
-            contents[file] = endings_csv(known)
+            contents[path.name] = endings_csv(known)
+        options = f" --device {device}" * (device != "cpu") + " --bf16" * bf16
+        alike = tuple(f"{COMMAND} participation {name}{end}" for end in ("`", " --"))
+        told = [one for one in told if not any(command in one for command in alike)]
+        told.append(origin(f"participation {name}{options}", MOST_DIVISIONS, began, code))
         text = participation_page(
-            read_back(read_endings, contents["participation.csv"]),
-            read_back(read_endings, contents["choice.csv"]),
-            origin(" ".join(["participation", *done]), MOST_DIVISIONS, began, code),
+            read_back(read_endings, contents[table.name]),
+            read_back(read_endings, contents[choice.name]),
+            "\n\n".join(told),
         )
-        _write(out, {**contents, "participation.md": text.encode()})
+        _write(out, {**contents, page.name: text.encode()})
     line(text)
 
 

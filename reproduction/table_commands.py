@@ -26,6 +26,7 @@ from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore, pack_cells
 from reproduction.cells import Cell, CellResult, Plan
 from reproduction.figures import draw_figures
+from reproduction.real_data_commands import Bf16Option
 from reproduction.reproduced_tables import TABLES, ReproducedTable, table_named
 from reproduction.running import GroupProgress, done_of, left_of, reproduce, rerun
 from reproduction.table_results import lines_of
@@ -100,9 +101,7 @@ def tables_command(
     stack: Annotated[
         int, typer.Option(min=1, help="Most silos trained at once; more need more memory.")
     ] = 250,
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Compute activations with 16 bits: faster on a GPU.")
-    ] = False,
+    bf16: Bf16Option = False,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps other than the budget's, to try things out.")
     ] = None,

@@ -113,6 +113,7 @@ class Repetitions:
         *,
         steps: int | None,
         device: str,
+        bf16: bool = False,
         model: str = AUTO,
         methods: Iterable[str] = (),
     ) -> "Repetitions":
@@ -126,7 +127,7 @@ class Repetitions:
         first = next(iter(data.values()))
         parts = model_parts(first, model)
         check_suits(methods, parts.kind)
-        federation = SimulatedFederation(data, parts, device=device)
+        federation = SimulatedFederation(data, parts, device=device, bf16=bf16)
         return cls.over(federation, first, list(data), steps=steps, model=model)
 
     @classmethod
