@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from fedegoists.training.learning_in_cliques import (
     learning_among,
 )
 from reproduction.cells import Cell
-from reproduction.folder_locks import alone, held
+from reproduction.folder_locks import WAIT, alone, claimed, held
 from reproduction.measured_pairs import MeasureSettings, measure_repetitions
 from reproduction.packed_lines import ENDING, Record, packed, read_packed
 from reproduction.scenarios import Scenario, competition_of
@@ -89,12 +90,7 @@ class Benefits:
         """Return the benefit graph of every cell; missing graphs are learned at once."""
         first = next(iter(data.values()))
         sources = {cell: learned_by(cell) for cell in cells}
-        again = [cell for cell in sources.values() if _in_cliques(cell)]
-        if self._missing(again, first):
-            with held(self.folder, self._lock(again[0]), self.stop) as mine:
-                if not mine:
-                    raise StoppedError("stopped before learned benefits were there")
-                self._learn_in_cliques(self._missing(again, first), data)
+        self._share_in_cliques([cell for cell in sources.values() if _in_cliques(cell)], data)
         for kind in ("learned", "denser", "measured"):
             own = [
                 cell
@@ -120,8 +116,25 @@ class Benefits:
                 wanted.setdefault(self._key(cell, data), self._essential(cell))
         return list(wanted.values())
 
+    def _share_in_cliques(self, cells: Sequence[Cell], data: Mapping[int, SiloedData]) -> None:
+        """Learn missing graphs inside cliques; several processes take a repetition each."""
+        first = next(iter(data.values()))
+        while missing := self._missing(cells, first):
+            busy = True
+            for repetition in dict.fromkeys(cell.repetition for cell in missing):
+                own = [cell for cell in missing if cell.repetition == repetition]
+                with claimed(self.folder, self._lock(own[0])) as mine:
+                    if mine:
+                        busy = False
+                        self._learn_in_cliques(self._missing(own, first), data)
+            if busy:
+                if self.stop():
+                    raise StoppedError("stopped before learned benefits were there")
+                time.sleep(WAIT)
+
     def _lock(self, cell: Cell) -> str:
         content = [_recorded(cell.scenario), cell.variant.benefit]
+        content += [cell.repetition] if _in_cliques(cell) else []
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def known(self, cell: Cell, data: SiloedData) -> BenefitGraph | None:

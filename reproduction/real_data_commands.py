@@ -2,9 +2,10 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -219,6 +220,10 @@ def free_riders_command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="TASK", help=f"{', '.join(RIDDEN)}.")
     ] = None,
+    behaviour: Annotated[
+        list[str] | None, typer.Option(help=f"Only these: {', '.join(BEHAVIOURS)}.")
+    ] = None,
+    rule: Annotated[list[str] | None, typer.Option(help=f"Only these: {', '.join(RULES)}.")] = None,
     out: OutOption = RESULTS / "free-riders",
 ) -> None:
     """Measure what one bad member costs the others, by method and coalition rule.
@@ -227,19 +232,21 @@ def free_riders_command(
     """
     began, code = time.monotonic(), commit()  # others may commit while this trains
     table, page = out / "free-riders.csv", out / "free-riders.md"
-    command = " ".join(["free-riders", *(names or ())])
-    for name in _checked(names, dict.fromkeys(RIDDEN)):
-        for behaviour in BEHAVIOURS:
-            for rule in RULES:
-                known = read_losses(table) if table.exists() else []
-                if (name, behaviour, rule) in {(o.task, o.behaviour, o.rule) for o in known}:
-                    continue
-                known += losses_of(name, behaviours=(behaviour,), rules=(rule,), tell=line)
-                known.sort(key=lambda one: RIDDEN.index(one.task))
-                content = losses_csv(known)
-                told = origin(command, MOST_DIVISIONS, began, code)
-                text = rider_page(read_back(read_losses, content), told)
-                _write(out, {table.name: content, page.name: text.encode()})
+    parts = [f'--behaviour "{one}"' for one in behaviour or ()]
+    parts += [f"--rule {one}" for one in rule or ()]
+    command = " ".join(["free-riders", *(names or ()), *parts])
+    behaviours = _among(BEHAVIOURS, behaviour)
+    for place in product(_checked(names, dict.fromkeys(RIDDEN)), behaviours, _among(RULES, rule)):
+        known = read_losses(table) if table.exists() else []
+        if place in {(one.task, one.behaviour, one.rule) for one in known}:
+            continue
+        task, behaves, by = place
+        known += losses_of(task, behaviours=(behaves,), rules=(by,), tell=line)
+        known.sort(key=lambda one: RIDDEN.index(one.task))
+        content = losses_csv(known)
+        told = origin(command, MOST_DIVISIONS, began, code)
+        text = rider_page(read_back(read_losses, content), told)
+        _write(out, {table.name: content, page.name: text.encode()})
     if not page.exists():
         told = origin(command, MOST_DIVISIONS, began, code)
         _write(out, {page.name: rider_page(read_losses(table), told).encode()})
@@ -271,6 +278,12 @@ def _checked(names: list[str] | None, known: Mapping[str, object]) -> list[str]:
         if name not in known:
             raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}")
     return names or list(known)
+
+
+def _among(known: Sequence[T], given: list[str] | None) -> list[T]:
+    """Return the known names that are given, all if none are."""
+    chosen = _checked(given, {str(one): one for one in known})
+    return [one for one in known if str(one) in chosen]
 
 
 @contextmanager

@@ -98,43 +98,66 @@ def reproduce(
     """Train the missing cells of some tables until told to stop; return those that are left.
 
     Several processes may do so in the same folder. Each trains groups that no other process has
-    claimed, and waits for the others when there are none left.
+    claimed, of the first table that has any, and waits for the others when there are none left.
     """
     with at_work(settings.out):
-        return _reproduce(tables, plan, settings, progress or GroupProgress())
+        store = CellStore(settings.out)
+        benefits = Benefits(settings.out, settings.device, plan.steps, settings.stop)
+        about = origin(settings.device)
+        worker = _Worker(plan, settings, progress or GroupProgress(), store, benefits, about)
+        worker.train_all(sources(tables))
+        return left_of(tables, plan, store)
 
 
-def _reproduce(
-    tables: Sequence[ReproducedTable], plan: Plan, settings: GroupSettings, progress: GroupProgress
-) -> list[Cell]:
-    store = CellStore(settings.out)
-    about = origin(settings.device)
-    benefits = Benefits(settings.out, settings.device, plan.steps, settings.stop)
-    # Finished cells decide about learning rates, and these about which cells are wanted.
-    while (left := left_of(tables, plan, store)) and not settings.stop():
-        work, busy = grouped(left, settings.stack), True
+@dataclass(frozen=True)
+class _Worker:
+    """A process that trains groups of cells beside others in the same folder."""
+
+    plan: Plan
+    settings: GroupSettings
+    progress: GroupProgress
+    store: CellStore
+    benefits: Benefits
+    about: Mapping[str, Any]
+
+    def train_all(self, tables: Sequence[ReproducedTable]) -> None:
+        """Train the missing cells of tables until told to stop, the first table's first."""
+        stop = self.settings.stop
+        while not stop() and left_of(tables, self.plan, self.store):
+            # A later table is for processes that find nothing to do in the earlier ones, where
+            # others choose the rates of what is left.
+            found = any(self.train_some(table) for table in tables)
+            if not found and not stop():
+                self.progress.waits()
+                time.sleep(WAIT)
+
+    def train_some(self, table: ReproducedTable) -> bool:
+        """Train the groups of a table that nobody has claimed; return whether there were any."""
+        # Finished cells decide about learning rates, and these about which cells are wanted.
+        left = left_of([table], self.plan, self.store)
+        work, found = grouped(left, self.settings.stack), False
         for number, one in enumerate(work):
-            if settings.stop():
+            if self.settings.stop():
                 break
-            with claimed(settings.out, one.kind) as mine:
-                missing = store.missing(one.cells) if mine else []
-                busy = busy and not mine
-                if not missing:
-                    continue
-                own = CellGroup(tuple(missing))
-                progress.begins(own, number, len(work))
-                try:
-                    results = train_group(own, settings, benefits, about)
-                except StoppedError:
-                    return left_of(tables, plan, store)
-                for cell, result in results.items():
-                    store.put(cell, with_command(cell, result, settings))
-                forget(own, settings.out)
-                progress.ends(own, results)
-        if busy and not settings.stop():
-            progress.waits()
-            time.sleep(WAIT)
-    return left_of(tables, plan, store)
+            with claimed(self.settings.out, one.kind) as mine:
+                missing = self.store.missing(one.cells) if mine else []
+                found = found or mine
+                if missing and not self._train(CellGroup(tuple(missing)), number, len(work)):
+                    break
+        return found
+
+    def _train(self, group: CellGroup, number: int, total: int) -> bool:
+        """Train a group; return whether it is finished, and not stopped."""
+        self.progress.begins(group, number, total)
+        try:
+            results = train_group(group, self.settings, self.benefits, self.about)
+        except StoppedError:
+            return False
+        for cell, result in results.items():
+            self.store.put(cell, with_command(cell, result, self.settings))
+        forget(group, self.settings.out)
+        self.progress.ends(group, results)
+        return True
 
 
 def with_command(cell: Cell, result: CellResult, settings: GroupSettings) -> CellResult:

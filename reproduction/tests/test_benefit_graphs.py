@@ -103,3 +103,19 @@ def test_corrected_tables_learn_again_inside_each_clique(tmp_path, monkeypatch):
     (packed,) = pack_graphs(tmp_path)
     kinds = {(one["kind"], one["threshold"], one["revision"]) for one in read_packed(packed)}
     assert kinds == {("learned", 0.095, 2), ("relative", 0.95, 2)}
+
+
+def test_processes_learn_the_graphs_of_different_repetitions_inside_cliques(tmp_path):
+    """A repetition that another process has claimed is waited for after all others are learned."""
+    table = small(TABLES["table7-corrected"], ("fedavg",))
+    first, second = [cell for _, cell in cells_of(table, replace(QUICK, repetitions=2))]
+    data = {repetition: load("synthetic-strong", seed=repetition) for repetition in (0, 1)}
+    benefits = Benefits(tmp_path, steps=1)
+    stopping = replace(benefits, stop=lambda: benefits.known(second, data[1]) is not None)
+    with claimed(tmp_path, benefits._lock(first)) as mine:
+        assert mine
+        with pytest.raises(StoppedError, match="before learned benefits were there"):
+            stopping.of([first, second], data)
+    assert benefits.known(first, data[0]) is None
+    assert benefits.known(second, data[1]) is not None
+    assert set(benefits.of([first, second], data)) == {first, second}

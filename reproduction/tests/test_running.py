@@ -192,6 +192,31 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path):
     assert reproduce([table], QUICK, GroupSettings(tmp_path)) == []
 
 
+def test_a_later_table_is_trained_where_others_are_at_all_that_is_left_of_the_first(tmp_path):
+    first, second = small(TABLES["table7"], ("local",)), small(TABLES["table6"], ("local",))
+    (only,) = grouped([cell for _, cell in cells_of(first, QUICK)], 250)
+    began, waited = [], []
+    settings = GroupSettings(tmp_path, stop=lambda: bool(waited))
+    progress = GroupProgress(
+        begins=lambda group, *_: began.append(group.words()), waits=lambda: waited.append(1)
+    )
+    with claimed(tmp_path, only.kind):
+        left = reproduce([first, second], QUICK, settings, progress=progress)
+    assert [cell.scenario.data for cell in left] == ["synthetic-strong"]
+    assert [words.split(",")[0] for words in began] == ["synthetic-weak"]
+
+
+def test_a_table_is_finished_before_rates_are_chosen_for_the_next(tmp_path):
+    tables = [small(TABLES[f"table{number}-corrected"], ("local",)) for number in (7, 6)]
+    began = []
+    progress = GroupProgress(begins=lambda group, *_: began.append(group.words()))
+    plan = Plan(repetitions=1, steps=2)
+    assert reproduce(tables, plan, GroupSettings(tmp_path), progress=progress) == []
+    data = [words.split(",")[0] for words in began]
+    trained = 4 + 2 + 1  # rates, further trials, and the table's own repetition
+    assert data == ["synthetic-strong"] * trained + ["synthetic-weak"] * trained
+
+
 def test_waiting_for_others_ends_in_time(tmp_path):
     table = small(TABLES["table7"], ("local",))
     (only,) = grouped([cell for _, cell in cells_of(table, QUICK)], 250)
