@@ -3,7 +3,7 @@
 #
 #   reproduction/one-gpu.sh OUT SECONDS [further options of `python -m reproduction`, such as --bf16]
 #
-# Corrected tables come first: 1, 2 and 5 with all methods and ten repetitions, then PFLlib's settings.
+# Corrected tables come first: 1, 2 and 5 with all methods and ten repetitions, then PFLlib's settings. TABLES names others, or fewer.
 # BEFORE=1 trains the tables from before the corrections instead, with the methods as they are now: their
 # committed cells are of older code, and `--resume` keeps these.
 # Run it in the root of a checkout. FEDEGOISTS_DATA names the folder with data, PYTHON the interpreter (python3).
@@ -38,9 +38,10 @@ step() {
   fi
 }
 
+corrected=(${TABLES:-table2-corrected table1-corrected table5-corrected table4-corrected pfllib pfllib-augmented})
+
 corrected_worker() { # STACK
-  for table in table2 table1 table5 table4; do step $table-corrected --stack "$1"; done
-  for table in pfllib pfllib-augmented; do step $table --stack "$1"; done
+  step "${corrected[@]}" --stack "$1"
   return $failed
 }
 
@@ -68,7 +69,7 @@ else
 fi
 # Write all tables with the cells of all workers.
 if [[ -z ${BEFORE:-} ]]; then
-  reproduce {table1,table2,table4,table5}-corrected pfllib pfllib-augmented --time-limit 0
+  reproduce "${corrected[@]}" --time-limit 0
   exit $failed
 fi
 reproduce table1 table2 table3 table4 table5 "${beyond[@]}" figures --budget both --time-limit 0
