@@ -660,6 +660,7 @@ def gain_picture(name: str, gains: list[Gain]) -> bytes:
         axes.plot([low, high], [low, high], color="black", linewidth=1)
         axes.axhline(0, color="grey", linewidth=0.5)
         axes.axvline(0, color="grey", linewidth=0.5)
+        axes.locator_params("x", nbins=6)
         axes.set_xlabel("predicted gain")
         axes.set_ylabel("realised gain")
         axes.set_title(f"{name}: {len(predicted)} members of random coalitions", size=10)

@@ -155,7 +155,7 @@ def test_pages_of_gains_are_derived_from_their_rows(name):
     written = (folder / f"{name}.md").read_text(encoding="utf-8")
     origin = written.splitlines()[-1]
     first, last = re.search(
-        rf"reproduction gains {name} --repetitions (\d+)-(\d+)`", origin
+        rf"reproduction gains {name} --repetitions (\d+)-(\d+)[ `]", origin
     ).groups()
     repetitions = set(range(int(first), int(last) + 1))
     assert repetitions <= set(REPORTED_ON)

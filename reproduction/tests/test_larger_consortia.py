@@ -1,8 +1,11 @@
 """The study of larger consortia: partitions, shared coalitions, a small run and its page."""
 
+import statistics
+
 import numpy as np
 
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, CurveValues
+from reproduction import RESULTS
 from reproduction.larger_consortia import (
     CHOICES,
     LargerSettings,
@@ -11,11 +14,13 @@ from reproduction.larger_consortia import (
     chosen_partitions,
     consortia,
     larger_page,
+    mean_gains,
     member_gains,
     members_csv,
     read_members,
     shared_coalitions,
 )
+from reproduction.real_data_commands import origins
 
 NAMES = ("a", "b", "c", "d")
 
@@ -61,6 +66,24 @@ def test_rows_come_back_and_make_a_page(tmp_path):
     assert read_members(path) == rows
     page = larger_page(rows, "Written by hand.")
     assert "| published | 1.0 | 2.0 | 0.0 | +1.00 | +1.00 (+1.00 to +1.00) | +2.00" in page
+
+
+def test_the_committed_page_and_the_readme_are_those_of_the_rows():
+    folder = RESULTS / "larger"
+    rows = read_members(folder / "larger.csv")
+    page = (folder / "larger.md").read_text(encoding="utf-8")
+    assert page == larger_page(rows, "\n\n".join(origins(page)))
+    readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    right, pairs = agreeing_pairs(rows)
+    assert f"Of {pairs} pairs of different partitions" in readme
+    assert f"had the higher gain in {right}." in readme
+    for count in (20, 40):
+        own = [one for one in rows if one.participants == count]
+        means = [
+            statistics.fmean(mean_gains([one for one in own if one.choice == choice]).values())
+            for choice in CHOICES
+        ]
+        assert " | ".join(f"{mean:+.2f}" for mean in means) in readme
 
 
 def test_order_counts_pairs_that_are_expected_to_differ():

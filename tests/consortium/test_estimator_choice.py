@@ -1,5 +1,7 @@
 """Which estimator a run uses, and the reason that it gives."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from fedegoists.benefit import LearnSettings
@@ -63,6 +65,38 @@ def test_what_is_set_decides_otherwise(sections, name, reason):
     found = chosen(**sections)
     assert found.name == name
     assert reason in found.reason
+
+
+IMAGES = SimpleNamespace(
+    name="scans",
+    task="classification",
+    classes=10,
+    shapes=((3, 32, 32),),
+    participants=("North", "South"),
+)
+
+
+class HereSilos(Silos):
+    """The same on this machine, without a hindrance."""
+
+    local = True
+
+
+@pytest.mark.parametrize("competition", [False, True])
+def test_expected_gains_decide_for_images_on_this_machine(competition):
+    assert chosen(HereSilos(IMAGES), competition=competition).name == "curves"
+
+
+def test_images_at_organisations_are_compared_by_transfer():
+    assert chosen(Silos(IMAGES)).name == "transfer"
+
+
+def test_benefits_of_pairs_of_images_keep_competitors_apart():
+    images, section = HereSilos(IMAGES), BenefitSection(threshold=0.1)
+    assert chosen(images, benefit=section).name == "hypernetwork"
+    found = chosen(images, benefit=section, competition=True)
+    assert found.name == "transfer"
+    assert "hypernetwork would not keep competitors apart" in found.reason
 
 
 def test_models_without_gradients_are_compared_by_transfer():

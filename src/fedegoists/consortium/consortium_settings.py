@@ -79,13 +79,14 @@ class BenefitSection(TypedSettings):
     """The benefit graph: learned from models, losses and gradients; no data leaves a silo."""
 
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
-    """The estimator. Curves predicts gains in the units of the metric, and the coalitions with the
-    highest expected gains are formed. Auto is curves for networks and linear models on tables and
-    sequences with formation.method = "best", unless threshold or confidence is set or silos at
-    their organisations would not tell what it needs; hypernetwork for simulated images without
-    competition; and otherwise transfer. The log says which, and why. With everybody, nothing is
-    learned, and only competition keeps participants apart. Hypernetwork and pairs show all
-    participants models made from the gradients of all, see mingling."""
+    """The estimator. Curves predicts gains in the units of the metric, and the coalitions
+    with the highest expected gains are formed. Auto is curves for networks and linear models
+    with formation.method = "best", unless threshold or confidence is set or silos at their
+    organisations have images or would not tell what it needs; where single benefits decide,
+    hypernetwork for simulated images without competition; and otherwise transfer. The log
+    says which, and why. With everybody, nothing is learned, and only competition keeps
+    participants apart. Hypernetwork and pairs show all participants models made from the
+    gradients of all, see mingling."""
     file: OptionalPath = Field(default=None, examples=["benefit.csv"])
     """For the estimator file: a CSV with source,target,weight and maybe error."""
     threshold: float | None = Field(default=None, ge=0, examples=[0.1])

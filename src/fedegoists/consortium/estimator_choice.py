@@ -9,8 +9,8 @@ from fedegoists.benefit.learn_settings import LearnSettings
 from fedegoists.consortium.consortium_settings import BenefitSection, ConsortiumSettings
 from fedegoists.consortium.engine import Engine
 from fedegoists.errors import SettingsError
-from fedegoists.learning.model_registry import ModelKind
-from fedegoists.training.defaults import learn_settings
+from fedegoists.learning.model_registry import DataShape, ModelKind
+from fedegoists.training.defaults import kind_of, learn_settings
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,30 @@ def chosen_estimator(
     if kind != "network":
         return EstimatorChoice("transfer", "it needs no gradients, as this model has none")
     data = engine.data
-    usual = learn_settings(data, model=model).estimator
-    if usual != "transfer":
-        if not engine.local:
-            return EstimatorChoice("transfer", "it takes few rounds of silos at organisations")
-        if not (competition and ESTIMATOR_ENTRIES[usual].mingles):
-            return EstimatorChoice(usual, "finished models of different classes cannot be mixed")
-        return EstimatorChoice("transfer", f"{usual} would not keep competitors apart")
+    if kind_of(data) == "images" and not engine.local:
+        return EstimatorChoice("transfer", "it takes few rounds of silos at organisations")
     by_pairs = section.model_fields_set & {"threshold", "confidence"}
     if by_pairs:
-        return EstimatorChoice("transfer", f"benefit.{min(by_pairs)} is about single benefits")
-    if settings.formation.method != "best":
-        return EstimatorChoice(
-            "transfer", f"formation.method {settings.formation.method!r} needs a benefit graph"
+        return _of_pairs(
+            data, model, f"benefit.{min(by_pairs)} is about single benefits", competition
         )
+    if settings.formation.method != "best":
+        needs = f"formation.method {settings.formation.method!r} needs a benefit graph"
+        return _of_pairs(data, model, needs, competition)
     own = learn_settings(data, CURVES, model=model, **learning_changes(section))
     needed = answers_needed(own, len(data.participants))
     hindrance = engine.hindrance(needed, models=own.transfers)
     if hindrance:
         return EstimatorChoice("transfer", f"curves would need more: {hindrance}")
     return EstimatorChoice(CURVES, "it predicts gains in the units of the metric")
+
+
+def _of_pairs(data: DataShape, model: str, reason: str, competition: bool) -> EstimatorChoice:
+    """Return an estimator of single benefits, which keeps competitors apart where there are any."""
+    usual = learn_settings(data, model=model).estimator
+    if competition and ESTIMATOR_ENTRIES[usual].mingles:
+        return EstimatorChoice("transfer", f"{reason}; {usual} would not keep competitors apart")
+    return EstimatorChoice(usual, reason)
 
 
 def learning_changes(section: BenefitSection) -> dict[str, Any]:

@@ -170,8 +170,9 @@ def learn_settings(
 ) -> LearnSettings:
     """Return the settings for learning the benefit graph of a data set.
 
-    The default estimator is the one that agreed best with the measured benefits on this kind of
-    data: ``hypernetwork`` for images, ``transfer`` for others; see ``reproduction/results``.
+    The default estimator of single benefits is the one that agreed best with the measured ones on
+    this kind of data: ``hypernetwork`` for images, ``transfer`` for others; see
+    ``reproduction/results``.
 
     Parameters
     ----------
@@ -196,11 +197,13 @@ def learn_settings(
         given["estimator"] = estimator
     if estimator == CURVES:
         # At the end of training gains are about a lack of data, on the way about speed. Linear
-        # models are there early. Where classes differ, others' models mislead.
+        # models are there early. Where classes of images differ, others' models mislead; their
+        # label counts tell more.
         entry = model_for(data, model)
         linear = entry.recipe == "linear"
         steps = 2 * schedule.benefit_steps if linear else schedule.steps
         local = schedule.round.changed(steps=steps, total_steps=steps)
         repeats = LINEAR_REPEATS if linear else 1
-        given |= {"repeats": repeats, "transfers": kind_of(data) != "images"}
+        by_labels = kind_of(data) == "images" and data.task == "classification"
+        given |= {"repeats": repeats, "transfers": not by_labels}
     return LearnSettings(local=changed_round(local, given_training), **given | changes)
