@@ -1,5 +1,7 @@
 """The estimator ``curves`` on consortia whose gains are known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -229,6 +231,15 @@ def test_defaults_train_to_the_end():
     assert learn_settings(synthetic, "curves", model="linear").local.steps == 600
     assert learn_settings(synthetic, "curves").transfers
     assert learn_settings(synthetic, "curves", repeats=4).repeats == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "classes", "transfers"),
+    [("classification", 10, False), ("binary", 2, True), ("regression", None, True)],
+)
+def test_only_owners_of_many_classes_of_images_are_told_apart_by_labels(task, classes, transfers):
+    scans = SimpleNamespace(name="scans", task=task, classes=classes, shapes=((3, 32, 32),))
+    assert learn_settings(scans, "curves").transfers == transfers
 
 
 @pytest.mark.parametrize("model", ["linear", "auto"])

@@ -101,7 +101,8 @@ class BenefitSection(TypedSettings):
     transfers: bool | None = Field(default=None, examples=[False])
     """For curves: whether silos judge one another's models, competitors' excepted, and train in a
     trial coalition. Without, only scores leave a silo, and others' samples are taken to be like
-    one's own, as far as their classes are the same; that is the default for images."""
+    one's own, as far as their classes are the same; that is the default for images of more than
+    two classes."""
     clip: float | None = Field(default=None, gt=0, examples=[1.0])
     """For hypernetwork: largest norm of a sample's gradient that leaves a silo."""
     noise: float = Field(default=0.0, ge=0)

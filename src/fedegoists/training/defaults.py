@@ -197,8 +197,8 @@ def learn_settings(
         given["estimator"] = estimator
     if estimator == CURVES:
         # At the end of training gains are about a lack of data, on the way about speed. Linear
-        # models are there early. Where classes of images differ, others' models mislead; their
-        # label counts tell more.
+        # models are there early. Of images with many classes, which silos have unequal shares of,
+        # others' models mislead, and label counts tell more.
         entry = model_for(data, model)
         linear = entry.recipe == "linear"
         steps = 2 * schedule.benefit_steps if linear else schedule.steps
