@@ -99,6 +99,14 @@ def test_benefits_of_pairs_of_images_keep_competitors_apart():
     assert "hypernetwork would not keep competitors apart" in found.reason
 
 
+def test_clipping_is_for_the_estimator_with_gradients():
+    clipped = BenefitSection(clip=1.0, noise=2.0)
+    for engine in (HereSilos(IMAGES), None):
+        assert chosen(engine, benefit=clipped).name == "hypernetwork"
+    with pytest.raises(SettingsError, match="sends trained models"):
+        chosen(HereSilos(IMAGES), benefit=clipped, competition=True)
+
+
 def test_models_without_gradients_are_compared_by_transfer():
     assert chosen(kind="trees").name == "transfer"
 

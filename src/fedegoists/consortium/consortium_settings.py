@@ -81,7 +81,7 @@ class BenefitSection(TypedSettings):
     estimator: str = Field(default="auto", json_schema_extra={"choices": ESTIMATORS})
     """The estimator. Curves predicts gains in the units of the metric, and the coalitions
     with the highest expected gains are formed. Auto is curves for networks and linear models
-    with formation.method = "best", unless threshold or confidence is set or silos at their
+    with formation.method = "best", unless threshold, confidence or clip is set or silos at their
     organisations have images or would not tell what it needs; where single benefits decide,
     hypernetwork for simulated images without competition; and otherwise transfer. The log
     says which, and why. With everybody, nothing is learned, and only competition keeps

@@ -53,6 +53,8 @@ def chosen_estimator(
     if settings.formation.method != "best":
         needs = f"formation.method {settings.formation.method!r} needs a benefit graph"
         return _of_pairs(data, model, needs, competition)
+    if section.clip is not None and not competition:
+        return EstimatorChoice("hypernetwork", "benefit.clip is for its gradients")
     own = learn_settings(data, CURVES, model=model, **learning_changes(section))
     needed = answers_needed(own, len(data.participants))
     hindrance = engine.hindrance(needed, models=own.transfers)

@@ -123,8 +123,7 @@ NOTES: dict[Example, dict[str, str]] = {
     "images": {
         "data.source": "One folder for each hospital, with one folder for each class; schema.toml "
         "describes them. Replace them\nby your own.",
-        "benefit.estimator": "Faster than curves, which auto takes, and it compares what single "
-        "hospitals know.",
+        "benefit.estimator": "Faster than curves, which auto takes without benefit.confidence.",
         "benefit.confidence": "There are too few validation images to be as sure as usual. A "
         "threshold would not do here: networks\nthat know their few images by heart save loss by "
         "any mixture, also with a model that is of no use.",
