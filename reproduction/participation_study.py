@@ -9,7 +9,7 @@ own model, the models of all methods as they are and fine-tuned, and mixtures wi
 A member of one repetition counts as *worse than alone* where its test metric is below that of its
 own model by more than noise: by 1.645 standard errors over its test samples, paired. Where there
 was no difference, one in twenty would be so by chance, but a member that keeps its own model never.
-The rule was chosen on repetitions 10 to 14; the results are of 0 to 9.
+The rule was chosen on repetitions 10 to 14; the results are of 0 to 9, for images of 0 to 4.
 
     python -m reproduction participation
     python -m reproduction participation cifar10-dirichlet --device cuda --bf16

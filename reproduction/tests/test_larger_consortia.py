@@ -76,7 +76,7 @@ def test_the_committed_page_and_the_readme_are_those_of_the_rows():
     readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
     right, pairs = agreeing_pairs(rows)
     assert f"Of {pairs} pairs of different partitions" in readme
-    assert f"had the higher gain in {right}." in readme
+    assert f"had the higher gain in {right};" in readme
     for count in (20, 40):
         own = [one for one in rows if one.participants == count]
         means = [
