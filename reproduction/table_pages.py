@@ -23,6 +23,7 @@ from reproduction.table_results import (
 from reproduction.variants import (
     BASELINES,
     FOUR_TIMES,
+    MODERN,
     SIXTEEN_TIMES,
     YARDSTICKS,
 )
@@ -50,13 +51,19 @@ COMPARED = (
     ("egomix-wide", "local-kept"),
     ("egomix-wide", "egomix"),
     *(
+        (f"egomix{wide}", f"{name}{wide}+ft")
+        for wide in ("", "-wide")
+        for name in ("fedavgm", "slowmo")
+    ),
+    *(
         (f"{one}{more}", f"local{more}")
         for more in (FOUR_TIMES, SIXTEEN_TIMES)
         for one in YARDSTICKS
     ),
 )
 """The comparisons of every table, besides those with the best baseline."""
-BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
+BASELINE_NAMES = (*(variant.name for variant in BASELINES if not variant.tuned), *MODERN, "fedpac")
+OURS = ("egomix", "fedegoists")
 LIKE_EACH_OTHER = {
     "": "",
     "-wide": "",
@@ -76,6 +83,9 @@ CORRECTED_CHOICE = (
     "The learning rate and one parameter of every method were chosen on the validation data of "
     "repetitions 10 to 12, which no table shows, with as many trials for every method; see below. "
     "All other settings are the methods' defaults."
+)
+BEST_OF_ALL = (
+    "Against the best of all other rows, which is picked by these test results; that favours it:"
 )
 BEFORE_CORRECTIONS = (
     "**Trained before corrections of some methods.** The rows `feddisco` "
@@ -133,7 +143,8 @@ def page(
     parts = [f"# {table.title}", ""]
     first = (BEFORE_CORRECTIONS,) if table.revision == 1 else ()
     chosen = CHOSEN if table.revision == 1 else CORRECTED_CHOICE
-    notes = (*first, *table.notes, *RULES, chosen if rates else NOT_CHOSEN)
+    missing = _missing(table, lines, repetitions) if table.revision > 1 else ()
+    notes = (*first, *missing, *table.notes, *RULES, chosen if rates else NOT_CHOSEN)
     parts += [f"{note}\n" for note in notes]
     for name in BUDGETS:
         own = [line for line in lines if line.budget == name]
@@ -145,6 +156,36 @@ def page(
         parts += _preferred(companies)
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
+
+
+def _missing(
+    table: ReproducedTable, lines: Sequence[TableLine], repetitions: Mapping[BudgetName, int]
+) -> tuple[str, ...]:
+    """Return a note on the columns and rows of a table that are not trained; none if all are."""
+    wanted = repetitions[table.budget] if table.budget else 0
+    trained = {(_column(dict(line.key)), line.method): line.n for line in lines}
+    columns = list(dict.fromkeys(_column(key) for key, _ in table.scenarios))
+    names = [variant.name for variant in table.variants]
+    places = [(column, name) for column in columns for name in names]
+    whole = sum(trained.get(place, 0) >= wanted for place in places)
+    if whole == len(places):
+        return ()
+    text = (
+        f"**Not complete**: {whole} of {len(places)} numbers have all of their {wanted} "
+        "repetitions. Comparisons are among trained rows."
+    )
+    bare = {
+        "Columns": [one for one in columns if not any((one, name) in trained for name in names)],
+        "Rows": [name for name in names if not any((one, name) in trained for one in columns)],
+    }
+    for what, missing in bare.items():
+        text += f" {what} without any number: {'; '.join(missing)}." if missing else ""
+    return (text,)
+
+
+def _column(key: Mapping[str, Any]) -> str:
+    """Return the scenario of a line in words; participants are no scenario."""
+    return ", ".join(f"{AXES.get(k, '')}{x}" for k, x in key.items() if k != "participant")
 
 
 def _chosen(
@@ -222,7 +263,7 @@ def _budget_part(
     table: ReproducedTable, lines: Sequence[TableLine], name: BudgetName, repetitions: int
 ) -> list[str]:
     parts = [f"## Budget {name}", "", budget_words(name), ""]
-    parts += ["### In short", "", *_in_short(lines), ""]
+    parts += ["### In short", "", *_in_short(lines, fair=table.revision > 1), ""]
     unit = "mean squared error" if lower_is_better(lines) else "per cent"
     text = (
         f"Our mean ± standard deviation over repetitions, {unit}; in brackets the published number "
@@ -298,8 +339,11 @@ def _pivot(lines: Sequence[TableLine], shown: Callable[[TableLine], str]) -> lis
 AXES = {"alpha": "α = ", "beta": "β = "}
 
 
-def _in_short(lines: Sequence[TableLine]) -> list[str]:
-    """Return comparisons of means over all scenarios, with intervals over repetitions."""
+def _in_short(lines: Sequence[TableLine], *, fair: bool) -> list[str]:
+    """Return comparisons of means over all scenarios, with intervals over repetitions.
+
+    In `fair` tables, which have all methods, also with the best of all other rows.
+    """
     whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
     means = _overall(whole)
     if not means:
@@ -325,6 +369,13 @@ def _in_short(lines: Sequence[TableLine]) -> list[str]:
                 best, _ = better(rivals.items(), key=itemgetter(1))
                 for one in YARDSTICKS:
                     said += _compared(means, f"{one}{ours}", best, digits)
+    said = list(dict.fromkeys(said))
+    others = {m: value for m, value in average.items() if not m.startswith(OURS)}
+    if fair and others:
+        best, _ = better(others.items(), key=itemgetter(1))
+        said += ["", BEST_OF_ALL, ""]
+        for one in sorted(set(average) - set(others)):
+            said += _compared(means, one, best, digits)
     return said
 
 
