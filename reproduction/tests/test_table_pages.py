@@ -61,7 +61,7 @@ def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_mi
     assert "**Not complete**: 6 of 14 numbers have all of their 2 repetitions" in page
     assert "Rows without any number: slowmo." in page
     assert "Columns without" not in page
-    for key, cell in cells:
+    for _, cell in cells:
         store.put(cell, result(rows[cell.variant.name]))
     page = written()
     assert "**Not complete**: 12 of 14 numbers" in page
