@@ -342,20 +342,37 @@ AXES = {"alpha": "α = ", "beta": "β = "}
 def _in_short(lines: Sequence[TableLine], *, fair: bool) -> list[str]:
     """Return comparisons of means over all scenarios, with intervals over repetitions.
 
-    In `fair` tables, which have all methods, also with the best of all other rows.
+    In `fair` tables, which have all methods, also with the best of all other rows; and where not
+    all scenarios have the same rows, for each scenario in which we have a row.
     """
     whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
+    rows: dict[tuple[tuple[str, Any], ...], set[str]] = {}
+    for line in whole:
+        rows.setdefault(line.key, set()).add(line.method)
+    if not fair or len({frozenset(names) for names in rows.values()}) == 1:
+        return _comparisons(whole, lower=lower_is_better(lines), fair=fair)
+    said: list[str] = []
+    for key, names in rows.items():
+        if any(name.startswith(OURS) for name in names):
+            own = [line for line in whole if line.key == key]
+            compared = _comparisons(own, lower=lower_is_better(lines), fair=fair, over="")
+            said += [f"**{_column(dict(key))}**", "", *compared, ""]
+    return said or ["Nothing is complete yet."]
+
+
+def _comparisons(
+    whole: Sequence[TableLine], *, lower: bool, fair: bool, over: str = " over all columns"
+) -> list[str]:
+    """Return comparisons of means over the scenarios of some lines."""
     means = _overall(whole)
     if not means:
         return ["Nothing is complete yet."]
-    better = min if lower_is_better(lines) else max
-    digits = 3 if lower_is_better(lines) else 1
+    better, digits = (min, 3) if lower else (max, 1)
     complete = max(len(by_repetition) for by_repetition in means.values())
     average = {m: sum(v.values()) / len(v) for m, v in means.items() if len(v) == complete}
     first = better(average, key=lambda method: average[method])
-    said = [f"- Highest mean over all columns: {first}, {average[first]:.{digits}f}."]
-    if lower_is_better(lines):
-        said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
+    kind = "Lowest" if lower else "Highest"
+    said = [f"- {kind} mean{over}: {first}, {average[first]:.{digits}f}."]
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
     for ending, ours in LIKE_EACH_OTHER.items():

@@ -58,6 +58,9 @@ def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_mi
             store.put(cell, result(rows[cell.variant.name]))
     page = written()
     # Local is the same cell at all levels of competition, so no column is bare.
+    assert page.count("- egomix-wide minus local: +25.0") == 1
+    assert "**α = 0.05, pathological**\n\n- Highest mean: fedrep+ft" in page
+    assert "**α = 0.1, pathological**" not in page
     assert "**Not complete**: 6 of 14 numbers have all of their 2 repetitions" in page
     assert "Rows without any number: slowmo." in page
     assert "Columns without" not in page
@@ -65,6 +68,9 @@ def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_mi
         store.put(cell, result(rows[cell.variant.name]))
     page = written()
     assert "**Not complete**: 12 of 14 numbers" in page
+    assert "- egomix-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in page
+    # Both columns have the same rows, so comparisons are of means over both.
+    assert "**α = 0.05, pathological**" not in page
     short, best = page.split("### In short")[1].split("### Numbers")[0].split("Against the best")
     assert "- egomix-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in short
     assert "- egomix-wide minus fedrep+ft: -5.0, 95 % interval" in best
