@@ -174,12 +174,14 @@ def _missing(
         f"**Not complete**: {whole} of {len(places)} numbers have all of their {wanted} "
         "repetitions. Comparisons are among trained rows."
     )
-    bare = {
-        "Columns": [one for one in columns if not any((one, name) in trained for name in names)],
-        "Rows": [name for name in names if not any((one, name) in trained for one in columns)],
-    }
-    for what, missing in bare.items():
-        text += f" {what} without any number: {'; '.join(missing)}." if missing else ""
+    bare = [one for one in columns if not any((one, name) in trained for name in names)]
+    text += f" Columns without any number: {'; '.join(bare)}." if bare else ""
+    rows = [name for name in names if any((one, name) in trained for one in columns)]
+    without = [name for name in names if name not in rows]
+    if 2 * len(rows) < len(names):
+        text += f" Only these rows have numbers: {'; '.join(rows)}."
+    elif without:
+        text += f" Rows without any number: {'; '.join(without)}."
     return (text,)
 
 

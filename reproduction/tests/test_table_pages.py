@@ -90,3 +90,8 @@ def test_a_corrected_page_names_columns_without_any_number(tmp_path):
     write_tables([table], plan, tmp_path)
     page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
     assert "Columns without any number: α = 0.1, pathological." in page
+    assert "Rows without" not in page
+    table = small(TABLES["table2-corrected"], ("egomix-wide", "ditto", "apfl"))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
+    assert "Only these rows have numbers: egomix-wide." in page
