@@ -113,8 +113,8 @@ RATES_CHOSEN_CORRECTED = (
     "once and twice the budget's, and further while the smallest or the largest is best; on "
     "synthetic data once, twice, four and eight times. Then two other values of one parameter are "
     "tried at the best rate, or two rates beside it for methods without a parameter. Tuned rows "
-    "have the choice of their method. What fails in more than one in a hundred rounds is not "
-    "chosen, for any method. Costs above do not include this choice."
+    "have the choice of their method, which is made before tuning. What fails in more than one in "
+    "a hundred rounds is not chosen, for any method. Costs above do not include this choice."
 )
 ABOUT_ROUNDS = (
     "",
@@ -212,6 +212,8 @@ def _chosen(
         "|---" * (len(rates) + 1) + "|",
     ]
     for name in rows:
+        if corrected and all(own.get(name) is None for own in rates.values()):
+            continue  # not trained yet, as the page says above
         shown = (
             _rate(
                 rates[where].get(name),
