@@ -237,7 +237,7 @@ def test_the_page_of_decisions_is_derived_from_its_rows():
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):
     names = store.digests()
-    assert len(names) == 14_875
+    assert len(names) == 14_925
     assert store.unpacked() == []
     for name in names:
         content = store.load(name)
@@ -353,3 +353,16 @@ def test_images_of_the_readme_are_those_of_the_cells(store):
             found = own.get(name)
             assert cells[column] == ("–" if found is None else f"{found.mean:.1f}"), (name, where)
             assert found is None or found.n == 10
+
+
+def test_thresholds_and_budgets_of_the_readme_are_those_of_the_cells(store):
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    part = text.split("Along learned benefits, with ε")[1].split("### Before the corrections")[0]
+    shown = dict(re.findall(r"^\| ([a-z].+?) \| (0.+) \|$", part, re.MULTILINE))
+    assert len(shown) == 11
+    means: dict[str, list[str]] = {name: [] for name in shown}
+    for number in (6, 7):
+        for line in lines_of(TABLES[f"table{number}-corrected"], Plan(), store):
+            if ("participant", "Avg") in line.key and line.method in means:
+                means[line.method].append(f"{line.mean:.3f}")
+    assert {name: " | ".join(own) for name, own in means.items()} == shown
