@@ -3,7 +3,7 @@
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedegoists.federation import Federation, Participant, SimulatedFederation
+from fedegoists.federation import Failure, Federation, Participant, SimulatedFederation
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
+from fedegoists.methods.failed_rounds import FailedRunError
 from fedegoists.methods.method_run import (
     Callbacks,
     Observer,
@@ -219,23 +220,43 @@ def _outcomes(
         folder / "trained.safetensors", SAVE_EVERY, settings.observers, settings.stop
     )
     given = (method, federation, shared.decisions.final, repetitions.initial, running)
-    outcome = run(*given, callbacks)
+    names = federation.participants
+    outcome = even_diverged(lambda: run(*given, callbacks), names, running.rounds)
     if not work.tuned:
         return {False: outcome}
+    tuning = replace(callbacks, checkpoint=folder / "tuned.safetensors")
+    rounds = defaults.tune_rounds
     try:
-        tuned = fine_tune(
-            method,
-            federation,
-            outcome,
-            defaults.tune,
-            defaults.tune_rounds,
-            replace(callbacks, checkpoint=folder / "tuned.safetensors"),
+        tuned = even_diverged(
+            lambda: fine_tune(method, federation, outcome, defaults.tune, rounds, tuning),
+            names,
+            rounds,
         )
     except StoppedError:
         # Tuning can be resumed only from the very models that it began with.
         keep_outcome(folder / "trained.safetensors", outcome, *given)
         raise
     return {False: outcome, True: tuned}
+
+
+def even_diverged(
+    train: Callable[[], Outcome], names: Iterable[Participant], rounds: int
+) -> Outcome:
+    """Return the outcome of a run, even if every silo failed; then with failures in later rounds.
+
+    So its cells are results like others, and a rate that diverges is not chosen, for any method.
+    """
+    try:
+        return train()
+    except FailedRunError as error:
+        if error.outcome is None:
+            raise
+        error.outcome.failures += [
+            (number, Failure(name, "not finite", "every silo failed"))
+            for number in range(error.outcome.state.round + 1, rounds + 1)
+            for name in names
+        ]
+        return error.outcome
 
 
 def forget(work: CellGroup, out: Path) -> None:

@@ -133,7 +133,7 @@ class Benefits:
                 time.sleep(WAIT)
 
     def _lock(self, cell: Cell) -> str:
-        content = [_recorded(cell.scenario), cell.variant.benefit]
+        content: list[Any] = [_recorded(cell.scenario), cell.variant.benefit]
         content += [cell.repetition] if _in_cliques(cell) else []
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 

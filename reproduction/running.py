@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,7 +106,8 @@ def reproduce(
         benefits = Benefits(settings.out, settings.device, plan.steps, settings.stop)
         about = origin(settings.device)
         worker = _Worker(plan, settings, progress or GroupProgress(), store, benefits, about)
-        worker.train_all(sources(tables))
+        with suppress(StoppedError):
+            worker.train_all(sources(tables))
         return left_of(tables, plan, store)
 
 
@@ -121,15 +123,25 @@ class _Worker:
     about: Mapping[str, Any]
 
     def train_all(self, tables: Sequence[ReproducedTable]) -> None:
-        """Train the missing cells of tables until told to stop, the first table's first."""
-        stop = self.settings.stop
-        while not stop() and left_of(tables, self.plan, self.store):
+        """Train the missing cells of tables, the first table's first.
+
+        Raises
+        ------
+        StoppedError
+            If it is told to stop before the end.
+        """
+        while left_of(tables, self.plan, self.store):
             # A later table is for processes that find nothing to do in the earlier ones, where
             # others choose the rates of what is left.
-            found = any(self.train_some(table) for table in tables)
-            if not found and not stop():
+            if not any(self.train_some(table) for table in tables):
+                self._go_on()
                 self.progress.waits()
                 time.sleep(WAIT)
+
+    def _go_on(self) -> None:
+        """Stop if told to."""
+        if self.settings.stop():
+            raise StoppedError("stopped between groups of cells")
 
     def train_some(self, table: ReproducedTable) -> bool:
         """Train the groups of a table that nobody has claimed; return whether there were any."""
@@ -137,27 +149,22 @@ class _Worker:
         left = left_of([table], self.plan, self.store)
         work, found = grouped(left, self.settings.stack), False
         for number, one in enumerate(work):
-            if self.settings.stop():
-                break
+            self._go_on()
             with claimed(self.settings.out, one.kind) as mine:
                 missing = self.store.missing(one.cells) if mine else []
                 found = found or mine
-                if missing and not self._train(CellGroup(tuple(missing)), number, len(work)):
-                    break
+                if missing:
+                    self._train(CellGroup(tuple(missing)), number, len(work))
         return found
 
-    def _train(self, group: CellGroup, number: int, total: int) -> bool:
-        """Train a group; return whether it is finished, and not stopped."""
+    def _train(self, group: CellGroup, number: int, total: int) -> None:
+        """Train a group and keep its cells."""
         self.progress.begins(group, number, total)
-        try:
-            results = train_group(group, self.settings, self.benefits, self.about)
-        except StoppedError:
-            return False
+        results = train_group(group, self.settings, self.benefits, self.about)
         for cell, result in results.items():
             self.store.put(cell, with_command(cell, result, self.settings))
         forget(group, self.settings.out)
         self.progress.ends(group, results)
-        return True
 
 
 def with_command(cell: Cell, result: CellResult, settings: GroupSettings) -> CellResult:

@@ -23,6 +23,7 @@ from reproduction.table_results import (
 from reproduction.variants import (
     BASELINES,
     FOUR_TIMES,
+    MODERN,
     SIXTEEN_TIMES,
     YARDSTICKS,
 )
@@ -50,13 +51,19 @@ COMPARED = (
     ("egomix-wide", "local-kept"),
     ("egomix-wide", "egomix"),
     *(
+        (f"egomix{wide}", f"{name}{wide}+ft")
+        for wide in ("", "-wide")
+        for name in ("fedavgm", "slowmo")
+    ),
+    *(
         (f"{one}{more}", f"local{more}")
         for more in (FOUR_TIMES, SIXTEEN_TIMES)
         for one in YARDSTICKS
     ),
 )
 """The comparisons of every table, besides those with the best baseline."""
-BASELINE_NAMES = tuple(variant.name for variant in BASELINES if not variant.tuned)
+BASELINE_NAMES = (*(variant.name for variant in BASELINES if not variant.tuned), *MODERN, "fedpac")
+OURS = ("egomix", "fedegoists")
 LIKE_EACH_OTHER = {
     "": "",
     "-wide": "",
@@ -76,6 +83,9 @@ CORRECTED_CHOICE = (
     "The learning rate and one parameter of every method were chosen on the validation data of "
     "repetitions 10 to 12, which no table shows, with as many trials for every method; see below. "
     "All other settings are the methods' defaults."
+)
+BEST_OF_ALL = (
+    "Against the best of all other rows, which is picked by these test results; that favours it:"
 )
 BEFORE_CORRECTIONS = (
     "**Trained before corrections of some methods.** The rows `feddisco` "
@@ -103,8 +113,8 @@ RATES_CHOSEN_CORRECTED = (
     "once and twice the budget's, and further while the smallest or the largest is best; on "
     "synthetic data once, twice, four and eight times. Then two other values of one parameter are "
     "tried at the best rate, or two rates beside it for methods without a parameter. Tuned rows "
-    "have the choice of their method. What fails in more than one in a hundred rounds is not "
-    "chosen, for any method. Costs above do not include this choice."
+    "have the choice of their method, which is made before tuning. What fails in more than one in "
+    "a hundred rounds is not chosen, for any method. Costs above do not include this choice."
 )
 ABOUT_ROUNDS = (
     "",
@@ -133,7 +143,8 @@ def page(
     parts = [f"# {table.title}", ""]
     first = (BEFORE_CORRECTIONS,) if table.revision == 1 else ()
     chosen = CHOSEN if table.revision == 1 else CORRECTED_CHOICE
-    notes = (*first, *table.notes, *RULES, chosen if rates else NOT_CHOSEN)
+    missing = _missing(table, lines, repetitions) if table.revision > 1 else ()
+    notes = (*first, *missing, *table.notes, *RULES, chosen if rates else NOT_CHOSEN)
     parts += [f"{note}\n" for note in notes]
     for name in BUDGETS:
         own = [line for line in lines if line.budget == name]
@@ -145,6 +156,38 @@ def page(
         parts += _preferred(companies)
     parts += _origin(lines, command)
     return "\n".join(parts) + "\n"
+
+
+def _missing(
+    table: ReproducedTable, lines: Sequence[TableLine], repetitions: Mapping[BudgetName, int]
+) -> tuple[str, ...]:
+    """Return a note on the columns and rows of a table that are not trained; none if all are."""
+    wanted = repetitions[table.budget] if table.budget else 0
+    trained = {(_column(dict(line.key)), line.method): line.n for line in lines}
+    columns = list(dict.fromkeys(_column(key) for key, _ in table.scenarios))
+    names = [variant.name for variant in table.variants]
+    places = [(column, name) for column in columns for name in names]
+    whole = sum(trained.get(place, 0) >= wanted for place in places)
+    if whole == len(places):
+        return ()
+    text = (
+        f"**Not complete**: {whole} of {len(places)} numbers have all of their {wanted} "
+        "repetitions. Comparisons are among trained rows."
+    )
+    bare = [one for one in columns if not any((one, name) in trained for name in names)]
+    text += f" Columns without any number: {'; '.join(bare)}." if bare else ""
+    rows = [name for name in names if any((one, name) in trained for one in columns)]
+    without = [name for name in names if name not in rows]
+    if 2 * len(rows) < len(names):
+        text += f" Only these rows have numbers: {'; '.join(rows)}."
+    elif without:
+        text += f" Rows without any number: {'; '.join(without)}."
+    return (text,)
+
+
+def _column(key: Mapping[str, Any]) -> str:
+    """Return the scenario of a line in words; participants are no scenario."""
+    return ", ".join(f"{AXES.get(k, '')}{x}" for k, x in key.items() if k != "participant")
 
 
 def _chosen(
@@ -169,6 +212,8 @@ def _chosen(
         "|---" * (len(rates) + 1) + "|",
     ]
     for name in rows:
+        if corrected and all(own.get(name) is None for own in rates.values()):
+            continue  # not trained yet, as the page says above
         shown = (
             _rate(
                 rates[where].get(name),
@@ -222,7 +267,7 @@ def _budget_part(
     table: ReproducedTable, lines: Sequence[TableLine], name: BudgetName, repetitions: int
 ) -> list[str]:
     parts = [f"## Budget {name}", "", budget_words(name), ""]
-    parts += ["### In short", "", *_in_short(lines), ""]
+    parts += ["### In short", "", *_in_short(lines, fair=table.revision > 1), ""]
     unit = "mean squared error" if lower_is_better(lines) else "per cent"
     text = (
         f"Our mean ± standard deviation over repetitions, {unit}; in brackets the published number "
@@ -298,20 +343,40 @@ def _pivot(lines: Sequence[TableLine], shown: Callable[[TableLine], str]) -> lis
 AXES = {"alpha": "α = ", "beta": "β = "}
 
 
-def _in_short(lines: Sequence[TableLine]) -> list[str]:
-    """Return comparisons of means over all scenarios, with intervals over repetitions."""
+def _in_short(lines: Sequence[TableLine], *, fair: bool) -> list[str]:
+    """Return comparisons of means over all scenarios, with intervals over repetitions.
+
+    In `fair` tables, which have all methods, also with the best of all other rows; and where not
+    all scenarios have the same rows, for each scenario in which we have a row.
+    """
     whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
+    rows: dict[tuple[tuple[str, Any], ...], set[str]] = {}
+    for line in whole:
+        rows.setdefault(line.key, set()).add(line.method)
+    if not fair or len({frozenset(names) for names in rows.values()}) == 1:
+        return _comparisons(whole, lower=lower_is_better(lines), fair=fair)
+    said: list[str] = []
+    for key, names in rows.items():
+        if any(name.startswith(OURS) for name in names):
+            own = [line for line in whole if line.key == key]
+            compared = _comparisons(own, lower=lower_is_better(lines), fair=fair, over="")
+            said += [f"**{_column(dict(key))}**", "", *compared, ""]
+    return said or ["Nothing is complete yet."]
+
+
+def _comparisons(
+    whole: Sequence[TableLine], *, lower: bool, fair: bool, over: str = " over all columns"
+) -> list[str]:
+    """Return comparisons of means over the scenarios of some lines."""
     means = _overall(whole)
     if not means:
         return ["Nothing is complete yet."]
-    better = min if lower_is_better(lines) else max
-    digits = 3 if lower_is_better(lines) else 1
+    better, digits = (min, 3) if lower else (max, 1)
     complete = max(len(by_repetition) for by_repetition in means.values())
     average = {m: sum(v.values()) / len(v) for m, v in means.items() if len(v) == complete}
     first = better(average, key=lambda method: average[method])
-    said = [f"- Highest mean over all columns: {first}, {average[first]:.{digits}f}."]
-    if lower_is_better(lines):
-        said = [f"- Lowest mean over all columns: {first}, {average[first]:.{digits}f}."]
+    kind = "Lowest" if lower else "Highest"
+    said = [f"- {kind} mean{over}: {first}, {average[first]:.{digits}f}."]
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
     for ending, ours in LIKE_EACH_OTHER.items():
@@ -325,6 +390,13 @@ def _in_short(lines: Sequence[TableLine]) -> list[str]:
                 best, _ = better(rivals.items(), key=itemgetter(1))
                 for one in YARDSTICKS:
                     said += _compared(means, f"{one}{ours}", best, digits)
+    said = list(dict.fromkeys(said))
+    others = {m: value for m, value in average.items() if not m.startswith(OURS)}
+    if fair and others:
+        best, _ = better(others.items(), key=itemgetter(1))
+        said += ["", BEST_OF_ALL, ""]
+        for one in sorted(set(average) - set(others)):
+            said += _compared(means, one, best, digits)
     return said
 
 

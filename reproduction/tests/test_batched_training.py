@@ -58,6 +58,18 @@ def test_a_cell_gives_the_same_by_itself_and_beside_other_competition(tmp_path, 
         assert alone.spent == together[cell].spent
 
 
+def test_a_rate_at_which_every_silo_diverges_has_a_result_with_failures(tmp_path):
+    """It is one of those tried, so that nobody need wait for it, and it is not chosen."""
+    rows = (VARIANTS["fedavgm-wide"], VARIANTS["fedavgm-wide+ft"])
+    scenario = Scenario("synthetic-weak", (), "published")
+    cells = [Cell(scenario, 10, row, "converged", 60, factor=1e9, revision=2) for row in rows]
+    found = train_group(CellGroup(tuple(cells)), GroupSettings(tmp_path), Benefits(tmp_path), {})
+    for cell in cells:
+        rounds = found[cell].about["rounds"][0]
+        assert found[cell].about["failures"] >= rounds * len(found[cell].test)
+        assert set(found[cell].rounds.values()) == {0}
+
+
 def test_local_runs_once_for_all_competition():
     cells = cells_of(TABLES["table1"], Plan())
     local = {cell for _, cell in cells if cell.variant.name == "local"}

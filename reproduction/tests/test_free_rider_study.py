@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fedegoists.federation import SimulatedFederation
 from fedegoists.learning.datasets import load
 from fedegoists.learning.own_models import model_parts
-from reproduction import RESULTS
+from reproduction import RESULTS, real_data_commands
+from reproduction.__main__ import _application
 from reproduction.free_rider_study import (
     BEHAVIOURS,
     RULES,
@@ -94,6 +96,23 @@ def test_the_page_has_a_line_for_every_method_and_rule():
     part = rider_page([one for one in rows if one.behaviour in BEHAVIOURS[:2]], "origin")
     assert "| learned | 2 of 2 | 2 of 2 | – | – | – |" in part
     assert "| +0.000 (+0.000 to +0.000) | – | – | – |" in part
+
+
+def test_a_part_of_the_study_is_measured_and_not_again(tmp_path, monkeypatch):
+    asked = []
+
+    def measured(task, behaviours, rules, tell):
+        asked.append((task, *behaviours, *rules))
+        return [Loss(task, seed, *rules, *behaviours, "local", 0.5, 1) for seed in range(2)]
+
+    monkeypatch.setattr(real_data_commands, "losses_of", measured)
+    part = ["free-riders", "heart", "--behaviour", "one per cent", "--out", str(tmp_path)]
+    for arguments in ([*part, "--rule", "learned"], part):
+        assert CliRunner().invoke(_application(), arguments).exit_code == 0
+    assert asked == [("heart", "one per cent", "learned"), ("heart", "one per cent", "everybody")]
+    page = (tmp_path / "free-riders.md").read_text(encoding="utf-8")
+    assert '`python -m reproduction free-riders heart --behaviour "one per cent"`' in page
+    assert CliRunner().invoke(_application(), [*part, "--rule", "nothing"]).exit_code == 2
 
 
 @pytest.mark.parametrize("page", sorted((RESULTS / "free-riders").glob("*.md")), ids=str)

@@ -39,3 +39,59 @@ def test_a_page_compares_what_is_alike(tmp_path):
     assert "- egomix-wide, sixteen times minus fedavg-wide, sixteen times: +10.0" in page
     assert "- egomix-wide, four times minus fedavg-wide" not in page
     assert "- egomix minus fedavg, four times" not in page
+
+
+def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_missing(tmp_path):
+    rows = {"local": 0.5, "egomix": 0.6, "egomix-wide": 0.75, "fedavgm-wide+ft": 0.7,
+            "fedprox": 0.65, "fedrep+ft": 0.8, "slowmo": 0.2}  # fmt: skip
+    table, plan = small(TABLES["table2-corrected"], rows, 2), Plan(repetitions=2, choose=False)
+    store = CellStore(tmp_path)
+    cells = [(key, cell) for key, cell in cells_of(table, plan) if cell.variant.name != "slowmo"]
+    first, _ = (key for key, _ in table.scenarios)
+
+    def written():
+        write_tables([table], plan, tmp_path)
+        return (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
+
+    for key, cell in cells:
+        if key == first and (cell.variant.name, cell.repetition) != ("fedprox", 1):
+            store.put(cell, result(rows[cell.variant.name]))
+    page = written()
+    # Local is the same cell at all levels of competition, so no column is bare.
+    assert page.count("- egomix-wide minus local: +25.0") == 1
+    assert "**α = 0.05, pathological**\n\n- Highest mean: fedrep+ft" in page
+    assert "**α = 0.1, pathological**" not in page
+    assert "**Not complete**: 6 of 14 numbers have all of their 2 repetitions" in page
+    assert "Rows without any number: slowmo." in page
+    assert "Columns without" not in page
+    for _, cell in cells:
+        store.put(cell, result(rows[cell.variant.name]))
+    page = written()
+    assert "**Not complete**: 12 of 14 numbers" in page
+    assert "- egomix-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in page
+    # Both columns have the same rows, so comparisons are of means over both.
+    assert "**α = 0.05, pathological**" not in page
+    short, best = page.split("### In short")[1].split("### Numbers")[0].split("Against the best")
+    assert "- egomix-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in short
+    assert "- egomix-wide minus fedrep+ft: -5.0, 95 % interval" in best
+    assert "- egomix minus fedrep+ft: -20.0, 95 % interval" in best
+    assert "- local minus" not in best
+    for _, cell in cells_of(table, plan):
+        store.put(cell, result(rows[cell.variant.name]))
+    assert "Not complete" not in written()
+
+
+def test_a_corrected_page_names_columns_without_any_number(tmp_path):
+    table = small(TABLES["table2-corrected"], ("fedavg-wide", "egomix-wide"), 2)
+    plan, store = Plan(repetitions=1, choose=False), CellStore(tmp_path)
+    for key, cell in cells_of(table, plan):
+        if key["alpha"] == 0.05:
+            store.put(cell, result(0.5))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
+    assert "Columns without any number: α = 0.1, pathological." in page
+    assert "Rows without" not in page
+    table = small(TABLES["table2-corrected"], ("egomix-wide", "ditto", "apfl"))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
+    assert "Only these rows have numbers: egomix-wide." in page

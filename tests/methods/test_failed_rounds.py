@@ -52,3 +52,30 @@ def test_a_round_that_every_silo_refuses_may_be_followed_by_a_better_one():
     outcome = trained(refused=("s0", "s1", "s2"), kind=Train, times=1)
     assert outcome.state.round == 2
     assert outcome.state.parameters.any()
+
+
+class Breaking(SimulatedFederation):
+    """Silos that all break in the second round of training."""
+
+    rounds = 0
+
+    def call(self, requests, timeout=None):
+        from fedegoists.federation import Train
+
+        if isinstance(next(iter(requests.values())), Train):
+            self.rounds += 1
+            if self.rounds > 1:
+                return {name: Failure(name, "not finite", "parameters") for name in requests}
+        return super().call(requests, timeout)
+
+
+def test_a_run_that_fails_tells_what_it_had_until_then():
+    silos = Breaking(own_silos("linear"), module("linear"))
+    rows = torch.zeros(3, silos.schema.size)
+    method = METHODS["fedavg"](TrainSettings(steps=1))
+    with pytest.raises(FailedRunError, match="round 2: every silo failed") as caught:
+        run(method, silos, [silos.participants], rows, RunSettings(rounds=5, seed=0))
+    outcome = caught.value.outcome
+    assert outcome.state.round == 1
+    assert {row.round for row in outcome.rows} == {0, 1}
+    assert outcome.best.any()

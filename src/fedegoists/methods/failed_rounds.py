@@ -1,11 +1,15 @@
 """Runs that cannot go on: a stage that failed for everybody."""
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from fedegoists.errors import FedEgoistsError
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.reasons import Reason
 from fedegoists.federation.seam import Failure
+
+if TYPE_CHECKING:
+    from fedegoists.methods.outcome import Outcome
 
 LASTING: frozenset[Reason] = frozenset({"error", "not finite", "wrong shape"})
 """Reasons for which another round will fail as well; silos that are late may be back in time."""
@@ -17,7 +21,16 @@ evaluation is refused for good, as by silos that have not approved the model's c
 
 
 class FailedRunError(FedEgoistsError):
-    """A run in which every silo failed: there is no result to report."""
+    """A run in which every silo failed: there is no result to report.
+
+    Attributes
+    ----------
+    outcome : Outcome, optional
+        The outcome before that round, with the models chosen until then; None if it was the start
+        that failed. Comparisons of methods need it: a method that diverges counts as it is.
+    """
+
+    outcome: "Outcome | None" = None
 
 
 def check_answered(

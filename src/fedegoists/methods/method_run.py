@@ -27,7 +27,7 @@ from fedegoists.federation.validated import Validated
 from fedegoists.learning.forest import is_forest
 from fedegoists.learning.safe_choice import ChooseBy
 from fedegoists.methods.consent import check_consent
-from fedegoists.methods.failed_rounds import IN_EVALUATION, check_answered
+from fedegoists.methods.failed_rounds import IN_EVALUATION, FailedRunError, check_answered
 from fedegoists.methods.local import Local
 from fedegoists.methods.method import Coalitions, Method
 from fedegoists.methods.method_registry import METHOD_ENTRIES, TUNED, base_of, check_suits
@@ -186,25 +186,36 @@ class _MethodRun:
         if self._guard is not None:
             self._guard.keep(outcome)
         while outcome.state.round < rounds and not self._settled(outcome):
-            state, report = method.round(
-                self._silos, self._coalitions, outcome.state, settings.seed
-            )
-            check_answered(f"{method.name}, round {state.round}", report.losses, report.failures)
-            outcome.state = state
-            outcome.account(report, self._unasked(outcome))
-            if state.round % settings.evaluate_every == 0 or state.round == rounds:
-                by = self._settings.choose_by
-                _evaluate(method, self._silos, outcome, self._unasked(outcome), by)
-                outcome = self._judged(outcome)
-                if self._checkpoint_due(outcome):
-                    with self._pause:
-                        self._save(outcome)
-            self._look(outcome)
+            try:
+                outcome = self._advanced(outcome)
+            except FailedRunError as error:
+                error.outcome = self._at_home(outcome)
+                raise
+        return self._at_home(outcome)
+
+    def _advanced(self, outcome: Outcome) -> Outcome:
+        """Train and judge one more round; return the outcome to go on with."""
+        method, settings = self._method, self._settings
+        state, report = method.round(self._silos, self._coalitions, outcome.state, settings.seed)
+        check_answered(f"{method.name}, round {state.round}", report.losses, report.failures)
+        outcome.state = state
+        outcome.account(report, self._unasked(outcome))
+        if state.round % settings.evaluate_every == 0 or state.round == settings.rounds:
+            _evaluate(method, self._silos, outcome, self._unasked(outcome), settings.choose_by)
+            outcome = self._judged(outcome)
+            if self._checkpoint_due(outcome):
+                with self._pause:
+                    self._save(outcome)
+        self._look(outcome)
+        return outcome
+
+    def _at_home(self, outcome: Outcome) -> Outcome:
+        """Note whose chosen models are in their silos as a whole."""
         # Of those who chose the start that was sent to them, the silo keeps no model.
         outcome.at_home = tuple(
             name
             for name, chosen in zip(self._silos.participants, outcome.best_round, strict=True)
-            if name in method.at_home and (chosen or name in settings.begun_at_home)
+            if name in self._method.at_home and (chosen or name in self._settings.begun_at_home)
         )
         return outcome
 
