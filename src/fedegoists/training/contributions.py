@@ -22,7 +22,14 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import Split
-from fedegoists.learning.estimates import Estimate, Groups, Interval, Numbers, mean_variance
+from fedegoists.learning.estimates import (
+    CONFIDENCE,
+    Estimate,
+    Groups,
+    Interval,
+    Numbers,
+    mean_variance,
+)
 from fedegoists.methods import Outcome
 from fedegoists.methods.method_registry import METHOD_ENTRIES, base_of
 
@@ -53,8 +60,9 @@ class Contribution:
         All members.
     gave : Interval
         How much higher the loss on held-out samples is without it, added over the other members.
-        The 95 % interval is over samples and, with several, repetitions. NaN where no other member
-        has a result with and without it.
+        The interval is over samples and, with several, repetitions; those of all members of the
+        coalition hold together with a confidence of 95 % (Bonferroni), so that more members bring
+        no more false alarms. NaN where no other member has a result with and without it.
     share_of_costs : float
         A proposal, see `cost_shares`.
     redundant_with : tuple of str
@@ -223,7 +231,7 @@ def contributions(
                 if i != k
             }
             estimates = [one for one in known.values() if one is not None]
-            gave.append(_summed(estimates))
+            gave.append(_summed(estimates, len(names)))
             missing.append(tuple(name for name, one in known.items() if one is None))
         shares = cost_shares(np.array([one.value for one in gave]))
         found += [
@@ -272,9 +280,10 @@ def _given(
     return Estimate.summed(float(means.mean()), parts)
 
 
-def _summed(estimates: Sequence[Estimate]) -> Interval:
-    """Return the sum of independent estimates with its interval."""
-    count, mean = len(estimates), Estimate.mean_of(estimates).interval()
+def _summed(estimates: Sequence[Estimate], members: int) -> Interval:
+    """Return the sum of independent estimates with one of the intervals of all members."""
+    confidence = 1 - (1 - CONFIDENCE) / members
+    count, mean = len(estimates), Estimate.mean_of(estimates).interval(confidence)
     return Interval(count * mean.value, count * mean.low, count * mean.high)
 
 
