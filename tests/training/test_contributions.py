@@ -218,6 +218,21 @@ def test_the_ledger_and_its_remarks():
     assert lines_[0]["coalition"] == "a;b;c"
 
 
+def test_several_named_members_are_a_warning_about_the_coalition():
+    def gave(name, coalition, high):
+        return Contribution(name, tuple(coalition), Interval(high - 1, high - 2, high), 0.3)
+
+    ledger = Ledger(
+        "fedavg",
+        (
+            *(gave(name, "abcd", high) for name, high in zip("abcd", (-1, -1, 1, 1), strict=True)),
+            *(gave(name, "efg", high) for name, high in zip("efg", (-1, 1, 1), strict=True)),
+        ),
+    )
+    (warning,) = [one for one in ledger.remarks if "members of one coalition" in one]
+    assert warning.startswith("2 of the 4 members of one coalition are named.")
+
+
 def test_the_first_method_with_whole_models_in_coalitions_is_taken():
     assert accounted_among(["local", "fedavg+ft", "egomix"], None, split=True) == "fedavg+ft"
     assert accounted_among(["local", "bagging"], None, split=False) == "bagging"

@@ -12,6 +12,7 @@ rounds the others seem to have given far less than nothing.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,7 +108,7 @@ class Ledger:
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences about members without which the others are better off, or with equal data."""
+        """Sentences about members that gave nothing, and about members with the same samples."""
         told = [
             f"{one.participant}: the others are not worse off without it (it gave "
             f"{one.gave.value:.3g}, 95 % interval {one.gave.low:.3g} to {one.gave.high:.3g})"
@@ -121,12 +122,29 @@ class Ledger:
         )
         return (
             *told,
+            *self._crowded,
             *(
                 f"{' and '.join(names)}: their samples are the same, or nearly so; it is not known "
                 "who had them first"
                 for names in alike
             ),
         )
+
+    @property
+    def _crowded(self) -> list[str]:
+        """A warning for each coalition with several members that gave nothing.
+
+        One bad member is named by itself, as a rule. Many are named where data differ, or where
+        the chance of a single training decides.
+        """
+        named = Counter(one.coalition for one in self.contributions if one.gave_nothing)
+        return [
+            f"{count} of the {len(coalition)} members of one coalition are named. Then data that "
+            "differ, or the chance of a single training, are a likelier reason than bad behaviour: "
+            "see first whether this coalition gains at all, and repeat with several training.seeds"
+            for coalition, count in named.items()
+            if count > 1
+        ]
 
     def csv(self) -> bytes:
         """Return a ``ledger.csv``; lists of members are joined by ``;``."""
