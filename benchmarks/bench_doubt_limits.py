@@ -45,9 +45,9 @@ from fedegoists.coalitions.exact.enumeration import as_columns
 from fedegoists.coalitions.exact.subset_table import SubsetTable
 
 BLOCK = 1 << 14
-MOST = 8
+MOST = 4
 """Measurements, one after the other."""
-SHOWN = (0, 1, 2, 4, 8)
+SHOWN = (0, 1, 2, 4)
 
 Instance = tuple[BenefitGraph, CompetitionGraph, UncertainBenefits]
 
