@@ -2,8 +2,10 @@
 
     python -m benchmarks.bench_doubt_limits attainable      # the best decision on what is known
     python -m benchmarks.bench_doubt_limits measurements    # after the measurements that are named
+    python -m benchmarks.bench_doubt_limits rules           # other rules, on other instances
 
-The instances are those of `bench_doubt` with 5 % false edges, repetitions 0 to 9.
+The instances are those of `bench_doubt` with 5 % false edges, repetitions 0 to 9; for other rules
+forty more of repetitions 10 to 14.
 
 *Attainable.* Somebody knows the distributions that the instances are drawn from, which no rule does
 in practice: how many benefits are real, how many false edges are listed, and the z-values of both.
@@ -49,13 +51,18 @@ MOST = 4
 """Measurements, one after the other."""
 SHOWN = (0, 1, 2, 4)
 
+FRESH = range(6, 14)
+"""The numbers in repetitions 10 to 14 of instances for other rules; `bench_doubt` has 0 to 5."""
+
 Instance = tuple[BenefitGraph, CompetitionGraph, UncertainBenefits]
 
 
-def instances(error: float, repetitions: range) -> Iterator[Instance]:
+def instances(
+    error: float, repetitions: range, numbers: range = range(PER_REPETITION)
+) -> Iterator[Instance]:
     """Yield the truth, the competitors and what the decision sees."""
     for repetition in repetitions:
-        for k in range(PER_REPETITION):
+        for k in numbers:
             seed = 1000 * repetition + k
             truth, rivals = random_consortium(PARTICIPANTS, DENSITY, COMPETITION, seed)
             yield truth, rivals, disturbed("false edges", truth, rivals, error, seed)[0]
@@ -78,9 +85,17 @@ def exact_probabilities(seen: UncertainBenefits, error: float) -> Matrix:
 
 
 def best_on_what_is_known(
-    seen: UncertainBenefits, p: Matrix, rivals: npt.NDArray[np.bool_]
+    seen: UncertainBenefits, p: Matrix, rivals: npt.NDArray[np.bool_], least: float = 0.0
 ) -> list[list[int]]:
-    """Return the partition with the highest expected benefit of coalitions without free riders."""
+    """Return the partition with the highest expected benefit of coalitions without free riders.
+
+    Parameters
+    ----------
+    p : Matrix
+        The probability of each benefit.
+    least : float
+        The least safety of a coalition.
+    """
     n = len(p)
     masks = sets_without(rivals)
     missing = np.log1p(-np.minimum(p, 1 - 2.0**-53))
@@ -90,9 +105,9 @@ def best_on_what_is_known(
         members = as_columns(own, n)
         rows = members.astype(np.float64)
         receives = np.where(members, -np.expm1(rows @ missing), 1.0).prod(axis=1)
-        gives = np.where(members, -np.expm1(rows @ missing.T), 1.0).prod(axis=1)
-        gains = ((rows @ (p * seen.weights)) * rows).sum(axis=1) * receives * gives
-        totals[own] = np.where(gains > 0, gains, -np.inf)
+        safety = receives * np.where(members, -np.expm1(rows @ missing.T), 1.0).prod(axis=1)
+        gains = ((rows @ (p * seen.weights)) * rows).sum(axis=1) * safety
+        totals[own] = np.where((gains > 0) & (safety >= least), gains, -np.inf)
     return SubsetTable(ValueProblem(seen, rivals, 0.5), totals).partition()
 
 
@@ -136,6 +151,39 @@ def attainable(repetitions: range) -> None:
     columns = ("error", "instances", "lost", "lost at least", "difference", "broken",
                "broken, of the ideal")  # fmt: skip
     report("doubt_attainable", "5 % false edges: the decision, and the ideal", columns, rows)
+
+
+def rules(repetitions: range) -> None:
+    """Compare other rules, which count a coalition by the chance that it stands."""
+    del repetitions
+    error, found = ERRORS[0], []
+    for truth, rivals, seen in instances(error, range(10, 15), FRESH):
+        best = form(truth, rivals, time_limit=5).welfare
+        known = (
+            (seen.probabilities, 0.0),
+            (seen.probabilities, 0.6),
+            (exact_probabilities(seen, error), 0.0),
+        )
+        others = (best_on_what_is_known(seen, p, rivals.matrix, least) for p, least in known)
+        tried = [
+            judged(form(seen, rivals), truth, rivals),
+            *(judged_groups(partition, truth, rivals) for partition in others),
+        ]
+        found.append([(formed, broken, 1 - kept / best) for formed, broken, kept in tried])
+    numbers = np.array(found)
+    names = ("promised, safety 0.8", "standing", "standing, safety 0.6", "ideal")
+    rows = [
+        (
+            name,
+            len(found),
+            _lost(numbers[:, k, 2]),
+            _lost(numbers[:, k, 2] - numbers[:, 0, 2]),
+            f"{numbers[:, k, 1].sum():.0f} of {numbers[:, k, 0].sum():.0f}",
+        )
+        for k, name in enumerate(names)
+    ]
+    columns = ("rule", "instances", "lost", "less the first", "broken")
+    report("doubt_rules", "5 % false edges, error 0.3: other rules", columns, rows)
 
 
 def _lost(values: Matrix) -> str:
@@ -187,8 +235,8 @@ def measurements(repetitions: range) -> None:
 def main() -> None:
     """Make one of the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("table", choices=("attainable", "measurements"))
-    tables = {"attainable": attainable, "measurements": measurements}
+    parser.add_argument("table", choices=("attainable", "measurements", "rules"))
+    tables = {"attainable": attainable, "measurements": measurements, "rules": rules}
     tables[parser.parse_args().table](range(10))
 
 
