@@ -107,7 +107,15 @@ def judged(
 ) -> tuple[int, int, float]:
     """Return how many coalitions were formed, how many break, and the welfare of the others."""
     place = {name: k for k, name in enumerate(found.participants)}
-    groups = [[place[name] for name in group] for group in found.coalitions if len(group) > 1]
+    groups = [[place[name] for name in group] for group in found.coalitions]
+    return judged_groups(groups, truth, rivals)
+
+
+def judged_groups(
+    partition: list[list[int]], truth: BenefitGraph, rivals: CompetitionGraph
+) -> tuple[int, int, float]:
+    """Return the same for a partition of positions."""
+    groups = [group for group in partition if len(group) > 1]
     broken = [breaks(group, truth.weights, rivals.matrix) for group in groups]
     kept = (group for group, bad in zip(groups, broken, strict=True) if not bad)
     welfare = math.fsum(float(truth.weights[np.ix_(group, group)].sum()) for group in kept)

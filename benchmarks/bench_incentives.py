@@ -25,6 +25,7 @@ from fedegoists.coalitions.incentives.competitor_lies import (
     price_of_names,
     priced_gain,
 )
+from fedegoists.coalitions.incentives.inspection_rates import inspection_probability
 from fedegoists.coalitions.incentives.leaving_together import leaving_temptations
 from fedegoists.coalitions.incentives.received_lies import tried_all
 from fedegoists.coalitions.incentives.reporting import NOTHING, Truth, decision_rule
@@ -161,6 +162,31 @@ def table() -> None:
         result,
     )
     by_density(rows)
+    by_inspection(rows)
+
+
+INSPECTED = (0.0, 0.05, 0.1, 0.2, 0.5, 0.75, 0.9)
+"""The probabilities of an inspection that are shown."""
+
+
+def by_inspection(rows: list[dict[str, str]]) -> None:
+    """Show who still gains by a misreport where lies that are found lead to exclusion."""
+    result = []
+    for method in METHODS:
+        own = [row for row in rows if row["method"] == method]
+        people = sum(int(row["n"]) for row in own)
+        gains = [float(gain) for row in own for gain in row["relative gains"].split(";") if gain]
+        # Of one that receives nothing, exclusion takes nothing: only an inspection of all helps.
+        needed = [1.0 if gain == math.inf else inspection_probability(1.0, gain) for gain in gains]
+        result.append(
+            (method, *(f"{sum(one > p for one in needed) / people:.1%}" for p in INSPECTED))
+        )
+    report(
+        "incentives_by_inspection",
+        "Misreports that pay at a probability of inspection, without a deposit",
+        ("method", *(f"{p:.0%}" for p in INSPECTED)),
+        result,
+    )
 
 
 def by_density(rows: list[dict[str, str]]) -> None:

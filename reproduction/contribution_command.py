@@ -62,7 +62,8 @@ def contributions_command(
         behaviours = BEHAVIOURS[:1] if name == CLEAN else only or BEHAVIOURS
         for behaviour in behaviours:
             for part in PARTS[name]:
-                known = read_members(table) if table.exists() else []
+                with held(out.parent, f"{out.name}.lock", lambda: False):  # others may write it
+                    known = read_members(table) if table.exists() else []
                 found = {(one.task, one.behaviour, one.repetition) for one in known}
                 if (name, behaviour, part[0]) not in found and done != parts:
                     _measure(name, behaviour, part, out, device)

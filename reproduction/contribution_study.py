@@ -12,9 +12,9 @@ In every repetition one member, another one each time, behaves in one of four wa
 
 *Accounting.* All members train together by FedAvg, and tune at home, whatever the evidence says.
 Contributions are measured as `fedegoists run` does with ``training.contributions``: by training
-again without each member. A member is *accused* if the 95 % interval of what it gave is nowhere
-above zero, and *redundant* if its samples agree with those of another member more closely than
-separate samples can (`redundant_members`).
+again without each member. A member is *accused* if the interval of what it gave, which holds for
+all members of a coalition together with 95 %, is nowhere above zero, and *redundant* if its samples
+agree with those of another member more closely than separate samples can (`redundant_members`).
 
 *Price.* What the others lose as long as nobody acts: their mean test metric with the honest member
 minus that with the other one, positive for a loss, in the units of the metric.

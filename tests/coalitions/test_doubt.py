@@ -219,6 +219,15 @@ def test_verify_derives_everything_again(certificate_text):
     assert json.loads(json.dumps(again.doubt.to_dict())) == json.loads(certificate_text)["doubt"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_proven_is_proven_after_a_certificate_was_read(seed):
+    formation = form(*consortium(seed, n=6), scenarios=10)
+    again = Certificate.from_json(formation.certificate.to_json()).formation()
+    assert formation.optimal
+    assert again.optimal
+    assert "not both proven" not in str(what_if(again, leaves=["v5"]))
+
+
 @pytest.mark.parametrize(
     ("change", "claim"),
     [
@@ -323,5 +332,9 @@ def test_the_report_speaks_to_a_manager():
     doubt, competition = consortium(11, n=6)
     lines = form(doubt, competition, scenarios=20).doubt.lines
     assert "the probability that nobody rides free is" in lines[0]
+    for seed, error in ((11, 0.3), (11, 0.02)):
+        for one in form(*consortium(seed, error=error), scenarios=10).doubt.coalitions:
+            assert (" or more." in str(one)) is (one.safety < 0.995)
+            assert ("is over 99 %." in str(one)) is (0.995 <= one.safety < 1)
     assert "Knowing the truth would bring" in lines[-2]
     assert lines[-1].startswith("Measure first whether v")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, TrainSettings
@@ -69,6 +70,33 @@ def test_what_a_member_gave_is_what_the_others_lose_without_it_by_hand():
     assert [one.share_of_costs for one in found] == pytest.approx(shares.tolist())
 
 
+def held_out_losses(silos, k, model):
+    splits = [(silos.designs[one][k], silos.targets[one][k]) for one in ("validation", "test")]
+    design, targets = (np.concatenate(parts) for parts in zip(*splits, strict=True))
+    return (design @ model - targets) ** 2
+
+
+def test_the_intervals_of_all_members_hold_together():
+    silos = lines((60, 50, 40, 30), slopes=[(2.0, -1.0)] * 4)
+    _, outcome, without, found = measured(silos, [list("abcd")])
+    for k, one in enumerate(found):
+        variances, degrees = [], []
+        for i in range(4):
+            if i != k:
+                own = [
+                    held_out_losses(silos, i, model.best[i].double().numpy())
+                    for model in (without[k], outcome)
+                ]
+                variances.append(np.var(own[0] - own[1], ddof=1) / len(own[0]))
+                degrees.append(len(own[0]) - 1)
+        total = sum(variances)
+        freedom = total**2 / sum(v**2 / d for v, d in zip(variances, degrees, strict=True))
+        # A miss of any of four members has a probability of 5 %, on both sides together.
+        reach = stats.t.ppf(1 - 0.05 / 4 / 2, freedom) * math.sqrt(total)
+        assert one.gave.high - one.gave.value == pytest.approx(reach, rel=1e-2)
+        assert one.gave.value - one.gave.low == pytest.approx(reach, rel=1e-2)
+
+
 def with_random_targets(silos, k):
     rng, samples, bad = np.random.default_rng(0), silos.data.samples, silos.data.silos[k]
     targets = samples.targets.copy()
@@ -91,7 +119,7 @@ def test_a_member_with_random_targets_is_last_and_found():
 
 
 def test_a_member_that_never_moves_holds_the_others_back_and_is_found():
-    silos = lines((90, 90, 90), slopes=[(2.0, -1.0)] * 3)
+    silos = lines((900, 900, 900), slopes=[(2.0, -1.0)] * 3)
     *_, found = measured(silos, [list("abc")], behaviours={"b": idle})
     assert [one.participant for one in found if one.gave_nothing] == ["b"]
 
@@ -188,6 +216,21 @@ def test_the_ledger_and_its_remarks():
     assert lines_[1]["left_out"] == "a;c"
     assert (lines_[0]["gave"], lines_[0]["low"], lines_[0]["high"]) == ("2", "1", "3")
     assert lines_[0]["coalition"] == "a;b;c"
+
+
+def test_several_named_members_are_a_warning_about_the_coalition():
+    def gave(name, coalition, high):
+        return Contribution(name, tuple(coalition), Interval(high - 1, high - 2, high), 0.3)
+
+    ledger = Ledger(
+        "fedavg",
+        (
+            *(gave(name, "abcd", high) for name, high in zip("abcd", (-1, -1, 1, 1), strict=True)),
+            *(gave(name, "efg", high) for name, high in zip("efg", (-1, 1, 1), strict=True)),
+        ),
+    )
+    (warning,) = [one for one in ledger.remarks if "members of one coalition" in one]
+    assert warning.startswith("2 of the 4 members of one coalition are named.")
 
 
 def test_the_first_method_with_whole_models_in_coalitions_is_taken():

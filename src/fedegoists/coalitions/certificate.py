@@ -463,7 +463,10 @@ class Certificate:
                 else {"risk": self.doubt["risk"], "scenarios": self.doubt["scenarios"]}
             ),
             prices=self.proof,
-            closed=(stated["upper bound"].value or 0.0) <= reached * (1 + 1e-14),
+            # Bounds of coalition values are totals, rounded up a little.
+            closed=None
+            if self.values is not None
+            else (stated["upper bound"].value or 0.0) <= reached * (1 + 1e-14),
         )
 
 

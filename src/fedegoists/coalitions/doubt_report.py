@@ -75,9 +75,12 @@ class CoalitionDoubt:
             key=lambda one: one[1],
         )
         riding = "receive nothing" if self.receives[weakest] <= self.gives[weakest] else "only take"
+        least = percent(self.safety)
+        if self.safety < 1 and not least.startswith("over"):
+            least += " or more"
         return (
             f"{{{', '.join(self.members)}}}: the probability that nobody rides free is "
-            f"{percent(self.safety)} or more. The likeliest to {riding} is {weakest} "
+            f"{least}. The likeliest to {riding} is {weakest} "
             f"({percent(1 - chance)})."
         )
 

@@ -12,6 +12,7 @@ rounds the others seem to have given far less than nothing.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,14 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.files import csv_bytes
 from fedegoists.learning.data import Split
-from fedegoists.learning.estimates import Estimate, Groups, Interval, Numbers, mean_variance
+from fedegoists.learning.estimates import (
+    CONFIDENCE,
+    Estimate,
+    Groups,
+    Interval,
+    Numbers,
+    mean_variance,
+)
 from fedegoists.methods import Outcome
 from fedegoists.methods.method_registry import METHOD_ENTRIES, base_of
 
@@ -53,8 +61,9 @@ class Contribution:
         All members.
     gave : Interval
         How much higher the loss on held-out samples is without it, added over the other members.
-        The 95 % interval is over samples and, with several, repetitions. NaN where no other member
-        has a result with and without it.
+        The interval is over samples and, with several, repetitions; those of all members of the
+        coalition hold together with a confidence of 95 % (Bonferroni), so that more members bring
+        no more false alarms. NaN where no other member has a result with and without it.
     share_of_costs : float
         A proposal, see `cost_shares`.
     redundant_with : tuple of str
@@ -99,7 +108,7 @@ class Ledger:
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences about members without which the others are better off, or with equal data."""
+        """Sentences about members that gave nothing, and about members with the same samples."""
         told = [
             f"{one.participant}: the others are not worse off without it (it gave "
             f"{one.gave.value:.3g}, 95 % interval {one.gave.low:.3g} to {one.gave.high:.3g})"
@@ -113,12 +122,29 @@ class Ledger:
         )
         return (
             *told,
+            *self._crowded,
             *(
                 f"{' and '.join(names)}: their samples are the same, or nearly so; it is not known "
                 "who had them first"
                 for names in alike
             ),
         )
+
+    @property
+    def _crowded(self) -> list[str]:
+        """A warning for each coalition with several members that gave nothing.
+
+        One bad member is named by itself, as a rule. Many are named where data differ, or where
+        the chance of a single training decides.
+        """
+        named = Counter(one.coalition for one in self.contributions if one.gave_nothing)
+        return [
+            f"{count} of the {len(coalition)} members of one coalition are named. Then data that "
+            "differ, or the chance of a single training, are a likelier reason than bad behaviour: "
+            "see first whether this coalition gains at all, and repeat with several training.seeds"
+            for coalition, count in named.items()
+            if count > 1
+        ]
 
     def csv(self) -> bytes:
         """Return a ``ledger.csv``; lists of members are joined by ``;``."""
@@ -223,7 +249,7 @@ def contributions(
                 if i != k
             }
             estimates = [one for one in known.values() if one is not None]
-            gave.append(_summed(estimates))
+            gave.append(_summed(estimates, len(names)))
             missing.append(tuple(name for name, one in known.items() if one is None))
         shares = cost_shares(np.array([one.value for one in gave]))
         found += [
@@ -272,9 +298,10 @@ def _given(
     return Estimate.summed(float(means.mean()), parts)
 
 
-def _summed(estimates: Sequence[Estimate]) -> Interval:
-    """Return the sum of independent estimates with its interval."""
-    count, mean = len(estimates), Estimate.mean_of(estimates).interval()
+def _summed(estimates: Sequence[Estimate], members: int) -> Interval:
+    """Return the sum of independent estimates with one of the intervals of all members."""
+    confidence = 1 - (1 - CONFIDENCE) / members
+    count, mean = len(estimates), Estimate.mean_of(estimates).interval(confidence)
     return Interval(count * mean.value, count * mean.low, count * mean.high)
 
 
