@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from reproduction import contribution_command
+from reproduction import RESULTS, contribution_command
 from reproduction.__main__ import _application
 from reproduction.contribution_study import (
     BEHAVIOURS,
@@ -23,6 +23,7 @@ from reproduction.contribution_study import (
     read_members,
 )
 from reproduction.gains_study import GainStudy
+from reproduction.real_data_commands import origins
 
 
 def rows_of(data, k):
@@ -138,3 +139,10 @@ def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
     page = (tmp_path / "out" / "contributions.md").read_text()
     assert page.count("Written by `python -m reproduction contributions clean` at commit") == 2
     assert CliRunner().invoke(_application(), ["contributions", "nothing"]).exit_code == 2
+
+
+def test_the_committed_page_is_that_of_the_rows():
+    folder = RESULTS / "contributions"
+    page = (folder / "contributions.md").read_text(encoding="utf-8")
+    rows = read_members(folder / "contributions.csv")
+    assert page == contribution_page(rows, origins(page))

@@ -102,6 +102,18 @@ def test_a_run_starts_better_than_afresh_and_says_how(before, tmp_path):
     assert again.repetitions.warm is None
 
 
+def test_what_a_member_gave_is_measured_from_new_models(before, tmp_path):
+    # Models of the earlier run have something of the member that is left out.
+    started = later(before, tmp_path, contributions=True)
+    section = started.training.model_copy(update={"start": None})
+    fresh = started.model_copy(update={"training": section, "name": "fresh"})
+    one, other = (
+        (Consortium(settings).run().folder / "ledger.csv").read_bytes()
+        for settings in (started, fresh)
+    )
+    assert one == other
+
+
 def test_models_that_do_not_fit_are_named_before_anything_is_done(before, tmp_path):
     settings = later(before, tmp_path)
     data = tmp_path / "data"

@@ -218,6 +218,19 @@ def test_the_ledger_and_its_remarks():
     assert lines_[0]["coalition"] == "a;b;c"
 
 
+def test_members_with_the_same_samples_are_named_by_pairs():
+    # b agrees with both others, which do not agree with each other.
+    alike = {"a": ("b",), "b": ("a", "c"), "c": ("b",)}
+    ledger = Ledger(
+        "fedavg",
+        tuple(
+            Contribution(name, ("a", "b", "c"), Interval(2.0, 1.0, 3.0), 0.3, others)
+            for name, others in alike.items()
+        ),
+    )
+    assert [one.split(":")[0] for one in ledger.remarks] == ["a and b", "b and c"]
+
+
 def test_several_named_members_are_a_warning_about_the_coalition():
     def gave(name, coalition, high):
         return Contribution(name, tuple(coalition), Interval(high - 1, high - 2, high), 0.3)

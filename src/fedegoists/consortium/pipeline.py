@@ -681,6 +681,8 @@ class Consortium:
         training, robust = self.settings.training, self._robust()
         own = {name: one for name, one in training.settings.items() if name == base_of(method)}
         wanted = Wanted((method,), own, training.personal)
+        # An earlier run's models may have something of the member that is left out.
+        repetitions = dataclasses.replace(repetitions, warm=None)
         # Where few samples choose a round by the metric, losses jump from one training to another.
         turns, found = [decisions.final, *left_out_in_turn(decisions.final)], []
         for k, groups in enumerate(turns):

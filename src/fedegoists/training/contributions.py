@@ -116,17 +116,17 @@ class Ledger:
             if one.gave_nothing
         ]
         alike = dict.fromkeys(
-            tuple(sorted((one.participant, *one.redundant_with)))
+            tuple(sorted((one.participant, other)))
             for one in self.contributions
-            if one.redundant_with
+            for other in one.redundant_with
         )
         return (
             *told,
             *self._crowded,
             *(
-                f"{' and '.join(names)}: their samples are the same, or nearly so; it is not known "
+                f"{' and '.join(pair)}: their samples are the same, or nearly so; it is not known "
                 "who had them first"
-                for names in alike
+                for pair in alike
             ),
         )
 

@@ -57,10 +57,13 @@ def contribution_section(run: "ConsortiumRun") -> ContributionSection | None:
 def own_contribution(run: "ConsortiumRun", participant: str) -> ShownContribution | None:
     """Return a member's own contribution, without anything of another member.
 
-    Who has the same samples is for the manager alone.
+    In a coalition of two, what one gave is the other's result, so there is none. Who has the same
+    samples is for the manager alone.
     """
     one = None if run.ledger is None else run.ledger.about(participant)
-    return None if one is None else shown(one, decimals_for([one.gave.value]), "")
+    if one is None or len(one.coalition) == 2:
+        return None
+    return shown(one, decimals_for([one.gave.value]), "")
 
 
 def shown(one: Contribution, decimals: int, remark: str) -> ShownContribution:
