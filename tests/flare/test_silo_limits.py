@@ -321,9 +321,7 @@ def test_nothing_of_representations_leaves_without_consent(tmp_path):
 
 
 def test_masks_do_not_hide_the_loss_of_terms_about_representations(tmp_path):
-    settings = read_silo_settings(
-        kit(tmp_path, "[limits]\nsingle_updates = false\n") / "silo.toml"
-    )
+    settings = read_silo_settings(kit(tmp_path, "[limits]\nsingle_updates = false\n") / "silo.toml")
     limits = guard.SiloGuard(settings, tmp_path, {"train": 105})
     for train in (TRAIN, ABOUT_MEANS):
         masked = MaskedTrain.model_construct(operation="masked_train", train=train)

@@ -121,6 +121,16 @@ def test_no_other_weights_have_less_variance_and_bias(seed, variances):
             assert value(i, own) <= value(i, other) + 1e-9
 
 
+@pytest.mark.parametrize("unit", [1e-15, 1.0, 1e12])
+def test_heads_are_combined_in_any_unit(unit):
+    """The first two are alike; the third is apart, and the fourth has no variance."""
+    means = [unit * np.array([one]) for one in (0.0, 0.0, 9.0, 3.0)]
+    found = head_weights(means, [unit**2, unit**2, unit**2, 0.0])
+    expected = head_weights([one / unit for one in means], [1.0, 1.0, 1.0, 0.0])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(expected.sum(1), 1)
+
+
 def test_who_does_not_answer_keeps_its_model_and_the_others_go_on():
     for execution in ("looped", "stacked"):
         broken = simulated(SILOS.data, Chain(), execution=execution, behaviours={"b": lost})

@@ -1,15 +1,20 @@
 """Means of representations, read from gradients, against the representations themselves."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 import torch
 
-from fedegoists.federation import Gradient, TrainSettings
+from fedegoists.errors import SettingsError
+from fedegoists.federation import Gradient, LocalTerms, SimulatedFederation, Train, TrainSettings
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
+from fedegoists.learning.own_models import ModelParts
+from fedegoists.learning.task import TASKS
 from fedegoists.methods import FedDBE, FedPAC
 from fedegoists.methods.representation_measures import class_shares, mean_representation, probes_of
-from tests.methods.hand import Chain, lines, played
+from tests.methods.hand import CHAIN_START, Chain, lines, played
 from tests.silos import simulated
 
 SETTINGS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.5)
@@ -122,3 +127,94 @@ def test_variances_are_those_of_class_means():
         each = hot.float()[:, :, None] * z[:, None]
         whole = ((each - each.mean(0)) ** 2).sum((1, 2)).mean() / len(z)
         assert variances[name] == pytest.approx(float(whole), rel=1e-3)
+
+
+def flat(request, reply):
+    """Both gradients are the same, so that their difference tells no mean."""
+    return made(request, reply, lambda gradient: torch.ones_like(gradient))
+
+
+def shouting(request, reply):
+    """Gradients as long as a reply may have them, of which shares are no shares."""
+    return made(request, reply, lambda gradient: 1e6 * gradient)
+
+
+def made(request, reply, change):
+    if isinstance(request, Gradient):
+        return reply.model_copy(update={"gradient": change(reply.gradient)})
+    return reply
+
+
+def far(request, reply):
+    """A spread of representations that no numbers have."""
+    if isinstance(request, Train) and request.settings.learning_rate == 0:
+        return reply.model_copy(update={"loss": 1e300})
+    return reply
+
+
+THREE = lines((6, 4, 4), positives=(2, 3, 2))
+MISTAKES = {
+    flat: "not finite (mean representation)",
+    shouting: "error (shares of classes are ",
+    far: "not finite (variance of representations)",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "mistake"),
+    [(FedDBE, flat), (FedDBE, shouting), (FedPAC, flat), (FedPAC, shouting), (FedPAC, far)],
+)
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_what_one_silo_tells_wrongly_is_a_failure_and_the_others_go_on(method, mistake, execution):
+    """What the others get is as without this member's measures."""
+    broken = simulated(THREE.data, Chain(), execution=execution, behaviours={"b": mistake})
+    states, reports = played(method(SETTINGS), broken, [["a", "b", "c"]], 2, CHAIN_START)
+    (failure,) = reports[0].failures
+    assert failure.participant.name == "b"
+    assert failure.why.startswith(MISTAKES[mistake])
+    for tensor in states[2].tensors.values():
+        assert tensor.isfinite().all()
+    model = states[1].parameters.double().numpy()
+    z = [THREE.designs["train"][k][:, :2] @ model[k][:2] for k in range(3)]
+    if method is FedDBE:
+        mean = (6 * z[0].mean() + 4 * z[2].mean()) / 10
+        np.testing.assert_allclose(states[1].tensors["mean"][:, 0], [mean] * 3, rtol=1e-3)
+    elif mistake is not far:
+        labels = [THREE.targets["train"][k] for k in range(3)]
+        others = [np.concatenate([z[k][labels[k] == one] for k in (0, 2)]).mean() for one in (0, 1)]
+        np.testing.assert_allclose(states[1].tensors["centres"], [others] * 3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", [FedDBE, FedPAC])
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_the_loss_of_a_round_is_that_of_training(method, execution):
+    """Not that at an output layer of zeros, which is log 2."""
+    silos = simulated(THREE.data, Chain(), execution=execution)
+    states, reports = played(method(SETTINGS), silos, [["a", "b", "c"]], 1, CHAIN_START)
+    request = Train(
+        parameters=states[0].parameters[0],
+        settings=SETTINGS,
+        seed="5/0",
+        terms=LocalTerms(
+            frozen_first=("body.",), first_steps=1, frozen=("output.",)
+        ) if method is FedPAC else None,
+    )  # fmt: skip
+    replies = silos.call(dict.fromkeys(silos.participants, request))
+    for name, reply in replies.items():
+        assert reports[0].losses[name.name] == pytest.approx(reply.loss, rel=1e-5)
+        assert abs(reply.loss - np.log(2)) > 1e-3
+
+
+@pytest.mark.parametrize("method", [FedDBE, FedPAC])
+def test_models_whose_statistics_are_averaged_are_refused(method):
+    """Statistics have no gradient, so all silos would fail at every measure."""
+    body = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    layers = OrderedDict(body=body, output=torch.nn.Linear(3, 1))
+    for averaged in (False, True):
+        model = ModelParts(torch.nn.Sequential(layers), TASKS["binary"], averaged=averaged)
+        silos = SimulatedFederation(THREE.data, model)
+        if averaged:
+            with pytest.raises(SettingsError, match='leave out statistics = "averaged"'):
+                method(SETTINGS).check_model(silos)
+        else:
+            method(SETTINGS).check_model(silos)

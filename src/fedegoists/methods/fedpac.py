@@ -17,8 +17,9 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import LARGEST
 from fedegoists.federation.requests import Gradient, LocalTerms, Representation, Train
-from fedegoists.federation.seam import Federation, sorted_out
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 from fedegoists.methods.method import (
     Coalitions,
@@ -36,6 +37,7 @@ from fedegoists.methods.representation_measures import (
     class_shares,
     probes_of,
     representation_size,
+    unusable,
 )
 from fedegoists.methods.silo_training import LocalModels, personal_part, train_silos
 
@@ -134,7 +136,8 @@ class FedPAC(MethodSettings):
             centres=centres,
             pulls=pulls,
         )
-        return following, own.report | report | measured | told | again
+        # Last: of the losses, that of training counts, and not those at an empty output layer.
+        return following, own.report | measured | told | again | report
 
     def _combined(
         self,
@@ -218,12 +221,14 @@ class FedPAC(MethodSettings):
             for name in names
         }
         replies, failures = sorted_out(federation.call(requests))
-        found = {
-            name: ClassMeans(
-                *class_shares(federation.schema, reply.gradient), federation.samples(name)
-            )
-            for name, reply in replies.items()
-        }
+        found = {}
+        for name, reply in replies.items():
+            shares, means = class_shares(federation.schema, reply.gradient)
+            failure = unusable(name, means, shares)
+            if failure is None:
+                found[name] = ClassMeans(shares, means, federation.samples(name))
+            else:
+                failures += (failure,)
         report = RoundReport(
             {name: reply.losses[0] for name, reply in replies.items()},
             failures,
@@ -275,7 +280,10 @@ class FedPAC(MethodSettings):
             squares = width * (reply.loss - float(np.log(classes)))
             own = means[name]
             spread = squares - float((own.means**2).sum())
-            found[name] = max(spread, 0.0) / own.samples
+            if abs(spread) < LARGEST:
+                found[name] = max(spread, 0.0) / own.samples
+            else:
+                failures += (Failure(name, "not finite", "variance of representations"),)
         report = RoundReport(
             {name: reply.loss for name, reply in replies.items()},
             failures,
@@ -322,8 +330,11 @@ def head_weights(
     count = len(means)
     rows = np.empty((count, count))
     flat = np.array([one.ravel() for one in means]).reshape(count, -1)
-    least = 1e-12 * max([1.0, *variances])
-    spread = np.diag(np.sqrt(np.maximum(variances, least)))
+    # The weights do not depend on the unit, but the search loses small numbers beside huge ones.
+    lengths = np.sqrt(np.maximum(variances, 0.0))
+    unit = max(lengths.max(), np.ptp(flat, axis=0).max(initial=0.0)) or 1.0
+    flat = flat / unit
+    spread = np.diag(np.maximum(lengths / unit, 1e-6))  # so that there is one solution only
     for k in range(count):
         apart = (flat[k] - flat).T
         stacked = np.vstack([spread, apart, np.ones((1, count))])
