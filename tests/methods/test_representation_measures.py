@@ -13,7 +13,12 @@ from fedegoists.learning.models import build_model
 from fedegoists.learning.own_models import ModelParts
 from fedegoists.learning.task import TASKS
 from fedegoists.methods import FedDBE, FedPAC
-from fedegoists.methods.representation_measures import class_shares, mean_representation, probes_of
+from fedegoists.methods.representation_measures import (
+    class_shares,
+    mean_representation,
+    parts_of_samples,
+    probes_of,
+)
 from tests.methods.hand import CHAIN_START, Chain, lines, played
 from tests.silos import simulated
 
@@ -218,3 +223,46 @@ def test_models_whose_statistics_are_averaged_are_refused(method):
                 method(SETTINGS).check_model(silos)
         else:
             method(SETTINGS).check_model(silos)
+
+
+class Watched(Chain):
+    """It notes how many samples go through it at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def forward(self, x):
+        self.seen.add(len(x))
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("method", [FedDBE, FedPAC])
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_measures_need_no_more_memory_than_training(method, execution, monkeypatch):
+    """All samples of a silo go through the network in parts; what comes out is the same."""
+    data = lines((23, 9, 4), positives=(9, 4, 2)).data
+    settings = SETTINGS.changed(batch_size=4)
+    ends = []
+    for parts in (None, 1):
+        if parts:
+            monkeypatch.setattr(f"{method.__module__}.parts_of_samples", lambda *_: 1)
+        model = Watched()
+        silos = simulated(data, model, execution=execution)
+        model.seen.clear()
+        states, reports = played(method(settings), silos, [["a", "b", "c"]], 2, CHAIN_START)
+        assert not any(report.failures for report in reports)
+        assert max(model.seen) == (23 if parts else 4)
+        ends.append(states[2].tensors)
+    for name, tensor in ends[0].items():
+        torch.testing.assert_close(tensor, ends[1][name], rtol=1e-3, atol=1e-5)
+
+
+def test_parts_follow_the_parts_of_training():
+    """Where a batch of 64 goes through a network in 16 parts, so do all samples, four at a time."""
+    for samples in (1, 4, 5, 64, 999):
+        settings = SETTINGS.changed(batch_size=64, passes=16)
+        parts = parts_of_samples(samples, settings)
+        assert -(-samples // parts) <= 4
+        assert parts == 1 or samples / (parts // 2) > 4
+    assert parts_of_samples(2**40, SETTINGS) <= 10_000

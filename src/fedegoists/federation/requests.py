@@ -433,6 +433,9 @@ class Gradient(OfModels[Gradients]):
         The batch as a fraction of the silo's samples, instead of `batch_size`.
     step, seed : int, and int or str
         Which batch of the many that the seed divides the samples into.
+    passes : int
+        Parts in which the batch goes through the network, to save memory; see `TrainSettings`.
+        Gradients that are clipped are computed in parts in any case.
     augment : bool
         Whether images are flipped and shifted.
     class_weights : "balanced" or tuple of float, optional
@@ -452,6 +455,7 @@ class Gradient(OfModels[Gradients]):
     share: Share | None = None
     step: Count = 0
     seed: Seed = 0
+    passes: int = Field(default=1, ge=1, le=10_000)
     augment: bool = False
     class_weights: ClassWeights | None = None
     clip: float | None = None

@@ -29,6 +29,7 @@ from fedegoists.methods.representation_measures import (
     WEIGHT,
     class_shares,
     mean_representation,
+    parts_of_samples,
     probes_of,
     representation_size,
     unusable,
@@ -136,6 +137,7 @@ class FedDBE(MethodSettings):
                     name: Gradient(
                         parameters=probes[position[name]],
                         seed=f"{seed}/mean",
+                        passes=parts_of_samples(federation.samples(name), self.settings),
                         personal=personal_part(self),
                     )
                     for name in trained.samples

@@ -35,6 +35,7 @@ from fedegoists.methods.method_registry import WITH_CLASSES
 from fedegoists.methods.representation_measures import (
     WEIGHT,
     class_shares,
+    parts_of_samples,
     probes_of,
     representation_size,
     unusable,
@@ -216,6 +217,7 @@ class FedPAC(MethodSettings):
             name: Gradient(
                 parameters=probes[position[name]],
                 seed=seed,
+                passes=parts_of_samples(federation.samples(name), self.settings),
                 personal=personal_part(self),
             )
             for name in names
@@ -267,7 +269,9 @@ class FedPAC(MethodSettings):
         requests = {
             name: Train(
                 parameters=empty[position[name]],
-                settings=still,
+                settings=still.changed(
+                    passes=parts_of_samples(federation.samples(name), self.settings)
+                ),
                 terms=LocalTerms(representation=within),
                 seed=stream_seed(seed, "variance"),
                 personal=personal_part(self),

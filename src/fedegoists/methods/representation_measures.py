@@ -4,12 +4,15 @@ A representation z is what goes into the layer ``output``. So silos need no oper
 to tell its mean, and their limits on gradients hold as they are.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.replies import finite
+from fedegoists.federation.requests import TrainSettings
 from fedegoists.federation.seam import Failure, Federation
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 from fedegoists.learning.parameters import ParameterSchema
@@ -49,6 +52,27 @@ def representation_size(method: str, federation: Federation, personal: tuple[str
             "loss or cross-entropy, and this model has another loss; choose another method"
         )
     return shapes[WEIGHT][1]
+
+
+def parts_of_samples(samples: int, settings: TrainSettings) -> int:
+    """Return in how many parts all of a silo's samples go through a network, to save memory.
+
+    In none are more than in a part of a training step. The number is a power of two, so that most
+    silos have the same one and can be stacked.
+
+    Examples
+    --------
+    >>> settings = TrainSettings(batch_size=64)
+    >>> [parts_of_samples(samples, settings) for samples in (10, 64, 65, 1000)]
+    [1, 1, 2, 16]
+    """
+    at_once = math.ceil(settings.batch_size / settings.passes)
+    parts: int = 2 ** math.ceil(math.log2(max(samples / at_once, 1.0)))
+    return min(parts, MOST_PARTS)
+
+
+MOST_PARTS = 2**13
+"""The most parts; requests have at most 10,000."""
 
 
 def probes_of(schema: ParameterSchema, rows: Tensor) -> Tensor:
