@@ -1,6 +1,7 @@
 """Means of representations, read from gradients, against the representations themselves."""
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Gradient, LocalTerms, SimulatedFederation, Train, TrainSettings
+from fedegoists.federation.requests import Representation
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.learning.own_models import ModelParts
@@ -266,3 +268,31 @@ def test_parts_follow_the_parts_of_training():
         assert -(-samples // parts) <= 4
         assert parts == 1 or samples / (parts // 2) > 4
     assert parts_of_samples(2**40, SETTINGS) <= 10_000
+
+
+@pytest.mark.parametrize("weights", [None, "balanced", (1.0, 9.0), (0.0, 1.0)])
+@pytest.mark.parametrize("counted", [False, True], ids=["alike", "sample weights"])
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_a_batch_of_all_samples_has_the_mean_that_was_measured(execution, counted, weights):
+    """Classes may weigh in the loss; m is of samples as they are, and so is the batch's mean."""
+    data = THREE.data
+    if counted:
+        own = np.where(np.arange(len(data.samples.targets)) % 2, 3.0, 1.0)
+        held = Samples(data.samples.inputs, data.samples.targets, own)
+        data = replace(data, samples=held)
+    silos = simulated(data, Chain(), execution=execution)
+    row = torch.tensor(CHAIN_START).float()
+    probes = probes_of(silos.schema, row[None])[0]
+    measured = silos.call(dict.fromkeys(silos.participants, Gradient(parameters=probes)))
+
+    def losses(strength):
+        settings = SETTINGS.changed(steps=1, learning_rate=0.0, class_weights=weights)
+        requests = {}
+        for name, reply in measured.items():
+            mean = mean_representation(silos.schema, reply.gradient)
+            within = Representation(mean=mean, strength=strength)
+            terms = LocalTerms(representation=within)
+            requests[name] = Train(parameters=row, settings=settings, terms=terms)
+        return [reply.loss for reply in silos.call(requests).values()]
+
+    assert losses(1e4) == pytest.approx(losses(0.0), abs=1e-5)

@@ -179,7 +179,7 @@ class ModuleTrainer:
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
                 # What one sample changes is limited only if it does not change others.
                 seen = network.augmented(inputs, singly=settings.clip is not None)
-                given = (seen, targets, own, factors)
+                given = (seen, targets, own, factors, silo.factors(batch))
                 loss, gradients = self._in_passes(settings, tensors, given, seed, step)
                 if settings.noise:
                     vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
@@ -205,13 +205,14 @@ class ModuleTrainer:
         self,
         settings: TrainSettings,
         tensors: list[Tensor],
-        batch: tuple[Inputs, Tensor, Tensor | None, Tensor | None],
+        batch: tuple[Inputs, Tensor, Tensor | None, Tensor | None, Tensor | None],
         seed: int,
         step: int,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return loss and gradients of a step: sums over the parts of its batch."""
-        network, (inputs, targets, weights, factors) = self.network, batch
+        network, (inputs, targets, weights, factors, without_classes) = self.network, batch
         parts = pass_slices(len(targets), settings.passes)
+        plain = weighted(weights, without_classes)
         if settings.clip is None:  # otherwise they are limited, too
             weights, factors = weighted(weights, factors), None
         if len(parts) > 1 and weights is None:
@@ -221,7 +222,7 @@ class ModuleTrainer:
             if network.seeds:
                 network.set_seed(dropout_seed(seed, step, number))
             some = tuple(one[part] for one in inputs)
-            own = [None if each is None else each[part] for each in (weights, factors)]
+            own = [None if each is None else each[part] for each in (weights, factors, plain)]
             one, found = self._gradient(settings, tensors, some, targets[part], *own)
             loss = loss + one
             gradients = found if gradients is None else torch._foreach_add(gradients, found)
@@ -244,6 +245,7 @@ class ModuleTrainer:
         targets: Tensor,
         weights: Tensor | None,
         factors: Tensor | None,
+        plain: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return loss and gradients at the parameters that the module holds."""
         bf16 = settings.precision == "bf16"
@@ -252,7 +254,7 @@ class ModuleTrainer:
             return self._private(settings.clip, *given, bf16=bf16)
         with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
             outputs = self.network.shaped(self.network.model(*inputs))
-        loss = self.network.loss_of(outputs, targets, weights)
+        loss = self.network.loss_of(outputs, targets, weights, plain)
         # A parameter that this batch does not use has a gradient of zero.
         gradients = torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
         return loss.detach(), _dense(gradients)

@@ -123,7 +123,8 @@ class Representation(Validated):
     shift : Tensor, optional
         The layer gets z + shift. The shift is trained with the parameters, and returned.
     mean, strength : Tensor and float
-        Add strength/2 · the mean over the entries of (mean of z over the batch − mean)².
+        Add strength/2 · the mean over the entries of (mean of z over the batch − mean)². Weights
+        of samples count in the mean, those of classes do not.
     centres, pulls : Tensor
         With a row c and a pull p for each class: add the mean over samples and entries of
         p · (z − c)², of each sample's own class.
