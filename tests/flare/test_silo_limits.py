@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 
 import pytest
 import torch
@@ -332,6 +333,28 @@ def test_masks_do_not_hide_the_loss_of_terms_about_representations(tmp_path):
         else:
             with pytest.raises(guard.RefusedError, match="show those of this silo alone"):
                 limits.admit("server", call)
+
+
+def test_only_noise_hides_the_share_of_a_class(tmp_path):
+    """Losses at outputs of 0 and 1 tell it, whatever else is refused; docs say so."""
+    rows = START.repeat(2, 1)
+    views = SCHEMA.unflatten(rows)
+    views["output.weight"].zero_()
+    views["output.bias"].zero_()
+    views["output.bias"][1] = 1.0
+    request = Evaluate(parameters=rows, split="train")
+    limits = '[limits]\nsingle_updates = false\noperations = ["train", "evaluate"]\n'
+
+    def share(losses):
+        """Of log(1 + e) − y, the mean is log(1 + e) less the share of the second class."""
+        return math.log(1 + math.e) - losses[1]
+
+    free = SiloService(kit(tmp_path / "free", limits))
+    assert asked(free, Describe()).refused is not None
+    reply = asked(free, request).reply
+    assert reply.losses[0] == pytest.approx(math.log(2), abs=1e-5)
+    labels = asked(SiloService(kit(tmp_path / "described")), Describe()).reply.labels
+    assert share(reply.losses) == pytest.approx(labels[1] / sum(labels), abs=1e-4)
 
 
 def test_a_silo_that_shows_no_single_update_still_tells_its_learning_curve(tmp_path):

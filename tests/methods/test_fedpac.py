@@ -131,6 +131,18 @@ def test_heads_are_combined_in_any_unit(unit):
     np.testing.assert_allclose(expected.sum(1), 1)
 
 
+@pytest.mark.parametrize(("positives", "told"), [(1, False), (2, False), (3, True)])
+def test_the_centre_of_few_samples_is_not_told(positives, told):
+    """A class that has one sample has it as its centre; two members have two of five here."""
+    few = lines((12, 10, 4), positives=(2, positives, 2))
+    for both in chains(few):
+        states, _ = played(FedPAC(SETTINGS, lam=LAM), both, GROUP, 1, CHAIN_START)
+        centres, pulls = (states[1].tensors[name][:2] for name in ("centres", "pulls"))
+        assert_close(pulls, [[LAM, LAM * told]] * 2)
+        assert (centres[:, 1] != 0).all() == told
+        assert (centres[:, 0] != 0).all()
+
+
 def test_who_does_not_answer_keeps_its_model_and_the_others_go_on():
     for execution in ("looped", "stacked"):
         broken = simulated(SILOS.data, Chain(), execution=execution, behaviours={"b": lost})

@@ -75,8 +75,9 @@ class FedPAC(MethodSettings):
     weights on the simplex that minimise Σ_j α_j² V_j + ‖h_i − Σ_j α_j h_j‖², the variance and the
     bias of the mean h_i of onehot(y) zᵀ, at the shared body before the round.
 
-    The model that is evaluated is that after local training. A participant that is alone trains as
-    Local does.
+    A class with fewer than five samples in the coalition has no centre: it would tell of single
+    samples. The model that is evaluated is that after local training. A participant that is alone
+    trains as Local does.
     """
 
     lam: float = setting(1.0, "λ, how strongly representations are held near centres", 0, 1e6)
@@ -296,20 +297,29 @@ class FedPAC(MethodSettings):
         return found, report.with_traffic(list(means), self.shared_size(federation))
 
 
+FEWEST = 5
+"""Samples of a class in a coalition below which members are not told its centre.
+
+The centre of a class with one sample is the representation of that sample.
+"""
+
+
 def centres_of(members: Sequence[ClassMeans]) -> tuple[Tensor, Tensor]:
-    """Return the mean representation of each class over all samples, and which classes there are.
+    """Return the mean representation of each class over all samples, and which classes have one.
+
+    Classes with fewer than `FEWEST` samples have none.
 
     Examples
     --------
     >>> one = ClassMeans(torch.tensor([0.5, 0.5]), torch.tensor([[1.0], [0.0]]), 4)
-    >>> other = ClassMeans(torch.tensor([1.0, 0.0]), torch.tensor([[5.0], [0.0]]), 2)
-    >>> centres_of([one, other])  # class 0: two samples at 2, two at 5
-    (tensor([[3.5000],
-            [0.0000]]), tensor([1., 1.]))
+    >>> other = ClassMeans(torch.tensor([1.0, 0.0]), torch.tensor([[5.0], [0.0]]), 6)
+    >>> centres_of([one, other])  # class 0: two samples at 2, six at 5; class 1: two samples
+    (tensor([[4.2500],
+            [0.0000]]), tensor([1., 0.]))
     """
     counts = torch.stack([one.shares * one.samples for one in members]).sum(0)
     sums = torch.stack([one.means * one.samples for one in members]).sum(0)
-    there = counts > 0.5  # shares are read from gradients, up to rounding
+    there = counts > FEWEST - 0.5  # shares are read from gradients, up to rounding
     centres = torch.where(there[:, None], sums / counts.clamp_min(0.5)[:, None], 0.0)
     return centres, there.to(sums)
 
