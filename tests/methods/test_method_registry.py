@@ -54,9 +54,11 @@ def test_every_entry_says_what_the_server_sees():
     }
 
 
-@pytest.mark.parametrize("name", FOR_NETWORKS)
-def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, monkeypatch):
-    asked, probes, entry, silos = [], [], METHOD_ENTRIES[name], federation("mlp")
+@pytest.mark.parametrize(
+    ("name", "model"), [*((name, "mlp") for name in FOR_NETWORKS), ("fedpac", "cifar10-cnn")]
+)
+def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, model, monkeypatch):
+    asked, probes, entry, silos = [], [], METHOD_ENTRIES[name], federation(model)
     call = silos.call
 
     def empty(gradient):
@@ -71,7 +73,7 @@ def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, monkeypa
 
     monkeypatch.setattr(silos, "call", noted)
     method, coalitions = entry.load()(), [silos.participants]
-    state = method.start(silos, coalitions, initial("mlp"), 0)
+    state = method.start(silos, coalitions, initial(model), 0)
     method.round(silos, coalitions, state, 0)
     assert bool(entry.told) == bool(asked or probes)
     assert ("direction" in entry.told) == any(one.direction for one in asked)
