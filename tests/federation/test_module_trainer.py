@@ -410,6 +410,52 @@ def test_private_training_in_passes_is_the_same_too():
         torch.testing.assert_close(one.parameters, other.parameters, rtol=1e-4, atol=1e-6)
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    name=st.sampled_from([name for name in STACKABLE if name not in ("batch norm", "residual")]),
+    engine=st.sampled_from(["looped", "stacked"]),
+    batch=st.one_of(st.none(), st.integers(2, 60)),
+    passes=st.integers(2, 9),
+    weights=st.sampled_from([None, "balanced"]),
+    clip=st.sampled_from([None, 0.3]),
+)
+def test_a_gradient_in_passes_is_that_of_the_whole_batch(
+    name, engine, batch, passes, weights, clip
+):
+    if name == "dropout" or (clip and weights):
+        return
+    whole, parts = (
+        replies(
+            name, engine, Gradient, batch_size=batch, class_weights=weights, clip=clip, passes=one
+        )
+        for one in (1, passes)
+    )
+    for one, other in zip(whole.values(), parts.values(), strict=True):
+        torch.testing.assert_close(one.gradient, other.gradient, rtol=1e-3, atol=1e-5)
+        assert one.losses == pytest.approx(other.losses, rel=1e-4)
+        assert one.samples == other.samples
+
+
+@pytest.mark.parametrize("engine", ["looped", "stacked"])
+def test_passes_of_a_gradient_limit_the_samples_in_the_network_at_once(engine):
+    own = nn.Linear(FEATURES, 3)
+    silos = SimulatedFederation(own_silos("linear"), own, execution=engine)
+    seen = set()
+    own.register_forward_pre_hook(lambda _, given: seen.add(len(given[0])))
+    silos.call({S0: Gradient(parameters=torch.zeros(21), batch_size=16, passes=3)})
+    assert seen == {5, 6}
+
+
+def test_looped_and_stacked_gradients_in_passes_drop_the_same():
+    looped, stacked, whole = (
+        replies("dropout", engine, Gradient, batch_size=12, passes=passes, seed=1)
+        for engine, passes in (("looped", 3), ("stacked", 3), ("looped", 1))
+    )
+    for name, one in looped.items():
+        torch.testing.assert_close(one.gradient, stacked[name].gradient, rtol=1e-3, atol=1e-5)
+        assert not torch.allclose(one.gradient, whole[name].gradient)
+
+
 @pytest.mark.parametrize("engine", ["looped", "stacked"])
 def test_dropout_in_passes_drops_other_inputs_in_each(engine):
     """With one mask for all parts, two equal parts would have the same gradient."""
@@ -442,9 +488,13 @@ def test_a_loss_over_whole_batches_is_not_computed_in_parts():
     )
     parts = SETTINGS.changed(passes=2)
     silos = SimulatedFederation(survival, nn.Linear(FEATURES, 1))
-    reply = silos.call({S0: Train(parameters=torch.zeros(7), settings=parts)})[S0]
-    assert isinstance(reply, Failure)
-    assert "use accumulate = 1" in reply.detail
+    for request in (
+        Train(parameters=torch.zeros(7), settings=parts),
+        Gradient(parameters=torch.zeros(7), passes=2),
+    ):
+        reply = silos.call({S0: request})[S0]
+        assert isinstance(reply, Failure)
+        assert "use accumulate = 1" in reply.detail
     dice = own_task(TASKS["classification"], lambda out, _: out.mean())
     silos = SimulatedFederation(data, nn.Linear(FEATURES, 3), task=dice)
     reply = silos.call({S0: Train(parameters=torch.zeros(21), settings=parts)})[S0]

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from fedegoists.federation.flare.messages import Answers, Call, RepeatedRequest
 from fedegoists.federation.flare.silo_service import SiloService
 from fedegoists.federation.flare.silo_settings import read_silo_settings
 from fedegoists.federation.flare.wire import pack, schema_digest, unpack
+from fedegoists.federation.replies import Trained
 from fedegoists.federation.requests import Representation
+from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
 from tests.flare.silo_kit import (
     GRADIENT,
     HALF,
@@ -219,17 +222,54 @@ def test_a_momentum_goes_on_but_never_leaves_a_silo_that_bounds_what_does(tmp_pa
         assert asked(bounded, moving).reply.momentum is None
 
 
-def test_a_shift_never_leaves_a_silo_that_bounds_what_does(tmp_path):
-    within = Representation(shift=torch.zeros(100))
-    shifted = TRAIN.changed(terms=LocalTerms(representation=within))
-    free = asked(SiloService(kit(tmp_path / "a")), shifted).reply
+SHIFTED = TRAIN.changed(terms=LocalTerms(representation=Representation(shift=torch.zeros(100))))
+ABOUT_MEANS = TRAIN.changed(
+    terms=LocalTerms(representation=Representation(mean=torch.zeros(100), strength=1.0))
+)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        'level = "standard"\n',
+        "train_clip = 1.0\n",
+        "gradient_clip = 1.0\n",
+        "gradient_clip = 1.0\ngradient_noise = 2.0\n",
+        "update_clip = 1.0\n",
+    ],
+)
+@pytest.mark.parametrize("request_", [SHIFTED, ABOUT_MEANS], ids=["shift", "mean"])
+def test_a_silo_that_clips_refuses_terms_about_representations(tmp_path, privacy, request_):
+    """All answers that these methods need would be clipped or noisy."""
+    free = asked(SiloService(kit(tmp_path / "free")), SHIFTED).reply
     assert free.shift.shape == (100,)
     assert free.shift.abs().sum() > 0
-    for clip in ("update_clip", "gradient_clip"):
-        bounded = SiloService(kit(tmp_path / clip, f"[privacy]\n{clip} = 0.01\n"))
-        assert asked(bounded, shifted).reply.shift is None
-    private = SiloService(kit(tmp_path / "private", '[privacy]\nlevel = "standard"\n'))
-    assert "no privacy" in asked(private, shifted).reply.detail
+    service = SiloService(kit(tmp_path / "own", f"[privacy]\n{privacy}"))
+    assert asked(service, TRAIN).refused is None
+    assert "use another method, or no privacy" in asked(service, request_).refused
+
+
+@pytest.mark.parametrize("clip", ["update_clip", "gradient_clip"])
+def test_a_shift_never_leaves_a_silo_that_bounds_what_does(tmp_path, clip):
+    settings = read_silo_settings(kit(tmp_path, f"[privacy]\n{clip} = 1.0\n") / "silo.toml")
+    limits = guard.SiloGuard(settings, tmp_path, {"train": 105})
+    reply = Trained(parameters=START, loss=0.0, samples=1, sample_passes=1, shift=torch.ones(100))
+    assert limits.leaving(SHIFTED, reply, SCHEMA).shift is None
+
+
+def test_a_refused_round_costs_no_budget(tmp_path):
+    """Whoever asks again and again for what is refused does not use up what a silo may tell."""
+    more = '[limits]\nrounds_per_day = 3\n[privacy]\nlevel = "standard"\n'
+    service = SiloService(kit(tmp_path, more))
+    for k in range(5):
+        assert asked(service, SHIFTED.changed(seed=f"0/{k}")).refused is not None
+    # Nor where the caller asks for the clipping.
+    clipped = SHIFTED.settings.changed(clip=1.0, noise=1.0)
+    assert asked(service, SHIFTED.changed(settings=clipped)).refused is not None
+    assert {one.spent for one in service._guard.ledger.accounts().values()} == {0.0}
+    assert not (tmp_path / "state" / "rounds.json").exists()
+    assert asked(service, TRAIN).refused is None
+    assert service._guard.ledger.accounts()["train"].spent > 0
 
 
 def test_noise_is_as_strong_as_said_and_another_for_another_request(tmp_path):
@@ -260,6 +300,61 @@ def test_an_update_of_a_silo_alone_leaves_only_with_its_consent(tmp_path):
     reply = asked(service, at_home).reply
     assert not reply.parameters.any()
     assert asked(service, SCORE).refused is None
+
+
+def test_nothing_of_representations_leaves_without_consent(tmp_path):
+    """A shift is trained on the silo's samples; a loss tells of them what its terms ask."""
+    whole = Personal(prefixes=("",), slot="probe")
+    classes = Representation(centres=torch.zeros(2, 100), pulls=torch.tensor([1.0, 0.0]))
+    probing = TRAIN.changed(terms=LocalTerms(representation=classes))
+    more = "[limits]\nsingle_updates = false\n"
+    service = SiloService(kit(tmp_path / "without", more))
+    for request in (SHIFTED, ABOUT_MEANS, probing):
+        for own in (None, OWN, whole):
+            told = asked(service, request.changed(personal=own))
+            assert told.reply is None
+            assert "limits.single_updates is false here" in told.refused
+    # With it, a model that stays at home takes its shift along.
+    service = SiloService(kit(tmp_path / "with"))
+    reply = asked(service, SHIFTED.changed(personal=whole)).reply
+    assert not reply.parameters.any()
+    assert reply.shift is None
+
+
+def test_masks_do_not_hide_the_loss_of_terms_about_representations(tmp_path):
+    settings = read_silo_settings(kit(tmp_path, "[limits]\nsingle_updates = false\n") / "silo.toml")
+    limits = guard.SiloGuard(settings, tmp_path, {"train": 105})
+    for train in (TRAIN, ABOUT_MEANS):
+        masked = MaskedTrain.model_construct(operation="masked_train", train=train)
+        one = RepeatedRequest.model_construct(repetition=1, request=masked)
+        call = Call.model_construct(operation="masked_train", model="mlp", asked=(one,))
+        if train is TRAIN:
+            limits.admit("server", call)
+        else:
+            with pytest.raises(guard.RefusedError, match="show those of this silo alone"):
+                limits.admit("server", call)
+
+
+def test_only_noise_hides_the_share_of_a_class(tmp_path):
+    """Losses at outputs of 0 and 1 tell it, whatever else is refused; docs say so."""
+    rows = START.repeat(2, 1)
+    views = SCHEMA.unflatten(rows)
+    views["output.weight"].zero_()
+    views["output.bias"].zero_()
+    views["output.bias"][1] = 1.0
+    request = Evaluate(parameters=rows, split="train")
+    limits = '[limits]\nsingle_updates = false\noperations = ["train", "evaluate"]\n'
+
+    def share(losses):
+        """Of log(1 + e) − y, the mean is log(1 + e) less the share of the second class."""
+        return math.log(1 + math.e) - losses[1]
+
+    free = SiloService(kit(tmp_path / "free", limits))
+    assert asked(free, Describe()).refused is not None
+    reply = asked(free, request).reply
+    assert reply.losses[0] == pytest.approx(math.log(2), abs=1e-5)
+    labels = asked(SiloService(kit(tmp_path / "described")), Describe()).reply.labels
+    assert share(reply.losses) == pytest.approx(labels[1] / sum(labels), abs=1e-4)
 
 
 def test_a_silo_that_shows_no_single_update_still_tells_its_learning_curve(tmp_path):

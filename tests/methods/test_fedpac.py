@@ -121,6 +121,28 @@ def test_no_other_weights_have_less_variance_and_bias(seed, variances):
             assert value(i, own) <= value(i, other) + 1e-9
 
 
+@pytest.mark.parametrize("unit", [1e-15, 1.0, 1e12])
+def test_heads_are_combined_in_any_unit(unit):
+    """The first two are alike; the third is apart, and the fourth has no variance."""
+    means = [unit * np.array([one]) for one in (0.0, 0.0, 9.0, 3.0)]
+    found = head_weights(means, [unit**2, unit**2, unit**2, 0.0])
+    expected = head_weights([one / unit for one in means], [1.0, 1.0, 1.0, 0.0])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(expected.sum(1), 1)
+
+
+@pytest.mark.parametrize(("positives", "told"), [(1, False), (2, False), (3, True)])
+def test_the_centre_of_few_samples_is_not_told(positives, told):
+    """A class that has one sample has it as its centre; two members have two of five here."""
+    few = lines((12, 10, 4), positives=(2, positives, 2))
+    for both in chains(few):
+        states, _ = played(FedPAC(SETTINGS, lam=LAM), both, GROUP, 1, CHAIN_START)
+        centres, pulls = (states[1].tensors[name][:2] for name in ("centres", "pulls"))
+        assert_close(pulls, [[LAM, LAM * told]] * 2)
+        assert (centres[:, 1] != 0).all() == told
+        assert (centres[:, 0] != 0).all()
+
+
 def test_who_does_not_answer_keeps_its_model_and_the_others_go_on():
     for execution in ("looped", "stacked"):
         broken = simulated(SILOS.data, Chain(), execution=execution, behaviours={"b": lost})

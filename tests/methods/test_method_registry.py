@@ -9,7 +9,7 @@ import pytest
 
 from fedegoists.benefit import ESTIMATOR_ENTRIES
 from fedegoists.errors import SettingsError
-from fedegoists.federation import Describe
+from fedegoists.federation import Describe, Gradient
 from fedegoists.methods import METHOD_ENTRIES
 from fedegoists.methods.method_registry import MethodEntry, check_method, methods_for
 from tests.silos import FOR_NETWORKS, federation, initial
@@ -54,21 +54,30 @@ def test_every_entry_says_what_the_server_sees():
     }
 
 
-@pytest.mark.parametrize("name", FOR_NETWORKS)
-def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, monkeypatch):
-    asked, entry, silos = [], METHOD_ENTRIES[name], federation("mlp")
+@pytest.mark.parametrize(
+    ("name", "model"), [*((name, "mlp") for name in FOR_NETWORKS), ("fedpac", "cifar10-cnn")]
+)
+def test_an_entry_says_what_silos_are_asked_to_tell_of_their_data(name, model, monkeypatch):
+    asked, probes, entry, silos = [], [], METHOD_ENTRIES[name], federation(model)
     call = silos.call
+
+    def empty(gradient):
+        """Whether the output layer is one at which gradients tell means and label counts."""
+        views = silos.schema.unflatten(gradient.rows)
+        return not views["output.weight"].any()
 
     def noted(requests, timeout=None):
         asked.extend(one for one in requests.values() if isinstance(one, Describe))
+        probes.extend(one for one in requests.values() if isinstance(one, Gradient) and empty(one))
         return call(requests, timeout)
 
     monkeypatch.setattr(silos, "call", noted)
     method, coalitions = entry.load()(), [silos.participants]
-    state = method.start(silos, coalitions, initial("mlp"), 0)
+    state = method.start(silos, coalitions, initial(model), 0)
     method.round(silos, coalitions, state, 0)
-    assert bool(entry.told) == bool(asked)
+    assert bool(entry.told) == bool(asked or probes)
     assert ("direction" in entry.told) == any(one.direction for one in asked)
+    assert ("members receive the mean" in entry.told) == bool(probes)
 
 
 def test_methods_for_classes_are_not_among_all_methods_of_a_regression():

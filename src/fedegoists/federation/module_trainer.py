@@ -5,7 +5,7 @@ batches and give the same numbers up to rounding.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -99,9 +99,9 @@ def check_private(
         )
 
 
-def check_passes(network: Network, settings: TrainSettings) -> None:
+def check_passes(network: Network, passes: int) -> None:
     """Refuse to divide batches whose loss is not a sum over samples."""
-    if settings.passes == 1:
+    if passes == 1:
         return
     if network.task.name == "survival":
         raise SettingsError(
@@ -148,7 +148,7 @@ class ModuleTrainer:
             reply = ModuleTrainer(represented).train(silo, with_vectors(request), seed)
             return without_vectors(request, reply)
         check_private(network, settings.clip, settings.class_weights, silo.weights)
-        check_passes(network, settings)
+        check_passes(network, settings.passes)
         terms = request.terms or LocalTerms()
         named = dict(network.model.named_parameters())
         for name in schema.statistics:  # in the vector, but without a gradient
@@ -179,7 +179,7 @@ class ModuleTrainer:
             with network.seeded(lambda step=step: dropout_seed(seed, step)):  # type: ignore[misc]
                 # What one sample changes is limited only if it does not change others.
                 seen = network.augmented(inputs, singly=settings.clip is not None)
-                given = (seen, targets, own, factors)
+                given = (seen, targets, own, factors, silo.factors(batch))
                 loss, gradients = self._in_passes(settings, tensors, given, seed, step)
                 if settings.noise:
                     vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
@@ -205,13 +205,14 @@ class ModuleTrainer:
         self,
         settings: TrainSettings,
         tensors: list[Tensor],
-        batch: tuple[Inputs, Tensor, Tensor | None, Tensor | None],
+        batch: tuple[Inputs, Tensor, Tensor | None, Tensor | None, Tensor | None],
         seed: int,
         step: int,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return loss and gradients of a step: sums over the parts of its batch."""
-        network, (inputs, targets, weights, factors) = self.network, batch
+        network, (inputs, targets, weights, factors, without_classes) = self.network, batch
         parts = pass_slices(len(targets), settings.passes)
+        plain = weighted(weights, without_classes)
         if settings.clip is None:  # otherwise they are limited, too
             weights, factors = weighted(weights, factors), None
         if len(parts) > 1 and weights is None:
@@ -221,7 +222,7 @@ class ModuleTrainer:
             if network.seeds:
                 network.set_seed(dropout_seed(seed, step, number))
             some = tuple(one[part] for one in inputs)
-            own = [None if each is None else each[part] for each in (weights, factors)]
+            own = [None if each is None else each[part] for each in (weights, factors, plain)]
             one, found = self._gradient(settings, tensors, some, targets[part], *own)
             loss = loss + one
             gradients = found if gradients is None else torch._foreach_add(gradients, found)
@@ -244,6 +245,7 @@ class ModuleTrainer:
         targets: Tensor,
         weights: Tensor | None,
         factors: Tensor | None,
+        plain: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return loss and gradients at the parameters that the module holds."""
         bf16 = settings.precision == "bf16"
@@ -252,7 +254,7 @@ class ModuleTrainer:
             return self._private(settings.clip, *given, bf16=bf16)
         with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
             outputs = self.network.shaped(self.network.model(*inputs))
-        loss = self.network.loss_of(outputs, targets, weights)
+        loss = self.network.loss_of(outputs, targets, weights, plain)
         # A parameter that this batch does not use has a gradient of zero.
         gradients = torch.autograd.grad(loss, tensors, allow_unused=True, materialize_grads=True)
         return loss.detach(), _dense(gradients)
@@ -283,6 +285,7 @@ class ModuleTrainer:
         positions, step, clip = silo.splits[request.split], request.step, request.clip
         check_private(network, clip, request.class_weights, silo.weights)
         check_differentiable(network)
+        check_passes(network, request.passes)
         drawn_batch, weights, count = gradient_batch(len(positions), request, seed)
         batch = positions[torch.from_numpy(drawn_batch).to(positions.device)]
         inputs, targets = silo.batch(batch)
@@ -291,22 +294,26 @@ class ModuleTrainer:
             inputs = (augmented(inputs[0], draws), *inputs[1:])
         own = None if weights is None else torch.from_numpy(weights).to(positions.device)
         factors = silo.factors(batch, class_weights(silo, request.class_weights))
-        number = torch.tensor(dropout_seed(seed, step)) if network.seeds else None
+        parts = pass_slices(len(batch), request.passes if clip is None else 1)
+        numbers = [
+            torch.tensor(dropout_seed(seed, step, part)) if network.seeds else None
+            for part in range(len(parts))
+        ]
         pairs = []
         for row in request.rows:
             # On other samples than those of training, a model is as it would be used.
             fixed = {} if request.split == "train" else self.statistics(silo, row)
             network.set_mode("training" if request.split == "train" else "evaluation")
-            loss = partial(_fixed_loss, network, fixed, number)
+            losses = [partial(_fixed_loss, network, fixed, number) for number in numbers]
             with network.seeded(lambda: dropout_seed(seed, step)):
                 seen = inputs
                 if request.split == "train":
                     seen = network.augmented(inputs, singly=clip is not None)
                 if clip is None:
-                    summed = weighted(own, factors)
-                    pairs.append(_differentiated(schema, loss, row, seen, targets, summed))
+                    given = (seen, targets, weighted(own, factors))
+                    pairs.append(_differentiated(schema, losses, row, given, parts))
                 else:
-                    clipped = clipped_gradient(loss, schema, clip)
+                    clipped = clipped_gradient(losses[0], schema, clip)
                     pairs.append(clipped(row, seen, targets, own, factors))
         gradients = torch.stack([gradient for gradient, _ in pairs])
         if clip is not None and request.noise:
@@ -409,22 +416,37 @@ def _fixed_loss(
 
 
 def _differentiated(
-    schema: ParameterSchema, loss: Callable[..., Tensor], vector: Tensor, *batch: object
+    schema: ParameterSchema,
+    losses: Sequence[Callable[..., Tensor]],
+    vector: Tensor,
+    batch: tuple[Inputs, Tensor, Tensor | None],
+    parts: Sequence[slice],
 ) -> tuple[Tensor, Tensor]:
-    """Return gradient and loss of a vector of parameters.
+    """Return gradient and loss of a vector of parameters: sums over the parts of a batch.
 
     By `torch.autograd`, which also takes modules that `torch.func` does not: with sparse gradients,
     or buffers that they change.
     """
+    inputs, targets, weights = batch
+    if len(parts) > 1 and weights is None:
+        weights = torch.full((len(targets),), 1 / len(targets), device=targets.device)
     values = {
         name: own.detach().clone().requires_grad_()
         for name, own in schema.unflatten(vector).items()
     }
-    value = loss(values, *batch)
-    found = _dense(
-        torch.autograd.grad(value, [*values.values()], allow_unused=True, materialize_grads=True)
-    )
-    return schema.flatten(dict(zip(schema.names, found, strict=True))), value.detach()
+    sums: tuple[Tensor, Tensor] | None = None
+    for loss, part in zip(losses, parts, strict=True):
+        own = None if weights is None else weights[part]
+        value = loss(values, tuple(one[part] for one in inputs), targets[part], own)
+        found = _dense(
+            torch.autograd.grad(
+                value, [*values.values()], allow_unused=True, materialize_grads=True
+            )
+        )
+        pair = schema.flatten(dict(zip(schema.names, found, strict=True))), value.detach()
+        sums = pair if sums is None else (sums[0] + pair[0], sums[1] + pair[1])
+    assert sums is not None  # a batch has samples
+    return sums
 
 
 def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

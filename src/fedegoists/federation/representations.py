@@ -111,7 +111,7 @@ def _copy(network: Network, within: Representation) -> Network:
         seen[:] = [(inputs[0], given)]
         return (inputs[0] + given["shift"], *inputs[1:]) if "shift" in given else inputs
 
-    def added(targets: Tensor, weights: Tensor | None) -> Tensor:
+    def added(targets: Tensor, weights: Tensor | None, plain: Tensor | None) -> Tensor:
         if not seen:
             raise SettingsError(
                 f"the model does not call its layer {OUTPUT_LAYER}; use another method"
@@ -120,9 +120,10 @@ def _copy(network: Network, within: Representation) -> Network:
         values = values.float()
         total = values.new_zeros(())
         if "mean" in given:
+            # Without weights of classes, as the mean that it is held near was measured.
             mean = values.mean(0)
-            if weights is not None:
-                mean = (weights[:, None] * values).sum(0) / weights.sum()
+            if plain is not None:
+                mean = (plain[:, None] * values).sum(0) / plain.sum()
             total = total + 0.5 * within.strength * ((mean - given["mean"]) ** 2).mean()
         if "centres" in given:
             classes = targets.long()

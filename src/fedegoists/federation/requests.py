@@ -123,7 +123,8 @@ class Representation(Validated):
     shift : Tensor, optional
         The layer gets z + shift. The shift is trained with the parameters, and returned.
     mean, strength : Tensor and float
-        Add strength/2 · the mean over the entries of (mean of z over the batch − mean)².
+        Add strength/2 · the mean over the entries of (mean of z over the batch − mean)². Weights
+        of samples count in the mean, those of classes do not.
     centres, pulls : Tensor
         With a row c and a pull p for each class: add the mean over samples and entries of
         p · (z − c)², of each sample's own class.
@@ -433,6 +434,9 @@ class Gradient(OfModels[Gradients]):
         The batch as a fraction of the silo's samples, instead of `batch_size`.
     step, seed : int, and int or str
         Which batch of the many that the seed divides the samples into.
+    passes : int
+        Parts in which the batch goes through the network, to save memory; see `TrainSettings`.
+        Gradients that are clipped are computed in parts in any case.
     augment : bool
         Whether images are flipped and shifted.
     class_weights : "balanced" or tuple of float, optional
@@ -452,6 +456,7 @@ class Gradient(OfModels[Gradients]):
     share: Share | None = None
     step: Count = 0
     seed: Seed = 0
+    passes: int = Field(default=1, ge=1, le=10_000)
     augment: bool = False
     class_weights: ClassWeights | None = None
     clip: float | None = None

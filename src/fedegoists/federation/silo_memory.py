@@ -82,7 +82,11 @@ def withhold_all(
     memories: Sequence[SiloMemory], replies: Sequence[ReplyT], personal: Personal
 ) -> list[ReplyT]:
     """Keep the personal part of what all silos trained, and return replies without it."""
-    changes: list[dict[str, Tensor]] = [{} for _ in replies]
+    # A shift of the representation is no part of the model, but trained on the same samples.
+    changes: list[dict[str, Tensor | None]] = [
+        {"shift": None} if personal.whole and isinstance(reply, Trained) else {}
+        for reply in replies
+    ]
     for name in (*Trained.vectors, *Gradients.vectors):
         values: dict[int, Tensor] = {
             k: value

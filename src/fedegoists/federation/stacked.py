@@ -128,7 +128,7 @@ class StackedSilos:
         if requests[0].terms is not None and requests[0].terms.representation is not None:
             return self._train_represented(requests, seeds)
         check_private(self._network, settings.clip, settings.class_weights, self._silos[0].weights)
-        check_passes(self._network, settings)
+        check_passes(self._network, settings.passes)
         self._network.set_mode("training")
         silos = [training_part(*one) for one in zip(self._silos, requests, seeds, strict=True)]
         positions = self._positions["train"]
@@ -346,6 +346,7 @@ class StackedSilos:
         request, network = requests[0], self._network
         check_private(network, request.clip, request.class_weights, self._silos[0].weights)
         check_differentiable(network)
+        check_passes(network, request.passes)
         parameters = [one.rows for one in requests]
         counts = [rows.shape[0] for rows in parameters]
         step, clip = request.step, request.clip
@@ -357,6 +358,7 @@ class StackedSilos:
         if request.noise:
             own_weights = [torch.from_numpy(own)[None] for _, own, _ in drawn_batches]
             weights = padded_weights(own_weights, plan.shape)[:, 0]
+        parts = pass_slices(plan.shape[-1], request.passes if clip is None else 1)
         device = parameters[0].device
         rows = which.repeat_interleave(torch.tensor(counts)).to(device)
         together = torch.cat(list(parameters))
@@ -376,8 +378,8 @@ class StackedSilos:
                 drawn[: len(batch)] = augmentation_draws(batch.shape, own_seed)
             state["draws"] = draws.to(device)[rows]
         if network.seeds:
-            numbers = torch.tensor([dropout_seed(seed, step) for seed in seeds])
-            state["seeds"] = numbers[silo_of].to(device)
+            own = [[dropout_seed(seed, step, k) for k in range(len(parts))] for seed in seeds]
+            state["seeds"] = torch.tensor(own)[silo_of].to(device)
         _add_class_weights(state, self._silos, request.class_weights)
         if "by_class" in state:
             state["by_class"] = state["by_class"][silo_of.to(device)]
@@ -385,14 +387,14 @@ class StackedSilos:
             found = self._statistics(together, silo_of)
             state |= {f"{STATISTIC}{name}": value for name, value in found.items()}
         network.set_mode("training" if request.split == "train" else "evaluation")
-        kind = ("loss_and_gradient", clip, request.split == "train")
+        kind = ("loss_and_gradient", clip, request.split == "train", len(parts))
         per_pass = self._models.per_pass
         if clip is not None:  # gradients of single samples are made without kernels
             per_pass = min(PER_PASS, samples_at_once(self._network.schema, device))
-        most = max(1, per_pass // plan.shape[-1])
+        most = max(1, per_pass // parts[0].stop)
         passes = [
-            self._repeated(kind, lambda s: self._measure(s, clip), part, 1)
-            for part in divided(state, most)
+            self._repeated(kind, lambda s: self._measure(s, clip, parts), rows, 1)
+            for rows in divided(state, most)
         ]
         if len(passes) > 1:
             state = {name: torch.cat([done[name] for done in passes]) for name in state}
@@ -419,18 +421,36 @@ class StackedSilos:
             for fine, losses in [tuple(tuple(islice(x, len(rows))) for x in (flags, numbers))]
         ]
 
-    def _measure(self, state: dict[str, Tensor], clip: float | None) -> None:
-        optional = (state.get(name) for name in ("draws", "weights", "by_class", "seeds"))
+    def _measure(
+        self, state: dict[str, Tensor], clip: float | None, parts: Sequence[slice]
+    ) -> None:
+        """Put losses and gradients into a state: sums over the parts of its batches."""
         fixed = {
             name.removeprefix(STATISTIC): value
             for name, value in state.items()
             if name.startswith(STATISTIC)
         }
-        gradients, losses = self._models.gradients(
-            state["parameters"], state["plan"], *optional, clip=clip, fixed=fixed
-        )
-        state["gradients"].copy_(gradients)
-        state["losses"].copy_(losses)
+        plan, draws, weights = (state.get(name) for name in ("plan", "draws", "weights"))
+        assert plan is not None
+        if len(parts) > 1 and weights is None:
+            weights = torch.full(plan.shape, 1 / plan.shape[-1], device=plan.device)
+        for number, part in enumerate(parts):
+            gradients, losses = self._models.gradients(
+                state["parameters"],
+                plan[:, part],
+                None if draws is None else draws[:, part],
+                None if weights is None else weights[:, part],
+                state.get("by_class"),
+                state["seeds"][:, number] if "seeds" in state else None,
+                clip=clip,
+                fixed=fixed,
+            )
+            if number == 0:
+                state["gradients"].copy_(gradients)
+                state["losses"].copy_(losses)
+            else:
+                state["gradients"].add_(gradients)
+                state["losses"].add_(losses)
 
     @torch.no_grad()
     def evaluate(

@@ -73,6 +73,7 @@ class StackedNetwork:
         """
         pool, network = self._pool, self.network
         targets, factors = pool.targets[plan], pool.factors(plan, by_class)
+        plain = None if network.added is None else weighted(weights, pool.factors(plan))
         if clip is None:  # otherwise they are limited, too
             weights, factors = weighted(weights, factors), None
         if self._cnn is not None and clip is None:
@@ -87,10 +88,12 @@ class StackedNetwork:
             factors: Tensor | None,
             seed: Tensor | None,
             fixed: dict[str, Tensor] | None,
+            plain: Tensor | None,
         ) -> tuple[Tensor, Tensor]:
             def loss(values: dict[str, Tensor], *batch: Any) -> Tensor:
                 given = (*batch, *(None,) * (3 - len(batch)), seed)
-                return network.loss({**values, **(fixed or {})}, *given, bf16=self._bf16)
+                values = {**values, **(fixed or {})}
+                return network.loss(values, *given, plain=plain, bf16=self._bf16)
 
             if clip is not None:
                 return clipped_gradient(loss, network.schema, clip)(
@@ -104,7 +107,7 @@ class StackedNetwork:
         inputs, _ = pool.batch(plan)
         if draws is not None:
             inputs = augmented_stack(inputs, draws)
-        given = (parameters, inputs, targets, weights, factors, seeds, fixed or None)
+        given = (parameters, inputs, targets, weights, factors, seeds, fixed or None, plain)
         # Gradients of single samples come from a `vmap` in any case.
         at_once = self._at_once if clip is None else _vmapped
         pair: tuple[Tensor, Tensor] = at_once(of_one, *given)

@@ -63,10 +63,11 @@ class Network:
         Whether there is batch normalisation without running statistics.
     added : function, optional
         Returns what is added to the loss of a batch, from its targets and the weights of its
-        samples if they have any; where the module was changed to tell it.
+        samples if they have any, with and without those of their classes; where the module was
+        changed to tell it.
     """
 
-    added: Callable[[Tensor, Tensor | None], Tensor] | None = None
+    added: Callable[[Tensor, Tensor | None, Tensor | None], Tensor] | None = None
 
     def __init__(
         self,
@@ -169,6 +170,7 @@ class Network:
         weights: Tensor | None = None,
         seed: Tensor | None = None,
         *,
+        plain: Tensor | None = None,
         bf16: bool = False,
     ) -> Tensor:
         """Return the loss of named parameters and buffers on a batch; a pure function.
@@ -181,15 +183,23 @@ class Network:
             The weight of each sample; without them, the mean is returned.
         seed : Tensor, optional
             The seed of dropout layers.
+        plain : Tensor, optional
+            The same weights without those of classes, for what is added to the loss.
         """
         with torch.autocast(targets.device.type, torch.bfloat16, enabled=bf16):
             outputs = self.outputs(values, inputs, seed)
-        return self.loss_of(outputs, targets, weights)
+        return self.loss_of(outputs, targets, weights, plain)
 
-    def loss_of(self, outputs: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    def loss_of(
+        self,
+        outputs: Tensor,
+        targets: Tensor,
+        weights: Tensor | None,
+        plain: Tensor | None,
+    ) -> Tensor:
         """Return the loss of a batch from its outputs."""
         loss = self.task.loss(outputs.float(), targets, weights)
-        return loss if self.added is None else loss + self.added(targets, weights)
+        return loss if self.added is None else loss + self.added(targets, weights, plain)
 
     def outputs(
         self, values: Mapping[str, Tensor], inputs: Inputs, seed: Tensor | None = None

@@ -23,12 +23,16 @@ from fedegoists.methods.method import (
     mixing_matrix,
     setting,
 )
+from fedegoists.methods.method_registry import WITH_CLASSES
 from fedegoists.methods.representation_measures import (
     BIAS,
     WEIGHT,
+    class_shares,
     mean_representation,
+    parts_of_samples,
     probes_of,
     representation_size,
+    unusable,
 )
 from fedegoists.methods.silo_training import LocalModels, personal_part, train_silos
 
@@ -83,7 +87,8 @@ class FedDBE(MethodSettings):
         if state.round == 0:
             means, asked = self._means(federation, coalitions, state, seed, trained)
             rows = _chosen(trained.rows, own.rows, trained.samples, participants)
-            return state.after(parameters=rows, **means), report | asked
+            # Of the losses, that of training counts.
+            return state.after(parameters=rows, **means), asked | report
         mixing = mixing_matrix(coalitions, participants, trained.samples).to(own.rows.device)
         # Where nobody answered, mixing leaves everybody the shared model.
         shared = _chosen(mixing @ trained.rows, own.rows, set(accompanied), participants)
@@ -132,6 +137,7 @@ class FedDBE(MethodSettings):
                     name: Gradient(
                         parameters=probes[position[name]],
                         seed=f"{seed}/mean",
+                        passes=parts_of_samples(federation.samples(name), self.settings),
                         personal=personal_part(self),
                     )
                     for name in trained.samples
@@ -139,10 +145,17 @@ class FedDBE(MethodSettings):
             )
         )
         mean, told = (state.tensors[name].clone() for name in ("mean", "told"))
-        found = {
-            name: mean_representation(federation.schema, reply.gradient)
-            for name, reply in replies.items()
-        }
+        found: dict[Participant, Tensor] = {}
+        for name, reply in replies.items():
+            own = mean_representation(federation.schema, reply.gradient)
+            shares = None
+            if federation.task.name in WITH_CLASSES:
+                shares, _ = class_shares(federation.schema, reply.gradient)
+            failure = unusable(name, own, shares)
+            if failure is None:
+                found[name] = own
+            else:
+                failures += (failure,)
         for group in coalitions:
             telling = [name for name in group if name in found]
             if telling:

@@ -17,8 +17,9 @@ from torch import Tensor
 from fedegoists.errors import SettingsError
 from fedegoists.federation.batches import stream_seed
 from fedegoists.federation.participant import Participant
+from fedegoists.federation.replies import LARGEST
 from fedegoists.federation.requests import Gradient, LocalTerms, Representation, Train
-from fedegoists.federation.seam import Federation, sorted_out
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.learning.model_registry import OUTPUT_LAYER
 from fedegoists.methods.method import (
     Coalitions,
@@ -34,8 +35,10 @@ from fedegoists.methods.method_registry import WITH_CLASSES
 from fedegoists.methods.representation_measures import (
     WEIGHT,
     class_shares,
+    parts_of_samples,
     probes_of,
     representation_size,
+    unusable,
 )
 from fedegoists.methods.silo_training import LocalModels, personal_part, train_silos
 
@@ -72,8 +75,9 @@ class FedPAC(MethodSettings):
     weights on the simplex that minimise Σ_j α_j² V_j + ‖h_i − Σ_j α_j h_j‖², the variance and the
     bias of the mean h_i of onehot(y) zᵀ, at the shared body before the round.
 
-    The model that is evaluated is that after local training. A participant that is alone trains as
-    Local does.
+    A class with fewer than five samples in the coalition has no centre: it would tell of single
+    samples. The model that is evaluated is that after local training. A participant that is alone
+    trains as Local does.
     """
 
     lam: float = setting(1.0, "λ, how strongly representations are held near centres", 0, 1e6)
@@ -134,7 +138,8 @@ class FedPAC(MethodSettings):
             centres=centres,
             pulls=pulls,
         )
-        return following, own.report | report | measured | told | again
+        # Last: of the losses, that of training counts, and not those at an empty output layer.
+        return following, own.report | measured | told | again | report
 
     def _combined(
         self,
@@ -213,17 +218,20 @@ class FedPAC(MethodSettings):
             name: Gradient(
                 parameters=probes[position[name]],
                 seed=seed,
+                passes=parts_of_samples(federation.samples(name), self.settings),
                 personal=personal_part(self),
             )
             for name in names
         }
         replies, failures = sorted_out(federation.call(requests))
-        found = {
-            name: ClassMeans(
-                *class_shares(federation.schema, reply.gradient), federation.samples(name)
-            )
-            for name, reply in replies.items()
-        }
+        found = {}
+        for name, reply in replies.items():
+            shares, means = class_shares(federation.schema, reply.gradient)
+            failure = unusable(name, means, shares)
+            if failure is None:
+                found[name] = ClassMeans(shares, means, federation.samples(name))
+            else:
+                failures += (failure,)
         report = RoundReport(
             {name: reply.losses[0] for name, reply in replies.items()},
             failures,
@@ -262,7 +270,9 @@ class FedPAC(MethodSettings):
         requests = {
             name: Train(
                 parameters=empty[position[name]],
-                settings=still,
+                settings=still.changed(
+                    passes=parts_of_samples(federation.samples(name), self.settings)
+                ),
                 terms=LocalTerms(representation=within),
                 seed=stream_seed(seed, "variance"),
                 personal=personal_part(self),
@@ -275,7 +285,10 @@ class FedPAC(MethodSettings):
             squares = width * (reply.loss - float(np.log(classes)))
             own = means[name]
             spread = squares - float((own.means**2).sum())
-            found[name] = max(spread, 0.0) / own.samples
+            if abs(spread) < LARGEST:
+                found[name] = max(spread, 0.0) / own.samples
+            else:
+                failures += (Failure(name, "not finite", "variance of representations"),)
         report = RoundReport(
             {name: reply.loss for name, reply in replies.items()},
             failures,
@@ -284,20 +297,29 @@ class FedPAC(MethodSettings):
         return found, report.with_traffic(list(means), self.shared_size(federation))
 
 
+FEWEST = 5
+"""Samples of a class in a coalition below which members are not told its centre.
+
+The centre of a class with one sample is the representation of that sample.
+"""
+
+
 def centres_of(members: Sequence[ClassMeans]) -> tuple[Tensor, Tensor]:
-    """Return the mean representation of each class over all samples, and which classes there are.
+    """Return the mean representation of each class over all samples, and which classes have one.
+
+    Classes with fewer than `FEWEST` samples have none.
 
     Examples
     --------
     >>> one = ClassMeans(torch.tensor([0.5, 0.5]), torch.tensor([[1.0], [0.0]]), 4)
-    >>> other = ClassMeans(torch.tensor([1.0, 0.0]), torch.tensor([[5.0], [0.0]]), 2)
-    >>> centres_of([one, other])  # class 0: two samples at 2, two at 5
-    (tensor([[3.5000],
-            [0.0000]]), tensor([1., 1.]))
+    >>> other = ClassMeans(torch.tensor([1.0, 0.0]), torch.tensor([[5.0], [0.0]]), 6)
+    >>> centres_of([one, other])  # class 0: two samples at 2, six at 5; class 1: two samples
+    (tensor([[4.2500],
+            [0.0000]]), tensor([1., 0.]))
     """
     counts = torch.stack([one.shares * one.samples for one in members]).sum(0)
     sums = torch.stack([one.means * one.samples for one in members]).sum(0)
-    there = counts > 0.5  # shares are read from gradients, up to rounding
+    there = counts > FEWEST - 0.5  # shares are read from gradients, up to rounding
     centres = torch.where(there[:, None], sums / counts.clamp_min(0.5)[:, None], 0.0)
     return centres, there.to(sums)
 
@@ -322,8 +344,11 @@ def head_weights(
     count = len(means)
     rows = np.empty((count, count))
     flat = np.array([one.ravel() for one in means]).reshape(count, -1)
-    least = 1e-12 * max([1.0, *variances])
-    spread = np.diag(np.sqrt(np.maximum(variances, least)))
+    # The weights do not depend on the unit, but the search loses small numbers beside huge ones.
+    lengths = np.sqrt(np.maximum(variances, 0.0))
+    unit = max(lengths.max(), np.ptp(flat, axis=0).max(initial=0.0)) or 1.0
+    flat = flat / unit
+    spread = np.diag(np.maximum(lengths / unit, 1e-6))  # so that there is one solution only
     for k in range(count):
         apart = (flat[k] - flat).T
         stacked = np.vstack([spread, apart, np.ones((1, count))])

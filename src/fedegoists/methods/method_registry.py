@@ -321,6 +321,8 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Zhang, Hua, Cao, Wang, Song, Xue, Ma, Guan",
             "NeurIPS 2023",
         ),
+        describes="mean representation and, of classes, the label counts; members receive the mean "
+        "over their coalition",
         represents=True,
         models=("network",),
     ),
@@ -333,6 +335,8 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
             "Xu, Tong, Huang",
             "ICLR 2023",
         ),
+        describes="label counts and the mean representation of each class; members receive the "
+        "means over their coalition",
         represents=True,
         classes=True,
         models=("network",),

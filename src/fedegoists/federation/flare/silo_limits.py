@@ -88,6 +88,7 @@ class SiloGuard:
             return
         self._check_single(call)
         for one in call.asked:
+            self._check_terms(unmasked(one.request))
             self._check_size(unmasked(one.request))
 
     def charge(self, requests: Iterable[SiloRequest]) -> None:
@@ -161,10 +162,17 @@ class SiloGuard:
     def _check_single(self, call: Call) -> None:
         """Refuse what would show an update of this silo alone, where its limits do not consent.
 
-        Nothing is shown where all parameters are personal: the reply is all zeros.
+        Nothing is shown where all parameters are personal: the reply is all zeros. But terms about
+        representations show something in any case: their shift, and a loss at vectors that the
+        caller chooses.
         """
         if self._settings.limits.single_updates:
             return
+        if any(_represents(unmasked(one.request)) for one in call.asked):
+            raise RefusedError(
+                "terms about representations show those of this silo alone, and "
+                "limits.single_updates is false here: only sums of several members leave"
+            )
         for request in (one.request for one in call.asked):
             personal = request.personal if isinstance(request, Train | Gradient) else None
             stays = personal is not None and "" in personal.prefixes
@@ -173,6 +181,23 @@ class SiloGuard:
                     f"{call.operation} shows an update of this silo alone, and "
                     "limits.single_updates is false here: only sums of several members leave"
                 )
+
+    def _check_terms(self, request: SiloRequest) -> None:
+        """Refuse terms about representations where answers are clipped or have noise.
+
+        Before anything is charged: the training itself could not limit what one sample changes of
+        them, and what silos tell of representations would be clipped or noisy itself.
+        """
+        carried_out = self.clipped(request)
+        if not (_represents(request) and isinstance(carried_out, Train)):
+            return
+        privacy, settings = self._settings.privacy, carried_out.settings
+        clips = (settings.clip, privacy.gradient_clip, privacy.update_clip)
+        if settings.noise or any(clip is not None for clip in clips):
+            raise RefusedError(
+                "terms about representations tell means over samples, and answers are clipped or "
+                "have noise here; use another method, or no privacy"
+            )
 
     def _check_size(self, request: SiloRequest) -> None:
         """Refuse answers about so few samples that they tell of single ones."""
@@ -328,6 +353,12 @@ class SiloGuard:
                 if value is not None
             }
         )
+
+
+def _represents(request: SiloRequest) -> bool:
+    """Return whether a request has terms about representations."""
+    terms = request.terms if isinstance(request, Train) else None
+    return terms is not None and terms.representation is not None
 
 
 def _smaller(one: float | None, other: float | None) -> float | None:
