@@ -512,7 +512,8 @@ class Component:
             except NoInequalityError as error:
                 raise ProofError(str(error)) from None
             givers, takers = self._takes[row.centre], self._gives[row.centre]
-            allowance.spend(1 + row.size // STEPS_PER_TERM)
+            helps = {"givers": len(givers), "takers": len(takers)}.get(row.kind, 0)
+            allowance.spend(1 + (row.size + helps) // STEPS_PER_TERM)
             price = self.in_units(stated)
             cost += price * row.right_side
             for (i, j), factor in row.terms(givers, takers):
@@ -584,6 +585,7 @@ class _Listing:
 
     def _due(self, members: Set, j: int) -> int:
         """Return the prices of the triples of which a newcomer is the second member."""
+        self._allowance.spend(len(self._triples[j]) // STEPS_PER_TERM)
         return sum(
             price for triple, price in self._triples[j] if (triple & members).bit_count() == 1
         )
