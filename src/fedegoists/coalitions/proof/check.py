@@ -426,6 +426,9 @@ def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
     return best(part)
 
 
+Branch = tuple[int, int, dict[int, int], int]
+
+
 def listed(
     graphs: BothGraphs,
     part: int,
@@ -449,10 +452,14 @@ def listed(
             triples_of[i].append((triple, p))
     found = []
     givers, takers, rivals = graphs.givers, graphs.takers, graphs.rivals
-    # Sets to which candidates may be added, each of which has the profit it adds by itself.
-    branches = [(0, 0, {i: -p for i, p in price.items()}, part)]
-    while branches:
-        group, profit, candidates, inside = branches.pop()
+
+    def extend(
+        group: int, profit: int, candidates: dict[int, int], inside: int
+    ) -> Iterator[Branch]:
+        """List the sets with one more candidate, and return those to which more may be added.
+
+        Of each candidate, the profit is given that it adds by itself.
+        """
         kept = -1
         while kept != inside:  # drop candidates that would lack a giver or a taker
             steps.spend(1 + len(candidates) // 4)
@@ -462,7 +469,7 @@ def listed(
                     inside &= ~(1 << j)
             candidates = {j: p for j, p in candidates.items() if inside >> j & 1}
         if not all(givers[i] & inside and takers[i] & inside for i in bits(group)):
-            continue
+            return
         # What a candidate adds at most: its own profit and half of what it exchanges with the best
         # other candidate of each colour. A group takes one of each colour.
         present = inside & ~group
@@ -485,7 +492,7 @@ def listed(
             bound += tops[c]
             same = [j for j in candidates if colour[j] == c]
             for j in same if bound > -gap else ():
-                steps.spend(len(triples_of[j]) // 8)
+                steps.spend((len(triples_of[j]) + len(before)) // 2)
                 due = sum(p for t, p in triples_of[j] if (t & group).bit_count() == 1)
                 joined, gained = group | 1 << j, profit + candidates[j] - due
                 if group and -gained < gap and graphs.valid(joined):
@@ -503,8 +510,16 @@ def listed(
                         if worth > highest.get(colour[k], 0):
                             highest[colour[k]] = worth
                 if rest and gained + sum(highest.values()) > -gap:
-                    branches.append((joined, gained, rest, joined | fitting))
+                    yield joined, gained, rest, joined | fitting
             before += same
+
+    branches = [extend(0, 0, {i: -p for i, p in price.items()}, part)]
+    while branches:  # a coalition may have more members than calls may be nested
+        branch = next(branches[-1], None)
+        if branch is None:
+            branches.pop()
+        else:
+            branches.append(extend(*branch))
     return found
 
 
@@ -522,27 +537,34 @@ def combines(
     slack, so their welfare decides.
     """
     worth: dict[int, int] = {}
-    branches = [
-        (part, 0, 0)
-    ]  # who is left, and the slacks and the welfare of the coalitions so far
-    while branches:
-        left, used, total = branches.pop()
-        if not left:
-            if total > bound:
-                return True
-            continue
+
+    def fewest(left: int, used: int) -> list[tuple[int, int]]:
+        """Return the options of somebody left who has fewest."""
         choices: list[list[tuple[int, int]]] = []
         for i in bits(left):
             steps.spend(1 + len(options[i]))
             fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
             if not choices or len(fitting) < len(choices[0]):
                 choices = [fitting]
-        for slack, group in choices[0]:
-            if group not in worth:
-                steps.spend(group.bit_count() ** 2 // 8)
-                pairs = combinations(bits(group), 2)
-                worth[group] = sum(graphs.value[i].get(j, 0) for i, j in pairs)
-            branches.append((left & ~group, used + slack, total + worth[group]))
+        return choices[0]
+
+    # Who is left, slacks and welfare of the coalitions so far, and the options for the next.
+    branches = [(part, 0, 0, fewest(part, 0))]
+    while branches:
+        left, used, total, choices = branches[-1]
+        if not choices:
+            branches.pop()
+            continue
+        slack, group = choices.pop()
+        if group not in worth:
+            steps.spend(group.bit_count() ** 2 // 8)
+            pairs = combinations(bits(group), 2)
+            worth[group] = sum(graphs.value[i].get(j, 0) for i, j in pairs)
+        left, used, total = left & ~group, used + slack, total + worth[group]
+        if left:
+            branches.append((left, used, total, fewest(left, used)))
+        elif total > bound:
+            return True
     return False
 
 

@@ -563,11 +563,15 @@ class _Listing:
     def coalitions(self) -> list[tuple[Set, int]]:
         """Return the coalitions with their slacks."""
         found: list[tuple[Set, int]] = []
-        everybody = list(range(len(self._prices)))
-        margins = {i: -self._prices[i] for i in everybody}
-        branches = [(0, 0, everybody, margins)]
+        everybody = (1 << len(self._prices)) - 1
+        nothing: Mapping[int, int] = {}
+        alone = {i: -price for i, price in enumerate(self._prices)}
+        # What candidates add is derived when a branch is taken up: thousands may wait.
+        branches = [(0, 0, everybody, alone, nothing)]
         while branches:
-            members, profit, candidates, margins = branches.pop()
+            members, profit, fitting, margins_before, values = branches.pop()
+            candidates = [k for k in margins_before if fitting >> k & 1]
+            margins = {k: margins_before[k] + values.get(k, 0) for k in candidates}
             self._allowance.spend(1 + len(candidates))
             node = _Node(self, profit, self._supported(members, candidates), margins)
             for j, before in node.to_branch_on():
@@ -577,10 +581,7 @@ class _Listing:
                     found.append((joined, -gained))
                 fitting = before & ~self._rivals[j]
                 if fitting and node.most_with(j, fitting) + gained > -self._gap:
-                    rest = [k for k in node.candidates if fitting >> k & 1]
-                    values = self._values[j]
-                    more = {k: margins[k] + values.get(k, 0) for k in rest}
-                    branches.append((joined, gained, rest, more))
+                    branches.append((joined, gained, fitting, margins, self._values[j]))
         return found
 
     def _due(self, members: Set, j: int) -> int:
