@@ -327,7 +327,8 @@ def _with_weights(
         if one.error is not None and errors is not None:
             errors[place] = one.error
         error = None if errors is None else float(errors[place])
-        taken[place] = ChangedWeight(*(names[k] for k in place), one.weight, error)
+        source, target = (names[k] for k in place)
+        taken[place] = ChangedWeight(source, target, one.weight, error)
     if errors is None:
         return BenefitGraph(matrix, names), tuple(taken.values())
     return UncertainBenefits(matrix, errors, names), tuple(taken.values())
