@@ -28,7 +28,7 @@ from fedegoists.coalitions.proof.price_proof import (
     PriceProof,
     ProofError,
 )
-from fedegoists.errors import FedEgoistsError
+from fedegoists.errors import CertificateError, FedEgoistsError
 from tests.instances import partitions, random_graphs
 
 TOO_LARGE = "@1e999@"  # written without quotes: a number that is read as infinity
@@ -346,6 +346,20 @@ def priced(**entry: object) -> dict:
 def test_what_is_odd_is_told(document, code, problem, tmp_path, monkeypatch, capsys):
     found, text = exit_and_text(document, tmp_path / "certificate.json", monkeypatch, capsys)
     assert (found, problem in text) == (code, True), text
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"prices": [10**400, 9, 9, 9]},
+        {"at_most": 10**400},
+        {"rows": ["star 0 1 3"], "row_prices": [10**400]},
+        {"triples": [["a", "b", "c", 10**400]]},
+    ],
+)
+def test_the_package_refuses_numbers_that_are_no_floats(entry):
+    with pytest.raises(CertificateError, match="more than 300 digits"):
+        Certificate.from_json(resealed(priced(**entry)))
 
 
 def test_prices_are_numbers_even_where_no_file_is_read():
