@@ -21,6 +21,9 @@ MAX_BYTES = 256 * 1024 * 1024
 
 LONGEST_NAME = 50
 
+MOST_DIGITS = 300
+"""Of a whole number in a JSON text; larger ones are refused, as some are no floats."""
+
 
 def file_name(name: str) -> str:
     """Return a file name without a suffix that is valid everywhere; two names may collide.
@@ -197,9 +200,16 @@ def json_value(text: str, where: str, error_type: type[FedEgoistsError] = GraphE
     {'participants': []}
     """
     try:
-        return json.loads(text, object_pairs_hook=_object_of)
+        return json.loads(text, object_pairs_hook=_object_of, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise error_type(f"{where}: not JSON ({error})") from None
+
+
+def _whole(digits: str) -> int:
+    """Return a whole number that is no larger than a float can be."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has more than {MOST_DIGITS} digits")
+    return int(digits)
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:

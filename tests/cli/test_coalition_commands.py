@@ -383,6 +383,12 @@ def test_what_if_a_benefit_were_another(run, folder, certificate):
     after = json.loads(out)["after"]
     assert code == 0
     assert after["coalitions"] == [["East"], ["North", "South"], ["West"]]
+    assert json.loads(out)["weights"][1] == {
+        "source": "West",
+        "target": "East",
+        "weight": 0.0,
+        "error": None,
+    }
     assert (folder / certificate).read_text() == text
     for wrong in ("West,South", "West,South,much", "West,South,1,2,3", "West"):
         code, _, err = run("what-if", certificate, "--weight", wrong)
@@ -391,6 +397,13 @@ def test_what_if_a_benefit_were_another(run, folder, certificate):
     code, _, err = run("what-if", certificate, "--weight", "West,South,1,0.1")
     assert code == 2
     assert "formed from benefits without errors; leave it out" in err
+    twice = ("--weight", "West,East,0", "--weight", "West,East,3")
+    code, _, err = run("what-if", certificate, *twice)
+    assert code == 2
+    assert "'West' to 'East' is changed twice; keep one" in err
+    code, out, _ = run("what-if", certificate, "--weight", "West,East,0")
+    assert code == 0
+    assert "The benefit of West to East becomes 0." in out
     code, _, err = run("what-if", certificate, "--weight", "Nobody,South,1")
     assert code == 2
     assert "Nobody" in err

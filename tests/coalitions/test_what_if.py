@@ -245,6 +245,10 @@ def test_another_benefit_changes_who_is_together():
         what_if(formation, weights=[ChangedWeight("North", "South", 1.0, 0.1)])
     with pytest.raises(GraphError, match="South"):
         what_if(formation, weights=[ChangedWeight("South", "South", 1.0)])
+    with pytest.raises(SettingsError, match="changed twice; keep one"):
+        what_if(formation, weights=[ChangedWeight("North", "South", w) for w in (1.0, 5.0)])
+    both = [ChangedWeight("North", "South", 0.5), ChangedWeight("South", "North", 0.25)]
+    assert what_if(formation, weights=both).weights == tuple(both)
 
 
 def test_another_error_of_an_uncertain_benefit():
@@ -257,6 +261,10 @@ def test_another_error_of_an_uncertain_benefit():
     assert kept.coalitions == (("North",), ("South",))  # two errors above zero: p = 0.73
     surer = what_if(formation, weights=[ChangedWeight("North", "South", 0.2, 0.01)])
     assert surer.coalitions == (("North", "South"),)
+    assert str(surer).startswith(
+        "The benefit of North to South becomes 0.2, with a standard error of 0.01.\n"
+    )
+    assert kept.weights == (ChangedWeight("North", "South", 0.2, 0.1),)
 
 
 @given(graphs(2, 6), st.data())

@@ -595,6 +595,7 @@ def what_if_command(
     if as_json:
         print_json(
             {
+                "weights": [vars(one) for one in result.weights],
                 "moved": result.moved,
                 "joined": result.joined,
                 "left": result.left,
@@ -729,8 +730,8 @@ def _changed_weight(text: str) -> ChangedWeight:
     except ValueError:
         raise SettingsError(
             f"--weight {text!r}: expected two names and a number with commas between them, such as "
-            "North,South,0.4, and maybe its standard error; put a name that has a comma itself in "
-            "double quotes"
+            "North,South,0.4, and maybe its standard error; decimals have a point; put a name that "
+            "has a comma itself in double quotes"
         ) from None
 
 

@@ -45,6 +45,10 @@ class ChangedWeight:
     weight: float
     error: float | None = None
 
+    def __str__(self) -> str:
+        error = "" if self.error is None else f", with a standard error of {self.error:.9g}"
+        return f"The benefit of {self.source} to {self.target} becomes {self.weight:.9g}{error}."
+
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -67,6 +71,8 @@ class WhatIf:
         The fewest members of a coalition of two or more after the change.
     confidence : float or None
         With coalition values: the least probability of gaining demanded after the change.
+    weights : tuple of ChangedWeight
+        The benefits that were changed, as they were taken: of uncertain ones with their errors.
     """
 
     before: Formation
@@ -75,6 +81,7 @@ class WhatIf:
     found: SearchResult | None = field(repr=False)
     fewest_members: int = 1
     confidence: float | None = None
+    weights: tuple[ChangedWeight, ...] = ()
 
     @cached_property
     def after(self) -> Formation:
@@ -157,7 +164,8 @@ class WhatIf:
         return f"{change:.3g} {unit}".rstrip()
 
     def __str__(self) -> str:
-        lines = [f"{name} leaves." for name in self.left]
+        lines = [str(one) for one in self.weights]
+        lines += [f"{name} leaves." for name in self.left]
         lines += [f"{name} joins {_company(self.after, name)}." for name in self.joined]
         lines += [f"{name} moves to {_company(self.after, name)}." for name in self.moved]
         if not self.moved:
@@ -213,7 +221,8 @@ def what_if(
     time_limit : float, optional
         As for `form`.
     weights : ChangedWeight
-        Benefits between present participants, other than those that were decided by.
+        Benefits between present participants, other than those that were decided by; one for each
+        pair at most.
 
     Returns
     -------
@@ -235,8 +244,9 @@ def what_if(
     """
     joins = tuple(joins)
     benefit, competition = formation.benefits, formation.competition
-    if changes := tuple(weights):
-        benefit = _with_weights(benefit, changes)
+    changes = tuple(weights)
+    if changes:
+        benefit, changes = _with_weights(benefit, changes)
     if leaving := {formation.name_of(name) for name in leaves}:
         stay = [name for name in formation.participants if name not in leaving]
         benefit, competition = benefit.restricted_to(stay), competition.restricted_to(stay)
@@ -278,7 +288,7 @@ def what_if(
             risk=formation.risk,
             scenarios=formation.scenarios,
         )
-    return WhatIf(formation, benefit, competition, found, least, demanded)
+    return WhatIf(formation, benefit, competition, found, least, demanded, changes)
 
 
 def _largest(benefits: Benefits) -> float:
@@ -288,7 +298,10 @@ def _largest(benefits: Benefits) -> float:
     return float(pair_bounds(benefits).max(initial=0.0))
 
 
-def _with_weights(benefit: Benefits, changes: Sequence[ChangedWeight]) -> Benefits:
+def _with_weights(
+    benefit: Benefits, changes: Sequence[ChangedWeight]
+) -> tuple[Benefits, tuple[ChangedWeight, ...]]:
+    """Return the changed benefits, and the changes as they were taken."""
     if not isinstance(benefit, BenefitGraph | UncertainBenefits):
         raise SettingsError(
             f"the benefit of {changes[0].source!r} to {changes[0].target!r} cannot change by "
@@ -298,8 +311,13 @@ def _with_weights(benefit: Benefits, changes: Sequence[ChangedWeight]) -> Benefi
     names = benefit.participants
     matrix = np.array(benefit.weights, dtype=np.float64)
     errors = benefit.errors.copy() if isinstance(benefit, UncertainBenefits) else None
+    taken: dict[tuple[int, ...], ChangedWeight] = {}
     for one in changes:
         place = tuple(index_of(name, names, "what-if") for name in (one.source, one.target))
+        if place in taken:
+            raise SettingsError(
+                f"the benefit of {one.source!r} to {one.target!r} is changed twice; keep one"
+            )
         matrix[place] = one.weight
         if one.error is not None and errors is None:
             raise SettingsError(
@@ -308,9 +326,12 @@ def _with_weights(benefit: Benefits, changes: Sequence[ChangedWeight]) -> Benefi
             )
         if one.error is not None and errors is not None:
             errors[place] = one.error
+        error = None if errors is None else float(errors[place])
+        source, target = (names[k] for k in place)
+        taken[place] = ChangedWeight(source, target, one.weight, error)
     if errors is None:
-        return BenefitGraph(matrix, names)
-    return UncertainBenefits(matrix, errors, names)
+        return BenefitGraph(matrix, names), tuple(taken.values())
+    return UncertainBenefits(matrix, errors, names), tuple(taken.values())
 
 
 def _with_newcomers(benefit: Benefits, joins: Sequence[Newcomer]) -> BenefitGraph:

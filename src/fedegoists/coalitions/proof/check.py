@@ -23,6 +23,7 @@ is of a kind that this program does not check.
 """
 
 import hashlib
+import io
 import json
 import math
 import re
@@ -37,6 +38,7 @@ from typing import Any
 TRIED = 14
 ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 digits or more
 MOST_STEPS = 50_000_000
+MOST_PARTICIPANTS = 10_000
 LONGEST = 200  # participants around the centre of an inequality
 
 
@@ -68,10 +70,16 @@ class BothGraphs:
         n = len(self.names)
         if len(number) < n:
             raise RefutedError("a participant occurs twice")
+        if n > MOST_PARTICIPANTS:
+            raise RefutedError(f"there are more than {MOST_PARTICIPANTS} participants")
         self.number = number
         self.least = document.get("fewest_members", 1)
+        if type(self.least) is not int or self.least < 1:
+            raise RefutedError("the fewest members of a coalition are not a number of 1 or more")
         self.rivals = [0] * n
         for a, b in document["competition"]["pairs"]:
+            if a == b:
+                raise RefutedError("a participant competes with itself")
             self.rivals[number[a]] |= 1 << number[b]
             self.rivals[number[b]] |= 1 << number[a]
         edges = [(number[a], number[b], float(w)) for a, b, w in document["benefit"]["edges"]]
@@ -106,6 +114,90 @@ def bits(group: int) -> Iterator[int]:
 
 
 # The file ----------------------------------------------------------------------------------------
+
+
+def read_document(text: str) -> dict[str, Any]:
+    """Read a file in which each number is finite, no key occurs twice, and all is of its type."""
+    document: dict[str, Any] = json.loads(
+        text,
+        parse_float=finite,
+        parse_int=whole,
+        parse_constant=finite,
+        object_pairs_hook=without_repeats,
+    )
+    form = document.get("format")
+    if form != "fedegoists certificate" or document.get("version") != 1:
+        raise ValueError(
+            f"expected a certificate of version 1, got {form!r}; try fedegoists verify"
+        )
+    if "values" in document:
+        return document
+    if not fits(document, DOCUMENT):
+        raise ValueError("an entry is missing or is not of its type")
+    entries = document.get("proof", [])
+    if not fits([{**NOTHING_MORE, **one} for one in entries], [PROOF]):
+        raise ValueError("an entry of the proof is missing or is not of its type")
+    if "confidence" in document or "doubt" in document:
+        raise ValueError("only decisions by expected gains or with errors have a confidence")
+    names = [claim["claim"] for claim in document["claims"]]
+    if len(set(names)) < len(names):
+        raise ValueError("a claim is stated twice")
+    return document
+
+
+def finite(digits: str) -> float:
+    """Return a number; NaN, which no comparison ever refutes, and infinities are none."""
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError("a number is infinite, too large or none at all")
+    return value
+
+
+def whole(digits: str) -> int:
+    """Return a whole number that is not too large for a float."""
+    finite(digits)
+    return int(digits)
+
+
+def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of a key that occurs twice, readers may see either value."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key occurs twice in an object")
+    return dict(pairs)
+
+
+def fits(value: Any, shape: Any) -> bool:
+    """Return whether a value has a shape.
+
+    That is a type, a list of things of one shape, a list with a shape for each place (a tuple), or
+    an object with certain entries.
+    """
+    if isinstance(shape, list):
+        return type(value) is list and all(fits(one, shape[0]) for one in value)
+    if isinstance(shape, tuple):
+        return type(value) is list and len(value) == len(shape) and all(map(fits, value, shape))
+    if isinstance(shape, dict):
+        return type(value) is dict and all(fits(value.get(key), shape[key]) for key in shape)
+    return type(value) is shape or (shape is float and type(value) is int)
+
+
+DOCUMENT = {
+    "method": str,
+    "coalitions": [[str]],
+    "claims": [{"claim": str, "status": str}],
+    "benefit": {"participants": [str], "edges": [(str, str, float)], "sha256": str},
+    "competition": {"participants": [str], "pairs": [(str, str)], "sha256": str},
+    "sha256": str,
+}
+NOTHING_MORE: dict[str, Any] = {"triples": [], "rows": [], "row_prices": []}
+PROOF = {
+    "members": [str],
+    "prices": [float],
+    "at_most": float,
+    "triples": [(str, str, str, float)],
+    "rows": [str],
+    "row_prices": [float],
+}
 
 
 def check_unchanged(text: str, document: dict[str, Any]) -> str:
@@ -176,7 +268,7 @@ def check_sizes(graphs: BothGraphs, groups: list[int]) -> str:
     """Coalitions of two or more have the members demanded."""
     if any(1 < group.bit_count() < graphs.least for group in groups):
         raise RefutedError(f"a coalition of two or more has fewer than {graphs.least} members")
-    return "yes"
+    return f"yes, at least {graphs.least}" if graphs.least > 1 else "yes, any number"
 
 
 def welfare(graphs: BothGraphs, groups: list[int]) -> int:
@@ -245,12 +337,12 @@ def components(graphs: BothGraphs) -> Iterator[tuple[int, dict[int, int]]]:
         for i in colour:
             if sum(bool(c & ~graphs.rivals[i]) for c in classes.values()) < graphs.least:
                 left &= ~(1 << i)
-    before = -1
-    while left != before:
-        before = left
-        for i in bits(left):
-            if not (graphs.givers[i] & left and graphs.takers[i] & left):
-                left &= ~(1 << i)
+    doubtful = list(bits(left))
+    while doubtful:  # leaving one out may deprive others of their giver or taker
+        i = doubtful.pop()
+        if left >> i & 1 and not (graphs.givers[i] & left and graphs.takers[i] & left):
+            left &= ~(1 << i)
+            doubtful += bits((graphs.givers[i] | graphs.takers[i]) & left)
     while left:
         found = new = left & -left
         while new:
@@ -303,6 +395,7 @@ def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
 
     def grown(group: int, value: int, candidates: int) -> Iterator[tuple[int, int]]:
         """Return all sets that hold a group and some of the candidates, with their values."""
+        steps.spend(1)
         yield group, value
         while candidates:
             j = candidates.bit_length() - 1
@@ -333,6 +426,9 @@ def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
     return best(part)
 
 
+Branch = tuple[int, int, dict[int, int], int]
+
+
 def listed(
     graphs: BothGraphs,
     part: int,
@@ -350,12 +446,20 @@ def listed(
         for v, j in sorted(((v, j) for j, v in value[i].items() if v > 0), reverse=True):
             ranked.setdefault(colour[j], []).append((v + 1 >> 1, 1 << j))
         halves[i] = list(ranked.items())
-    triples_of = {i: [(t, p) for t, p in triples if t >> i & 1] for i in price}
+    triples_of: dict[int, list[tuple[int, int]]] = {i: [] for i in price}
+    for triple, p in triples:
+        for i in bits(triple):
+            triples_of[i].append((triple, p))
     found = []
     givers, takers, rivals = graphs.givers, graphs.takers, graphs.rivals
 
-    def extend(group: int, profit: int, candidates: dict[int, int], inside: int) -> None:
-        """List the sets that add candidates, each with the profit it adds by itself."""
+    def extend(
+        group: int, profit: int, candidates: dict[int, int], inside: int
+    ) -> Iterator[Branch]:
+        """List the sets with one more candidate, and return those to which more may be added.
+
+        Of each candidate, the profit is given that it adds by itself.
+        """
         kept = -1
         while kept != inside:  # drop candidates that would lack a giver or a taker
             steps.spend(1 + len(candidates) // 4)
@@ -388,6 +492,7 @@ def listed(
             bound += tops[c]
             same = [j for j in candidates if colour[j] == c]
             for j in same if bound > -gap else ():
+                steps.spend((len(triples_of[j]) + len(before)) // 2)
                 due = sum(p for t, p in triples_of[j] if (t & group).bit_count() == 1)
                 joined, gained = group | 1 << j, profit + candidates[j] - due
                 if group and -gained < gap and graphs.valid(joined):
@@ -405,10 +510,16 @@ def listed(
                         if worth > highest.get(colour[k], 0):
                             highest[colour[k]] = worth
                 if rest and gained + sum(highest.values()) > -gap:
-                    extend(joined, gained, rest, joined | fitting)
+                    yield joined, gained, rest, joined | fitting
             before += same
 
-    extend(0, 0, {i: -p for i, p in price.items()}, part)
+    branches = [extend(0, 0, {i: -p for i, p in price.items()}, part)]
+    while branches:  # a coalition may have more members than calls may be nested
+        branch = next(branches[-1], None)
+        if branch is None:
+            branches.pop()
+        else:
+            branches.append(extend(*branch))
     return found
 
 
@@ -425,22 +536,36 @@ def combines(
     They cover everybody once. Prices of triples and inequalities that they do not use up are in no
     slack, so their welfare decides.
     """
+    worth: dict[int, int] = {}
 
-    def cover(left: int, used: int, chosen: tuple[int, ...]) -> bool:
-        if not left:
-            pairs = ((i, j) for group in chosen for i in bits(group) for j in bits(group))
-            return sum(graphs.value[i].get(j, 0) for i, j in pairs) > 2 * bound
+    def fewest(left: int, used: int) -> list[tuple[int, int]]:
+        """Return the options of somebody left who has fewest."""
         choices: list[list[tuple[int, int]]] = []
         for i in bits(left):
             steps.spend(1 + len(options[i]))
             fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
             if not choices or len(fitting) < len(choices[0]):
                 choices = [fitting]
-        return any(
-            cover(left & ~group, used + slack, (*chosen, group)) for slack, group in choices[0]
-        )
+        return choices[0]
 
-    return cover(part, 0, ())
+    # Who is left, slacks and welfare of the coalitions so far, and the options for the next.
+    branches = [(part, 0, 0, fewest(part, 0))]
+    while branches:
+        left, used, total, choices = branches[-1]
+        if not choices:
+            branches.pop()
+            continue
+        slack, group = choices.pop()
+        if group not in worth:
+            steps.spend(group.bit_count() ** 2 // 8)
+            pairs = combinations(bits(group), 2)
+            worth[group] = sum(graphs.value[i].get(j, 0) for i, j in pairs)
+        left, used, total = left & ~group, used + slack, total + worth[group]
+        if left:
+            branches.append((left, used, total, fewest(left, used)))
+        elif total > bound:
+            return True
+    return False
 
 
 def remaining_values(
@@ -473,7 +598,8 @@ def remaining_values(
         c, *others = (order[int(k)] for k in places)
         if len(others) > LONGEST:
             raise RefutedError("an inequality is too long")
-        steps.spend(1 + len(others) ** 2)
+        helps = {"givers": graphs.givers[c], "takers": graphs.takers[c]}.get(kind, 0) & part
+        steps.spend(1 + len(others) ** 2 + helps.bit_count())
         pairs: Iterator[tuple[int, int]]
         if kind == "wheel" and len(others) >= 3 and len(others) % 2:
             pairs, side = zip(others, others[1:] + others[:1], strict=True), len(others) // 2
@@ -483,7 +609,6 @@ def remaining_values(
             raise RefutedError("an inequality is of no kind that is known to hold")
         p = math.floor(Fraction(stated) * graphs.unit)
         total += p * side
-        helps = {"givers": graphs.givers[c], "takers": graphs.takers[c]}.get(kind, 0) & part
         spokes = chain(((c, j, p) for j in others), ((c, j, -p) for j in bits(helps)))
         for i, j, amount in chain(spokes, ((i, j, -p) for i, j in pairs)):
             if not graphs.rivals[i] >> j & 1:  # two competitors are never together
@@ -494,10 +619,10 @@ def remaining_values(
 def priced_bound(graphs: BothGraphs, part: int, proof: dict[str, Any], steps: StepCount) -> int:
     """Return the bound that prices prove; an exception says that they do not."""
     numbers = [graphs.number[name] for name in proof["members"]]
-    stated = [*map(float, proof["prices"]), float(proof["at_most"])]
-    stated += [float(entry[3]) for entry in proof.get("triples", [])]
-    stated += map(float, proof.get("row_prices", []))
-    if len(numbers) != len(proof["prices"]) or not all(math.isfinite(p) and p >= 0 for p in stated):
+    stated = [*proof["prices"], proof["at_most"], *proof.get("row_prices", [])]
+    stated += [entry[3] for entry in proof.get("triples", [])]
+    fine = all(type(p) in (int, float) and 0 <= p < math.inf for p in stated)
+    if len(numbers) != len(proof["prices"]) or not fine:
         raise RefutedError("a price is missing, negative or not a number")
     price = {
         i: math.ceil(Fraction(p) * graphs.unit)
@@ -567,14 +692,19 @@ def welfare_inside(graphs: BothGraphs, groups: list[int], part: int) -> int:
 # The program -------------------------------------------------------------------------------------
 
 
+CHECKED = (
+    "no free riders",
+    "no conflicts",
+    "enough members",
+    "merge-stable",
+    "welfare",
+    "upper bound",
+)
+
+
 def check(text: str) -> tuple[bool, bool, list[str]]:
     """Check a certificate: whether nothing is wrong, whether all was checked, and the lines."""
-    document = json.loads(text)
-    form = document.get("format")
-    if form != "fedegoists certificate" or document.get("version") != 1:
-        raise ValueError(
-            f"expected a certificate of version 1, got {form!r}; try fedegoists verify"
-        )
+    document = read_document(text)
     if "values" in document:
         told = "decided by expected gains or with errors: not checked by this program"
         return True, False, [f"       {told}; use fedegoists verify"]
@@ -596,6 +726,8 @@ def check(text: str) -> tuple[bool, bool, list[str]]:
     graphs = BothGraphs(document)
     groups = read_partition(graphs, document)
     claims = {claim["claim"]: claim for claim in document["claims"]}
+    if not fits(claims, {"welfare": {"value": float}, "upper bound": {"value": float}}):
+        raise ValueError("the welfare or the upper bound is not stated as a number")
     confirm("no free riders", check_free_riders, graphs, groups)
     confirm("no conflicts", check_conflicts, graphs, groups)
     confirm("enough members", check_sizes, graphs, groups)
@@ -612,18 +744,31 @@ def check(text: str) -> tuple[bool, bool, list[str]]:
     else:
         confirm("merge-stable", check_stable, graphs, groups, optimal, StepCount())
     for name, claim in claims.items():
-        if name == "objective" or (name == "merge-stable" and unclaimed):
-            continue
-        if claim["status"] != "proven":
+        if claim["status"] != "proven" and not (
+            name == "objective" or (name == "merge-stable" and unclaimed)
+        ):
             fine = False
             lines.append(f"WRONG  {name}: the certificate itself does not claim it")
-    if "strategy-proof" in claims:
-        checked = False
-        lines.append("       strategy-proof: not checked by this program")
-    if "objective" in claims:
-        checked = checked and claims["objective"]["status"] != "proven"
-        lines.append("       objective: not checked by this program")
+        if name not in CHECKED:
+            checked = checked and name == "objective" and claim["status"] != "proven"
+            lines.append(f"       {name}: not checked by this program")
     return fine, checked, lines
+
+
+UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
+def visible(line: str) -> str:
+    """Escape what a file could use to look like another line of the answer."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def main() -> int:
@@ -631,16 +776,20 @@ def main() -> int:
     if len(sys.argv) != 2:
         print("usage: python check.py certificate.json", file=sys.stderr)
         return 2
-    sys.setrecursionlimit(20_000)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name may have letters that it cannot show
+            stream.reconfigure(errors="backslashreplace")
     try:
         fine, checked, lines = check(Path(sys.argv[1]).read_bytes().decode())
     except RefutedError as problem:
-        print(f"WRONG  {problem}")
+        print(visible(f"WRONG  {problem}"))
         return 1
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        print(f"{sys.argv[1]}: cannot be read as a certificate: {problem}", file=sys.stderr)
+    except UNREADABLE as problem:
+        told = f"{problem.args[0]!r} is missing" if isinstance(problem, KeyError) else str(problem)
+        told = f"{sys.argv[1]}: cannot be read as a certificate: {told}"
+        print(visible(told), file=sys.stderr)
         return 2
-    print("\n".join(lines))
+    print("\n".join(map(visible, lines)))
     return 1 if not fine else 0 if checked else 3
 
 

@@ -512,7 +512,8 @@ class Component:
             except NoInequalityError as error:
                 raise ProofError(str(error)) from None
             givers, takers = self._takes[row.centre], self._gives[row.centre]
-            allowance.spend(1 + row.size // STEPS_PER_TERM)
+            helps = {"givers": len(givers), "takers": len(takers)}.get(row.kind, 0)
+            allowance.spend(1 + (row.size + helps) // STEPS_PER_TERM)
             price = self.in_units(stated)
             cost += price * row.right_side
             for (i, j), factor in row.terms(givers, takers):
@@ -562,11 +563,15 @@ class _Listing:
     def coalitions(self) -> list[tuple[Set, int]]:
         """Return the coalitions with their slacks."""
         found: list[tuple[Set, int]] = []
-        everybody = list(range(len(self._prices)))
-        margins = {i: -self._prices[i] for i in everybody}
-        branches = [(0, 0, everybody, margins)]
+        everybody = (1 << len(self._prices)) - 1
+        nothing: Mapping[int, int] = {}
+        alone = {i: -price for i, price in enumerate(self._prices)}
+        # What candidates add is derived when a branch is taken up: thousands may wait.
+        branches = [(0, 0, everybody, alone, nothing)]
         while branches:
-            members, profit, candidates, margins = branches.pop()
+            members, profit, fitting, margins_before, values = branches.pop()
+            candidates = [k for k in margins_before if fitting >> k & 1]
+            margins = {k: margins_before[k] + values.get(k, 0) for k in candidates}
             self._allowance.spend(1 + len(candidates))
             node = _Node(self, profit, self._supported(members, candidates), margins)
             for j, before in node.to_branch_on():
@@ -576,14 +581,12 @@ class _Listing:
                     found.append((joined, -gained))
                 fitting = before & ~self._rivals[j]
                 if fitting and node.most_with(j, fitting) + gained > -self._gap:
-                    rest = [k for k in node.candidates if fitting >> k & 1]
-                    values = self._values[j]
-                    more = {k: margins[k] + values.get(k, 0) for k in rest}
-                    branches.append((joined, gained, rest, more))
+                    branches.append((joined, gained, fitting, margins, self._values[j]))
         return found
 
     def _due(self, members: Set, j: int) -> int:
         """Return the prices of the triples of which a newcomer is the second member."""
+        self._allowance.spend(len(self._triples[j]) // STEPS_PER_TERM)
         return sum(
             price for triple, price in self._triples[j] if (triple & members).bit_count() == 1
         )
