@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation import SimulatedFederation
 from fedegoists.training.defaults import defaults_for
 from reproduction.gains_command import _repetitions
 from reproduction.gains_study import (
@@ -79,7 +80,7 @@ def test_who_is_alone_gains_nothing_although_coalitions_have_another_weight_deca
     defaults = replace(
         first, train=first.train.changed(weight_decay=1.0), together_decay=first.train.weight_decay
     )
-    realised = _trained(data, {(0, "graph"): [[0, 1], [2]]}, defaults, "cpu")
+    realised = _trained(data, {(0, "graph"): [[0, 1], [2]]}, defaults, SimulatedFederation)
     gains = {name: gain for (_, _, name), (gain, _) in realised.items()}
     assert gains["c"] == 0
     assert gains["a"] > 0
