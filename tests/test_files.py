@@ -268,9 +268,12 @@ class TestWriteAll:
         ("[-1" + "0" * 5000 + "]", "more than 300 digits"),
         ('{"a": 1, "a": 2}', "appears twice"),
         ("[" * 100_000, "not JSON"),
+        ('["\\ud800"]', "surrogates not allowed"),
+        ('{"\\uDC00": 1}', "surrogates not allowed"),
     ],
 )
 def test_a_json_text_that_readers_would_stumble_on_is_refused(text: str, problem: str) -> None:
     with pytest.raises(GraphError, match=problem):
         json_value(text, "graph.json")
     assert json_value(f"[{10**200}, 0, -7]", "graph.json") == [10**200, 0, -7]
+    assert json_value('["\\ud83d\\ude00"]', "graph.json") == ["😀"]

@@ -21,6 +21,9 @@ MAX_BYTES = 256 * 1024 * 1024
 
 LONGEST_NAME = 50
 
+HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape of half a character in a JSON text; only a pair of them is one."""
+
 MOST_DIGITS = 300
 """Of a whole number in a JSON text; larger ones are refused, as some are no floats."""
 
@@ -200,7 +203,10 @@ def json_value(text: str, where: str, error_type: type[FedEgoistsError] = GraphE
     {'participants': []}
     """
     try:
-        return json.loads(text, object_pairs_hook=_object_of, parse_int=_whole)
+        value: object = json.loads(text, object_pairs_hook=_object_of, parse_int=_whole)
+        if HALF_CHARACTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()  # no file or screen takes lone halves
+        return value
     except (ValueError, RecursionError) as error:
         raise error_type(f"{where}: not JSON ({error})") from None
 

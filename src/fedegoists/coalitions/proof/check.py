@@ -426,7 +426,15 @@ def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
     return best(part)
 
 
-Branch = tuple[int, int, dict[int, int], int]
+Branches = Iterator[tuple[int, int, dict[int, int], int]]
+
+
+def best_halves(values: dict[int, int], colour: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """Return half of what each partner is worth, by colour, with the best partner first."""
+    halves: dict[int, list[tuple[int, int]]] = {}
+    for v, j in sorted(((v, j) for j, v in values.items() if v > 0), reverse=True):
+        halves.setdefault(colour[j], []).append((v + 1 >> 1, 1 << j))
+    return halves
 
 
 def listed(
@@ -440,12 +448,7 @@ def listed(
 ) -> list[tuple[int, int]]:
     """Return all valid coalitions with a slack below the gap, as (slack, coalition)."""
     colour = coloured(graphs, part)
-    halves: dict[int, list[tuple[int, list[tuple[int, int]]]]] = {}
-    for i in price:  # by colour, the best partner first
-        ranked: dict[int, list[tuple[int, int]]] = {}
-        for v, j in sorted(((v, j) for j, v in value[i].items() if v > 0), reverse=True):
-            ranked.setdefault(colour[j], []).append((v + 1 >> 1, 1 << j))
-        halves[i] = list(ranked.items())
+    halves = {i: list(best_halves(value[i], colour).items()) for i in price}
     triples_of: dict[int, list[tuple[int, int]]] = {i: [] for i in price}
     for triple, p in triples:
         for i in bits(triple):
@@ -453,9 +456,7 @@ def listed(
     found = []
     givers, takers, rivals = graphs.givers, graphs.takers, graphs.rivals
 
-    def extend(
-        group: int, profit: int, candidates: dict[int, int], inside: int
-    ) -> Iterator[Branch]:
+    def extend(group: int, profit: int, candidates: dict[int, int], inside: int) -> Branches:
         """List the sets with one more candidate, and return those to which more may be added.
 
         Of each candidate, the profit is given that it adds by itself.
@@ -476,6 +477,7 @@ def listed(
         best: dict[int, dict[int, int]] = {}
         most: dict[int, int] = {}
         tops: dict[int, int] = {}
+        alike: dict[int, list[int]] = {}
         for j, own in candidates.items():
             best[j] = {}
             for c, partners in halves[j]:
@@ -486,12 +488,12 @@ def listed(
             steps.spend(4 + len(halves[j]))
             most[j] = own + sum(best[j].values())
             tops[colour[j]] = max(tops.get(colour[j], 0), most[j])
+            alike.setdefault(colour[j], []).append(j)
         before: list[int] = []  # the candidates that come before j, and may join after it
         bound = profit
         for c in sorted(tops, key=lambda c: (tops[c], c)):
             bound += tops[c]
-            same = [j for j in candidates if colour[j] == c]
-            for j in same if bound > -gap else ():
+            for j in alike[c] if bound > -gap else ():
                 steps.spend((len(triples_of[j]) + len(before)) // 2)
                 due = sum(p for t, p in triples_of[j] if (t & group).bit_count() == 1)
                 joined, gained = group | 1 << j, profit + candidates[j] - due
@@ -511,7 +513,7 @@ def listed(
                             highest[colour[k]] = worth
                 if rest and gained + sum(highest.values()) > -gap:
                     yield joined, gained, rest, joined | fitting
-            before += same
+            before += alike[c]
 
     branches = [extend(0, 0, {i: -p for i, p in price.items()}, part)]
     while branches:  # a coalition may have more members than calls may be nested
