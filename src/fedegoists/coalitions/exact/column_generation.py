@@ -76,16 +76,16 @@ class ColumnGeneration:
         self._mix = 0.0 if self._n <= 40 else 0.5  # the fraction of inner prices in the mixture
         self._listed_at = math.inf  # the gap at which listing was tried last
 
-    def run(self) -> None:
-        """Anneal, then generate columns, then round, list and cut, until done."""
+    def start(self) -> None:
+        """Anneal: the first incumbent, and the first columns."""
         self._anneal()
         for group in self._incumbent.partition:
             self._learn(group)
-        self.resume()
 
-    def resume(self) -> None:
-        """Go on from where the effort ended."""
-        incumbent, effort = self._incumbent, self._effort
+    def resume(self, effort: Effort) -> None:
+        """Generate columns, then round, list and cut, until done or this effort is spent."""
+        self._effort = self._pricing.effort = effort
+        incumbent = self._incumbent
         rounds = 0
         while not (incumbent.optimal or effort.over or self._scaled_badly):
             value, outer = self._solve_master()

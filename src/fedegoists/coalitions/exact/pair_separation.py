@@ -4,6 +4,8 @@ Each is written as text: its kind, its centre, and the others, by number. `docs/
 derives why they hold. The searches are greedy or exact for short cycles, and vectorised.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints
@@ -17,8 +19,8 @@ LEAST_VIOLATION = 1e-3
 MOST_EACH = 8
 """Inequalities of a kind around one centre in a round: more would say much the same."""
 
-LEAST_SPOKE = 0.02
-"""Others with less of the centre are in no wheel that is worth adding."""
+LEAST_SPOKE, MOST_SPOKES = 0.02, 40
+"""Others with less of the centre, or after this many, are in no wheel that is worth adding."""
 
 
 def violated_stars(
@@ -105,15 +107,16 @@ def _supported_stars(together: Floats, rest: Floats, kind: str, credit: Floats) 
     return found
 
 
-def violated_wheels(together: Floats) -> list[Violated]:
-    """Find odd wheels with cycles of five and seven.
+def violated_wheels(together: Floats, centres: Iterable[int]) -> list[Violated]:
+    """Find odd wheels with cycles of five and seven around some centres.
 
     With the length w_tu = (1 + 2 x_tu − x_ct − x_cu) / 2 ≥ 0 of an edge, a wheel is violated by
     1/2 minus the length of its cycle.
     """
     found: list[Violated] = []
-    for centre in range(len(together)):
-        near = np.flatnonzero(together[centre] > LEAST_SPOKE)
+    for centre in centres:
+        nearest = np.argsort(-together[centre], kind="stable")[:MOST_SPOKES]
+        near = np.sort(nearest[together[centre, nearest] > LEAST_SPOKE])
         if len(near) < 5:
             continue
         spokes = together[centre, near]
