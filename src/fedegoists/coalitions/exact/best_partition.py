@@ -438,6 +438,7 @@ class _Component(_Scaled):
         relaxed = self._participation or self._relaxation is not None or self._lost > 0
         if relaxed or self._incumbent.optimal or effort.over:
             generation.resume(effort)
+            self._branch(generation, effort)
             return
         share = EARLY_SHARE if len(self.members) > MANY_PAIRS else GENERATION_SHARE
         part = effort.part(share)
@@ -448,6 +449,15 @@ class _Component(_Scaled):
             self._relax(effort)
         if not (effort.over or self._incumbent.optimal):
             generation.resume(effort)
+            self._branch(generation, effort)
+
+    def _branch(self, generation: "ColumnGeneration", effort: Effort) -> None:
+        """Split the problem where column generation has come to its end with a gap."""
+        from fedegoists.coalitions.exact.branching import Branching
+
+        # Who is united with another counts as one member, so their number must not matter.
+        if not self._participation and self._fewest_members <= 2:
+            Branching(self._problem, self._incumbent, generation, effort).run()
 
     def _relax(self, effort: Effort) -> None:
         """Bound the welfare by the pairs alone."""

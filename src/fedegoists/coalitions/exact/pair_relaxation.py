@@ -49,8 +49,8 @@ PATIENCE, LEAST_GAIN = 12, 5e-4
 SECONDS_PER_CUBE, SECONDS_PER_ENTRY = 1e-9, 4e-9
 """Work of a step: of the eigenvalues, per cube of the participants, and of a sweep, per factor."""
 
-SECONDS_PER_TRIPLE = 5e-8
-"""Work of looking for inequalities, per three participants."""
+SECONDS_PER_TRIPLE, SECONDS_PER_WHEEL = 5e-8, 8e-9
+"""Work of looking for stars, per three participants, and for wheels, per four."""
 
 DIGITS = 20
 """Binary digits of the numbers that are squared."""
@@ -208,7 +208,9 @@ class PairRelaxation:
         found = violated_stars(together) + violated_support(together, self._edges)
         if rounds <= FIRST_WHEELS:
             return found
-        return found + violated_wheels(together, range(rounds % WHEEL_PARTS, self._n, WHEEL_PARTS))
+        centres = range(rounds % WHEEL_PARTS, self._n, WHEEL_PARTS)
+        self._effort.spend(SECONDS_PER_WHEEL * len(centres) * self._n**3)
+        return found + violated_wheels(together, centres)
 
 
 def _right_side(numbers: list[int]) -> int:

@@ -19,8 +19,8 @@ LEAST_VIOLATION = 1e-3
 MOST_EACH = 8
 """Inequalities of a kind around one centre in a round: more would say much the same."""
 
-LEAST_SPOKE, MOST_SPOKES = 0.02, 40
-"""Others with less of the centre, or after this many, are in no wheel that is worth adding."""
+LEAST_SPOKE = 0.02
+"""Others with less of the centre are in no wheel that is worth adding."""
 
 
 def violated_stars(
@@ -115,8 +115,7 @@ def violated_wheels(together: Floats, centres: Iterable[int]) -> list[Violated]:
     """
     found: list[Violated] = []
     for centre in centres:
-        nearest = np.argsort(-together[centre], kind="stable")[:MOST_SPOKES]
-        near = np.sort(nearest[together[centre, nearest] > LEAST_SPOKE])
+        near = np.flatnonzero(together[centre] > LEAST_SPOKE)
         if len(near) < 5:
             continue
         spokes = together[centre, near]
