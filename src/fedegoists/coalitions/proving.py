@@ -38,9 +38,9 @@ MIXTURES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Prices of the search can take too long to confirm. Mixed with this fraction of the prices of the
 plain bound, they prove less, and faster."""
 
-EASED = (0.3, 0.6, 1.0)
+EASED = (1.0, 0.6, 0.3)
 """Where the search has proven more than its prices alone, confirming that can take too long. These
-fractions of the way up to what the prices sum to are tried."""
+fractions of the way up to what the prices sum to are tried; the lower, the longer it takes."""
 
 RELAXATION_SECONDS = 10.0
 """Work to find prices of pairs where the search did not need any, but its proof is too long."""
@@ -145,14 +145,15 @@ class _Confirmed:
     def _eased(self, part: PriceProof, best: PriceProof | None) -> PriceProof | None:
         """Return the prices with a bound between that of the search and their sum."""
         total = math.fsum((*part.prices, *part.triple_prices)) * (1 + 2.0**-50)
+        confirmed = None
         for fraction in EASED:
-            bound = part.at_most + fraction * (total - part.at_most)
-            if best is not None and bound >= best.at_most:
-                return None
-            entry = replace(part, at_most=bound)
-            if self._holds(entry):
-                return entry
-        return None
+            entry = replace(part, at_most=part.at_most + fraction * (total - part.at_most))
+            if best is not None and entry.at_most >= best.at_most:
+                continue
+            if not self._holds(entry):
+                break
+            confirmed = entry
+        return confirmed
 
     def _mixed(self, part: PriceProof, best: PriceProof | None) -> PriceProof | None:
         """Mix in as little of the prices of the plain bound as makes the proof short enough."""
