@@ -18,6 +18,8 @@ from fedegoists.coalitions.proof.pair_inequalities import (
     KINDS,
     NoInequalityError,
     PairInequality,
+    SquareInequality,
+    read_inequality,
 )
 from fedegoists.coalitions.proof.price_proof import (
     Allowance,
@@ -64,10 +66,39 @@ def test_every_valid_partition_satisfies_every_inequality(data):
         assert sum(a for (i, j), a in terms if home[i] == home[j]) <= row.right_side
 
 
-@given(st.integers(4, 8).flatmap(inequalities))
-def test_an_inequality_is_read_as_it_was_written(row):
+def squares(n: int):
+    small = st.sampled_from((-3, -2, -1, 0, 1, 2, 1000))
+    return st.builds(SquareInequality, st.tuples(*[small] * n))
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_every_valid_partition_satisfies_every_square(data):
+    benefit, competition = data.draw(graphs(min_n=2, max_n=6))
+    row = data.draw(squares(benefit.n))
+    for partition in valid_partitions(benefit, competition):
+        home = {i: k for k, group in enumerate(partition) for i in group}
+        left = sum(a for (i, j), a in row.terms() if home[i] == home[j])
+        assert left <= row.right_side
+
+
+def test_the_right_side_of_a_square_can_be_reached():
+    """1, 1, -1 and -1: two pairs of 1 and -1 have totals of zero."""
+    row = SquareInequality((1, 1, -1, -1))
+    factors = dict(row.terms())
+    assert factors[0, 2] + factors[1, 3] == row.right_side == 4
+    assert SquareInequality((2, 3)).right_side == 4 + 9 - 5
+
+
+@given(st.integers(4, 8).flatmap(inequalities), squares(8))
+def test_an_inequality_is_read_as_it_was_written(row, square):
     numbers = list(range(8))
-    assert PairInequality.from_text(row.to_text(), numbers) == row
+    assert read_inequality(row.to_text(), numbers) == row
+    assert read_inequality(square.to_text(), numbers) == square
+
+
+def test_the_numbers_of_a_square_are_in_the_order_of_the_members():
+    assert read_inequality("square 5 6 7", [2, 0, 1]) == SquareInequality((6, 7, 5))
 
 
 @pytest.mark.parametrize(
@@ -85,11 +116,17 @@ def test_an_inequality_is_read_as_it_was_written(row):
         ("wheel 0 1 2 3 4", "not odd, or too short"),
         ("star " + " ".join(map(str, range(202))), "too long"),
         ("clique 0 1 2", "there is no inequality"),
+        ("square", "a kind and numbers"),
+        ("square 1 2 3", "one number for each"),
+        ("square 1 2 3 4 5 6 7 8 9", "one number for each"),
+        ("square 1 2 3 4 5 6 7 0.5", "whole numbers"),
+        ("square 1 2 3 4 5 6 7 --8", "whole numbers"),
+        ("square 1 2 3 4 5 6 7 1000000000001", "too large"),
     ],
 )
 def test_other_texts_are_refused(text, problem):
     with pytest.raises(NoInequalityError, match=problem):
-        PairInequality.from_text(text, range(8))
+        read_inequality(text, range(8))
 
 
 def test_a_star_with_a_price_proves_what_its_right_side_costs():
@@ -132,7 +169,7 @@ def test_any_prices_of_inequalities_that_are_confirmed_bound_every_partition(dat
         n = len(one.members)
         if n < 3:
             continue
-        rows = data.draw(st.lists(inequalities(n), max_size=4))
+        rows = data.draw(st.lists(st.one_of(inequalities(n), squares(n)), max_size=4))
         entry = PriceProof(
             one.members,
             tuple(data.draw(price) for _ in one.members),
@@ -182,9 +219,16 @@ def test_the_relaxation_never_bounds_below_the_optimum_and_its_prices_are_confir
 
 def forged(rng: random.Random, entry: PriceProof) -> tuple[str, PriceProof]:
     """Change an inequality or its price so that the entry proves nothing."""
-    kind = rng.choice(["lower price", "dropped", "unknown", "twice", "longer", "even wheel"])
+    kinds = ["lower price", "dropped", "unknown", "twice", "longer", "even wheel"]
+    kind = rng.choice([*kinds, "smaller square", "square of a half"])
     k = max(range(len(entry.rows)), key=lambda k: entry.row_prices[k])
     rows, prices = list(entry.rows), list(entry.row_prices)
+    first_square = [int(u) for u in rows[0].split(" ")[1:]]
+    if "square" in kind:
+        half = 0.5 if kind == "square of a half" else 0
+        shorter = (int(u * 0.9) + half for u in first_square)
+        rows[0] = " ".join(("square", *map(str, shorter)))
+        return kind, replace(entry, rows=tuple(rows))
     centre, first, *_ = rows[k].split(" ")[1:]
     if kind == "lower price":
         prices[k] *= 0.5
@@ -223,7 +267,7 @@ def test_forged_inequalities_in_resealed_certificates_are_rejected():
         found = check.check(text_of_it)
         assert not found[0], kind
         assert not Certificate.from_json(text_of_it).check().ok, kind
-    assert len(kinds) == 6
+    assert len(kinds) == 8
 
 
 def test_an_error_planted_in_the_prices_of_pairs_is_caught():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, form
-from fedegoists.coalitions.exact import column_generation, pricing, restricted_master
+from fedegoists.coalitions.exact import branching, column_generation, pricing, restricted_master
 from fedegoists.coalitions.proof.price_proof import (
     Allowance,
     BetterPartitionError,
@@ -192,7 +192,7 @@ def no_annealing(self) -> None:
     """Start from the merge-stable partition only, so that errors are not masked by luck."""
 
 
-@pytest.mark.parametrize("place", ["pricing", "master", "choice"])
+@pytest.mark.parametrize("place", ["pricing", "master", "choice", "branching"])
 def test_an_error_planted_in_the_search_is_caught(place, monkeypatch):
     monkeypatch.setattr(column_generation.ColumnGeneration, "_anneal", no_annealing)
     rng = random.Random(11)
@@ -217,6 +217,20 @@ def test_an_error_planted_in_the_search_is_caught(place, monkeypatch):
                         "value",
                         lambda self, column: value(self, column) / 2,
                     )
+                elif place == "branching":  # branches are forgotten, and all counts as proven
+
+                    def list_nothing(self, most):
+                        self._too_many = True
+                        return False
+
+                    generation, master = (
+                        column_generation.ColumnGeneration,
+                        restricted_master.RestrictedMaster,
+                    )
+                    planted.setattr(generation, "_list", list_nothing)
+                    planted.setattr(generation, "_round", lambda self: None)
+                    planted.setattr(master, "separate", lambda self: 0)
+                    planted.setattr(branching.Branching, "_explore", lambda self, branch: None)
                 else:  # the choice among listed coalitions is never better than the start
                     choose = column_generation.choose
 

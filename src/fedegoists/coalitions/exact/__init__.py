@@ -12,7 +12,10 @@ a merge with gain would raise its welfare, and often much better. How the parts 
         ├ annealing, moves        a good partition first, by local search
         ├ restricted_master       the linear program over the coalitions known so far; its prices
         ├ pricing                 coalitions worth more than their prices, by branch and bound
-        └ set_partitioning        the best choice out of a list of coalitions, by CP-SAT
+        ├ set_partitioning        the best choice out of a list of coalitions, by CP-SAT
+        ├ pair_relaxation         a bound from pairs alone: a semidefinite program with cuts
+        │                         (`pair_rows`, found by `pair_separation`)
+        └ branching               pairs together or apart, where a gap is left
     value_enumeration           with coalition values, up to 20 participants (`subset_kernel`)
     value_search                more: annealing (`curve_annealing`), moves, bounds by tangents
     fairest_partition           for the objective ``fair``; enumeration, pricing and CP-SAT

@@ -72,6 +72,7 @@ def load_searches() -> None:
     logger.info("loading the search")
     from fedegoists.coalitions.exact.annealing import Annealing
     from fedegoists.coalitions.exact.compiled import must_compile
+    from fedegoists.coalitions.exact.pair_relaxation import PairRelaxation
     from fedegoists.coalitions.exact.pricing import Pricing
     from fedegoists.coalitions.exact.sparse_search import SparseSearch
 
@@ -87,6 +88,7 @@ def load_searches() -> None:
     pricing = Pricing(problem, effort)
     pricing.set_prices(np.zeros(4), [(0, 1, 2)], np.ones(1))
     pricing.best(0, 1000)
+    PairRelaxation(ring + ring.T, ring > 0, problem.competition, 0.0, Effort(1e-3)).run()
     large = SparseSubproblem(Entries.of(ring), Entries.of(problem.competition))
     SparseSearch(large, Incumbent(large.weights, [[0, 1, 2, 3]], 9.0), Effort(1e-4)).run()
     logger.info("the search is loaded")
@@ -95,16 +97,16 @@ def load_searches() -> None:
 MANY, LINKS_SHARE = 500, 0.6
 """Components of more participants are searched by links first, for this fraction of the effort."""
 
-GENERATION_SHARE, RELAXATION_SHARE = 0.45, 0.7
+GENERATION_SHARE, RELAXATION_SHARE = 0.45, 0.3
 """The fraction of the effort for column generation before pairs are looked at, and the fraction of
 the rest for these."""
 
-MOST_RIVALRY_TO_RELAX = 0.08
-"""With a larger fraction of competing pairs, column generation makes better use of the time."""
+MANY_PAIRS, EARLY_SHARE = 60, 0.15
+"""With more participants, pairs are looked at after this fraction of the effort that is left when
+annealing ends: column generation needs longer than that to be of use."""
 
-LEAST_GAP_TO_RELAX = 0.1
-"""The pairs are looked at where column generation has left at least this gap: their bound is seldom
-lower than this, but reached far sooner with many participants and few competitors."""
+LEAST_GAP_TO_RELAX = 0.02
+"""The pairs are looked at where column generation has left at least this gap."""
 
 
 @dataclass(frozen=True)
@@ -431,21 +433,31 @@ class _Component(_Scaled):
 
         if len(self.members) > MANY and self._generation is None and not self._participation:
             self._search_links(effort)
+        generation = self._generation = ColumnGeneration(self._problem, self._incumbent, effort)
+        generation.start()
         relaxed = self._participation or self._relaxation is not None or self._lost > 0
-        relaxed |= float(self._rivals.mean()) > MOST_RIVALRY_TO_RELAX
-        given = effort.left * (1.0 if relaxed else GENERATION_SHARE)
-        part = effort.part(given / effort.left)
-        generation = self._generation = ColumnGeneration(self._problem, self._incumbent, part)
-        generation.run()
-        effort.spend_part(part, given)
         if relaxed or self._incumbent.optimal or effort.over:
+            generation.resume(effort)
+            self._branch(generation, effort)
             return
+        share = EARLY_SHARE if len(self.members) > MANY_PAIRS else GENERATION_SHARE
+        part = effort.part(share)
+        given = part.left
+        generation.resume(part)
+        effort.spend_part(part, given)
         if self._incumbent.value < (1 - LEAST_GAP_TO_RELAX) * self._incumbent.upper_bound:
             self._relax(effort)
-        given, part.left = effort.left, effort.left
         if not (effort.over or self._incumbent.optimal):
-            generation.resume()
-            effort.spend_part(part, given)
+            generation.resume(effort)
+            self._branch(generation, effort)
+
+    def _branch(self, generation: "ColumnGeneration", effort: Effort) -> None:
+        """Split the problem where column generation has come to its end with a gap."""
+        from fedegoists.coalitions.exact.branching import Branching
+
+        # Who is united with another counts as one member, so their number must not matter.
+        if not self._participation and self._fewest_members <= 2:
+            Branching(self._problem, self._incumbent, generation, effort).run()
 
     def _relax(self, effort: Effort) -> None:
         """Bound the welfare by the pairs alone."""

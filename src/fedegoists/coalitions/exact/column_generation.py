@@ -18,6 +18,7 @@ choice among them is proven (`set_partitioning`), or cuts are added to the linea
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +44,14 @@ MOST_PROPOSALS = 40_000
 MOST_LISTED = 20_000
 """With at most this many coalitions left that could improve, all are listed and chosen from."""
 
+MOST_LISTED_IN_BRANCH = 3000
+"""The same in a branch, where splitting again may be faster."""
+
 SECONDS_PER_LISTED = 2e-4
 """The longest time that setting up the choice takes, per coalition."""
+
+SECONDS_TO_SET_UP = 2e-5
+"""Work to set up the choice, per coalition."""
 
 SECONDS_PER_ENTRY = 2e-7
 """Work of an entry of the linear program, each time it is solved."""
@@ -53,13 +60,27 @@ ROUNDING = 5e-16
 """Sums of k positive numbers are off by less than k times this fraction."""
 
 
+class Inherited(NamedTuple):
+    """What a branch begins with: prices that no coalition exceeds, their triples, coalitions."""
+
+    prices: Floats
+    triples: list[Triple]
+    columns: Bools
+
+
 class ColumnGeneration:
     """Improves an incumbent until it is proven, or the effort is spent."""
 
-    def __init__(self, problem: Subproblem, incumbent: Incumbent, effort: Effort) -> None:
+    def __init__(
+        self,
+        problem: Subproblem,
+        incumbent: Incumbent,
+        effort: Effort,
+        inherited: Inherited | None = None,
+    ) -> None:
         self._problem = problem
         self._n = problem.n
-        self._incumbent = incumbent
+        self.incumbent = self._incumbent = incumbent
         self._effort = effort
         self._annealing = Annealing(problem, incumbent.partition)
         self._pricing = Pricing(problem, effort)
@@ -75,17 +96,32 @@ class ColumnGeneration:
         self._bound(self._inner)
         self._mix = 0.0 if self._n <= 40 else 0.5  # the fraction of inner prices in the mixture
         self._listed_at = math.inf  # the gap at which listing was tried last
+        self._patience = 1.0  # factor of the work for the best choice
+        self._most_listed = MOST_LISTED
+        self._too_many = False  # whether the last listing found too many
+        self._is_branch = inherited is not None
+        if inherited is not None:
+            self._begin_with(inherited)
 
-    def run(self) -> None:
-        """Anneal, then generate columns, then round, list and cut, until done."""
+    def _begin_with(self, inherited: Inherited) -> None:
+        self._mix = 0.0
+        self._most_listed = MOST_LISTED_IN_BRANCH
+        for triple in inherited.triples:
+            self._master.add_triple(triple)
+        for column in inherited.columns:
+            self._master.add(column)
+        self._bound(inherited.prices)
+
+    def start(self) -> None:
+        """Anneal: the first incumbent, and the first columns."""
         self._anneal()
         for group in self._incumbent.partition:
             self._learn(group)
-        self.resume()
 
-    def resume(self) -> None:
-        """Go on from where the effort ended."""
-        incumbent, effort = self._incumbent, self._effort
+    def resume(self, effort: Effort) -> None:
+        """Generate columns, then round, list and cut, until that ends or this effort is spent."""
+        self._effort = self._pricing.effort = effort
+        incumbent = self._incumbent
         rounds = 0
         while not (incumbent.optimal or effort.over or self._scaled_badly):
             value, outer = self._solve_master()
@@ -97,13 +133,18 @@ class ColumnGeneration:
             self._look(outer)
             if incumbent.upper_bound > value * (1 + 1e-5) or incumbent.optimal:
                 continue  # the linear program is not solved yet
-            self._round()
+            if not self._is_branch:
+                self._round()
             if incumbent.optimal or effort.over:
                 break
             gap = incumbent.upper_bound - incumbent.value
-            if gap < 0.6 * self._listed_at and self._list(MOST_LISTED):
+            if gap < 0.6 * self._listed_at and self._list(self._most_listed):
                 break
-            if not self._master.separate() and self._list(5 * MOST_LISTED):
+            if self._master.separate():
+                continue
+            if self._is_branch:
+                self._round()  # an integral solution is a partition
+            if self._list(5 * self._most_listed) or self._is_branch or self._too_many:
                 break
         if incumbent.optimal and self._problem.keep:
             self._list(MOST_LISTED)
@@ -112,6 +153,19 @@ class ColumnGeneration:
     def prices(self) -> tuple[Floats, list[Triple]]:
         """Prices that no coalition exceeds: of the participants, then of the triples returned."""
         return self._inner, self._master.triples[: len(self._inner) - self._n]
+
+    @property
+    def inheritance(self) -> Inherited:
+        """What branches of this problem begin with, before they are split."""
+        prices, triples = self.prices
+        return Inherited(prices, triples, self._master.columns)
+
+    @property
+    def pair_amounts(self) -> Floats:
+        """How much the last solution of the linear program has each two together."""
+        columns = self._master.columns.astype(np.float64)
+        amounts: Floats = (columns * self._master.mixture[:, None]).T @ columns
+        return amounts
 
     @property
     def _scaled_badly(self) -> bool:
@@ -156,7 +210,7 @@ class ColumnGeneration:
     def _choose(self, columns: Bools) -> float:
         """Offer the best partition of these coalitions; return an upper bound over them."""
         problem, effort = self._problem, self._effort
-        work = min(max(effort.left * 0.5, 0.05), 0.05 + 1e-4 * len(columns))
+        work = min(max(effort.left * 0.5, 0.05), self._patience * (0.05 + 1e-4 * len(columns)))
         choice = choose(
             columns,
             np.array([self._master.value(column) for column in columns]),
@@ -167,7 +221,7 @@ class ColumnGeneration:
             start=self._incumbent.partition,
             keep=problem.keep,
         )
-        effort.spend(work)
+        effort.spend(choice.work + SECONDS_TO_SET_UP * len(columns))
         effort.clock_ended |= choice.clock_ended
         self._incumbent.offer(choice.partition, prefer=bool(problem.keep) and choice.optimal)
         return choice.upper_bound
@@ -287,10 +341,12 @@ class ColumnGeneration:
         # Setting up the choice takes time that nothing can interrupt.
         most = int(min(most, effort.left / SECONDS_PER_LISTED))
         listed: list[Bools] = []
+        self._too_many = False
         left = most
         for root in range(self._n):
             columns = self._pricing.all_above(root, threshold, left, self._proof_steps())
             if columns is None:
+                self._too_many = True
                 return False
             listed.append(columns)
             left -= len(columns)
@@ -305,4 +361,5 @@ class ColumnGeneration:
             columns = np.concatenate([columns, np.array(extra)])
         best = self._choose(columns) if len(columns) else incumbent.value
         incumbent.bound(max(best, incumbent.value))
+        self._patience *= 4.0  # if the choice was not proven, the next one gets more work
         return incumbent.optimal

@@ -1,78 +1,62 @@
-"""An upper bound from the pairs alone: a linear program with cuts, whose prices are a short proof.
+"""An upper bound from the pairs alone: a semidefinite program with cuts.
 
-A variable x_ij for each two independents says whether they are together. The linear program
-maximises Σ v_ij x_ij under inequalities that every valid partition satisfies; those that its
-solution violates are added round by round (`pair_separation`). Any prices y ≥ 0 of them prove the
-bound Σ y b + Σ max(0, v_ij − Σ y a_ij), which a checker adds up without a search.
+A variable x_ij for each two participants says whether they are together; between competitors it is
+0, and x_ii is 1. The program maximises Σ v_ij x_ij over all pairs under inequalities that every
+valid partition satisfies (`pair_rows`), and with a positive semidefinite matrix x: for any numbers
+u, Σ_ij u_i u_j x_ij is the sum of the squares of the totals of u in the coalitions. Inequalities
+that its solution violates are added round by round (`pair_separation`).
 
-The solutions jump between the corners of a flat polytope. Separating their running mean instead
-needs a fraction of the rounds.
+The program is solved by alternating projections with multipliers (ADMM): on the positive
+semidefinite matrices by eigenvalues, and on the inequalities one after the other. At any moment its
+multipliers prove a bound, which a checker adds up without a search: those of the inequalities are
+prices y, and what the eigenvalues cut off is a sum of squares, rounded to whole numbers.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints
 from fedegoists.coalitions.effort import Effort
+from fedegoists.coalitions.exact.pair_rows import PairRows
 from fedegoists.coalitions.exact.pair_separation import (
     Violated,
     violated_stars,
     violated_support,
     violated_wheels,
 )
-from fedegoists.coalitions.exact.solvers import load_linear_solver
 
-if TYPE_CHECKING:
-    from ortools.linear_solver.pywraplp import Variable
+STEPS, SWEEPS = 40, 3
+"""Steps between two rounds of new inequalities, and sweeps over the inequalities in each."""
 
-MEAN = 0.7
-"""The fraction of the old running mean in the new one."""
+OVER = 1.6
+"""Over-relaxation of the steps; 1 would be none."""
+
+FIRST_STARS, FIRST_WHEELS = 3, 8
+"""Rounds without inequalities, and rounds without wheels."""
+
+WHEEL_PARTS = 4
+"""Wheels are looked for around this fraction of the centres in a round."""
 
 NEW_EACH = 6
 """Inequalities added in one round, per participant."""
 
-REBUILD_EVERY = 10
-"""Rounds after which inequalities that are not tight are dropped."""
-
-SLACK_KEPT = 0.05
-"""Inequalities that are further from being tight are dropped."""
-
-FIRST_WHEELS = 4
-"""Rounds with stars only, before wheels are looked for."""
-
-PATIENCE, LEAST_GAIN = 6, 5e-4
+PATIENCE, LEAST_GAIN = 12, 5e-4
 """The search ends if so many rounds lower the bound by less than this fraction."""
 
-SECONDS_PER_ENTRY = 6e-8
-"""Work of a simplex iteration, per inequality; and of the separation, per three participants."""
+SECONDS_PER_CUBE, SECONDS_PER_ENTRY = 1e-9, 4e-9
+"""Work of a step: of the eigenvalues, per cube of the participants, and of a sweep, per factor."""
 
-PARAMETERS = "use_dual_simplex: true use_preprocessing: false"
-"""Without preprocessing, the dual simplex goes on from the last basis when rows are added."""
+SECONDS_PER_TRIPLE, SECONDS_PER_WHEEL = 5e-8, 8e-9
+"""Work of looking for stars, per three participants, and for wheels, per four."""
 
-MOST_PARTICIPANTS = 150
-"""With more, a single linear program takes too long."""
+DIGITS = 20
+"""Binary digits of the numbers that are squared."""
 
-
-@dataclass
-class _Row:
-    pairs: Ints
-    factors: Floats
-    right: float
-
-
-@dataclass
-class _Program:
-    """The linear program of the moment."""
-
-    variables: "list[Variable]"
-    add: Callable[[_Row], None]
-    solve: Callable[[float], tuple[bool, int]]
-    prices: Callable[[], Floats]
+MOST_PARTICIPANTS = 250
+"""With more, a checker has to add up too much."""
 
 
 @dataclass
@@ -85,8 +69,27 @@ class PairPrices:
     total: float = 0.0  # what all of them cost: the bound that they prove by adding up
 
 
+@dataclass(frozen=True)
+class _Multipliers:
+    """Those of the lowest bound: of inequalities, and the numbers to be squared as rows."""
+
+    names: list[str]
+    prices: Floats
+    squares: Ints
+
+
 class PairRelaxation:
-    """The linear program over pairs of one component, and the lowest bound that it gave."""
+    """The program over pairs of one component, and the lowest bound that it gave.
+
+    Parameters
+    ----------
+    pair_values : array
+        What every two give each other, the largest about 1.
+    edges, competition : array of bool
+        Whether the first gives to the second, and whether two compete.
+    reached : float
+        The welfare of a known partition; a bound that meets it ends the search.
+    """
 
     def __init__(
         self,
@@ -97,166 +100,119 @@ class PairRelaxation:
         effort: Effort,
     ) -> None:
         self._n = n = len(pair_values)
-        free = np.triu(~competition, 1)
-        self._first, self._second = np.nonzero(free)
-        self._place = np.full((n, n), -1)
-        self._place[free] = np.arange(len(self._first))
-        self._place = np.maximum(self._place, self._place.T)
-        self._values = np.asarray(pair_values[free], dtype=np.float64)
+        self._rows = rows = PairRows(edges, competition)
+        self._values = np.asarray(pair_values[rows.first, rows.second], dtype=np.float64)
+        self._matrix = np.where(competition, 0.0, pair_values)
         self._edges = edges & ~competition
         self._reached = reached
         self._effort = effort
-        self._rows: dict[str, _Row] = {}
-        self._matrix = ~competition & ~np.eye(n, dtype=np.bool_)
+        # The weight of the distance between both projections: that of values measures well.
+        self._weight = float(self._values.mean()) if len(self._values) else 1.0
+        self._together = self._full(np.full(len(self._values), 0.3))
+        self._pull = np.zeros((n, n))  # the multipliers of the equality of both projections
         self.bound = math.inf
-        self._best: tuple[list[str], Floats] = ([], np.zeros(0))
+        self._best = _Multipliers([], np.zeros(0), np.zeros((0, n), dtype=np.int64))
 
     def run(self) -> None:
         """Add inequalities until none is found, little is gained, or the effort is spent."""
-        together = mean = self._matrix.astype(np.float64)
+        if self._weight <= 0:
+            self._take_bound(np.zeros((0, self._n)))
+            return
         history: list[float] = []
-        self._take(self._violated(mean, 0))
-        program = self._built()
         for rounds in itertools.count(1):
-            solved, together = self._solved(program, together)
+            cut_off = self._approach()
+            self._take_bound(cut_off)
             history.append(self.bound)
             closed = self.bound <= self._reached * (1 + 1e-9)
             stuck = rounds > 2 * PATIENCE and (
                 history[-1 - PATIENCE] - self.bound < LEAST_GAIN * self.bound
             )
-            if closed or stuck or not solved or self._effort.over:
+            if closed or stuck or self._effort.over:
                 return
-            mean = MEAN * mean + (1 - MEAN) * together
-            found = self._violated(mean, rounds)
-            if len(found) < self._n:
-                found += self._violated(together, FIRST_WHEELS)
-            new = self._take(found)
-            if not new:
-                return
-            if rounds % REBUILD_EVERY == 0:
-                self._drop(together)
-                program = self._built()
-            else:
-                for row in new:
-                    program.add(row)
+            if rounds > FIRST_STARS:
+                self._rows.drop(self._together[self._rows.first, self._rows.second])
+                self._rows.take(self._violated(rounds), NEW_EACH * self._n)
 
     @property
     def prices(self) -> PairPrices:
         """The prices of the lowest bound; participants pay for what is left of their pairs."""
-        names, prices = self._best
-        used = np.flatnonzero(prices > 0).tolist()
+        rows, best = self._rows, self._best
         # Halves of positive rests, and a margin for their rounding.
-        rest = np.maximum(self._rest(names, prices), 0.0) + 1e-12 * np.abs(self._values).max()
-        both = np.bincount(self._first, rest, self._n) + np.bincount(self._second, rest, self._n)
+        rest = np.maximum(self._rest(best), 0.0) + 1e-12 * np.abs(self._values).max(initial=0.0)
+        both = np.bincount(rows.first, rest, self._n) + np.bincount(rows.second, rest, self._n)
         share = both * (0.5 * (1 + 1e-12))
-        rows = [names[k] for k in used]
-        paid = [prices[k] * self._row(name).right for k, name in zip(used, rows, strict=True)]
+        squares = [" ".join(("square", *map(str, own))) for own in best.squares.tolist()]
+        price = math.ldexp(0.5, -2 * DIGITS)
+        paid = [price * _right_side(own) for own in best.squares.tolist()]
+        paid += rows.cost(best.names, best.prices)
         # Less than the total would leave a gap, and all coalitions within it would be listed.
         total = math.fsum([*paid, *share.tolist()]) * (1 + 2.0**-45)
-        return PairPrices(rows, prices[used].tolist(), share.tolist(), total)
+        prices = [price] * len(squares) + best.prices.tolist()
+        return PairPrices(squares + best.names, prices, share.tolist(), total)
 
-    # The linear program --------------------------------------------------------------------
+    # The program ---------------------------------------------------------------------------
 
-    def _built(self) -> _Program:
-        solver = load_linear_solver().Solver.CreateSolver("GLOP")
-        solver.SetSolverSpecificParametersAsString(PARAMETERS)
-        objective = solver.Objective()
-        objective.SetMaximization()
-        variables = [solver.NumVar(0.0, 1.0, "") for _ in self._values]
-        for variable, value in zip(variables, self._values.tolist(), strict=True):
-            objective.SetCoefficient(variable, value)
-        constraints = []
-
-        def add(row: _Row) -> None:
-            constraint = solver.Constraint(-solver.infinity(), row.right)
-            for k, factor in zip(row.pairs.tolist(), row.factors.tolist(), strict=True):
-                constraint.SetCoefficient(variables[k], factor)
-            constraints.append(constraint)
-
-        def solve(seconds: float) -> tuple[bool, int]:
-            solver.SetTimeLimit(int(min(max(1000 * seconds, 1.0), 1e9)))
-            return solver.Solve() == solver.OPTIMAL, solver.iterations()
-
-        def prices() -> Floats:
-            duals = np.array([one.dual_value() for one in constraints], dtype=np.float64)
-            return np.maximum(np.nan_to_num(duals), 0.0)
-
-        for row in self._rows.values():
-            add(row)
-        return _Program(variables, add, solve, prices)
-
-    def _solved(self, program: _Program, before: Floats) -> tuple[bool, Floats]:
-        """Solve, and take up the bound; return whether it ended in time, and the solution."""
-        solved, iterations = program.solve(self._effort.seconds_left)
-        self._effort.spend(SECONDS_PER_ENTRY * (iterations * len(self._rows) + self._n**3))
-        if not solved:
-            self._effort.clock_ended = True
-            return False, before
-        names, prices = list(self._rows), program.prices()
-        right = np.array([row.right for row in self._rows.values()])
-        rest = self._rest(names, prices)
-        # The margin covers the rounding of both sums.
-        bound = (math.fsum(prices * right) + math.fsum(np.maximum(rest, 0.0))) * (1 + 1e-11)
-        if bound < self.bound:
-            self.bound, self._best = bound, (names, prices)
-        x = np.zeros((self._n, self._n))
-        x[self._first, self._second] = [one.solution_value() for one in program.variables]
-        return True, np.clip(x + x.T, 0.0, 1.0)
-
-    def _rest(self, names: list[str], prices: Floats) -> Floats:
-        """Return what prices leave of the value of each pair."""
-        rest = self._values.copy()
-        for name, price in zip(names, prices.tolist(), strict=True):
-            if price > 0:
-                row = self._row(name)
-                rest[row.pairs] -= price * row.factors
-        return rest
-
-    # Inequalities --------------------------------------------------------------------------
-
-    def _violated(self, together: Floats, rounds: int) -> list[Violated]:
-        found = violated_stars(together) + violated_support(together, self._edges)
-        return found + violated_wheels(together) if rounds >= FIRST_WHEELS else found
-
-    def _take(self, found: list[Violated]) -> list[_Row]:
-        """Add the most violated inequalities that are new, and return them."""
-        added: list[_Row] = []
-        for _, name in sorted(found, key=lambda one: (-one[0], one[1])):
-            if len(added) >= NEW_EACH * self._n:
+    def _approach(self) -> Floats:
+        """Make some steps; return what the last projection cut off, as vectors to be squared."""
+        vectors = np.zeros((0, self._n))
+        for _ in range(STEPS):
+            wanted = self._together - self._pull + self._matrix / (2 * self._weight)
+            eigenvalues, basis = np.linalg.eigh(wanted)
+            negative = eigenvalues < 0
+            vectors = (basis[:, negative] * np.sqrt(-eigenvalues[negative])).T
+            semidefinite = wanted + vectors.T @ vectors
+            ahead = OVER * semidefinite + (1 - OVER) * self._together + self._pull
+            x = self._rows.project(ahead[self._rows.first, self._rows.second], SWEEPS)
+            self._together = self._full(x)
+            self._pull = ahead - self._together
+            work = SECONDS_PER_CUBE * self._n**3
+            self._effort.spend(work + SECONDS_PER_ENTRY * SWEEPS * self._rows.entries)
+            if self._effort.over:
                 break
-            if name not in self._rows:
-                self._rows[name] = self._row(name)
-                added.append(self._rows[name])
-        return added
+        return vectors * math.sqrt(2 * self._weight)
 
-    def _row(self, name: str) -> _Row:
-        known = self._rows.get(name)
-        if known is not None:
-            return known
-        kind, *numbers = name.split(" ")
-        centre, *others = map(int, numbers)
-        factors: dict[tuple[int, int], float] = {(centre, other): 1.0 for other in others}
-        pairs: Iterable[tuple[int, int]]
-        if kind == "wheel":
-            pairs = zip(others, (*others[1:], others[0]), strict=True)
-            right = len(others) // 2
-        else:
-            pairs = itertools.combinations(others, 2)
-            right = 1 if kind == "star" else 0
-        factors |= dict.fromkeys(pairs, -1.0)
-        if kind in ("givers", "takers"):
-            helps = self._edges[:, centre] if kind == "givers" else self._edges[centre]
-            for other in np.flatnonzero(helps).tolist():
-                factors[centre, other] = factors.get((centre, other), 0.0) - 1.0
-        places = np.array([self._place[pair] for pair in factors], dtype=np.int64)
-        kept = places >= 0
-        return _Row(places[kept], np.array(list(factors.values()))[kept], float(right))
+    def _full(self, x: Floats) -> Floats:
+        matrix = np.eye(self._n)
+        matrix[self._rows.first, self._rows.second] = x
+        matrix[self._rows.second, self._rows.first] = x
+        return matrix
 
-    def _drop(self, together: Floats) -> None:
-        """Keep the inequalities that are nearly tight, and those of the best bound."""
-        x = together[self._first, self._second]
-        self._rows = {
-            name: row
-            for name, row in self._rows.items()
-            if row.factors @ x[row.pairs] > row.right - SLACK_KEPT
-        }
+    def _take_bound(self, cut_off: Floats) -> None:
+        """Keep the multipliers of the moment if they prove a lower bound than before."""
+        squares = np.rint(np.ldexp(cut_off, DIGITS)).astype(np.int64)
+        used = np.flatnonzero(self._rows.multipliers > 0).tolist()
+        names, every = [], self._rows.names
+        names = [every[k] for k in used]
+        prices = 2 * self._weight * self._rows.multipliers[used]
+        found = _Multipliers(names, prices, squares[squares.any(axis=1)])
+        right = math.ldexp(0.5, -2 * DIGITS) * sum(map(_right_side, found.squares.tolist()))
+        rest = np.maximum(self._rest(found), 0.0)
+        # The margin covers the rounding of all sums.
+        total = right + math.fsum(prices * self._rows.rights[used]) + math.fsum(rest)
+        margin = 1e-13 * (right + self._n**2)
+        if total * (1 + 1e-11) + margin < self.bound:
+            self.bound, self._best = total * (1 + 1e-11) + margin, found
+
+    def _rest(self, multipliers: _Multipliers) -> Floats:
+        """Return what multipliers leave of the value of each pair."""
+        # Exact: whole numbers of 63 bits are not exceeded.
+        product = np.ldexp((multipliers.squares.T @ multipliers.squares).astype(np.float64), -40)
+        values = self._values + product[self._rows.first, self._rows.second]
+        return self._rows.lowered(values, multipliers.names, multipliers.prices)
+
+    def _violated(self, rounds: int) -> list[Violated]:
+        """Find inequalities that the solution of the moment violates."""
+        self._effort.spend(SECONDS_PER_TRIPLE * self._n**3)
+        together = np.clip(self._together, 0.0, 1.0)
+        np.fill_diagonal(together, 0.0)
+        found = violated_stars(together) + violated_support(together, self._edges)
+        if rounds <= FIRST_WHEELS:
+            return found
+        centres = range(rounds % WHEEL_PARTS, self._n, WHEEL_PARTS)
+        self._effort.spend(SECONDS_PER_WHEEL * len(centres) * self._n**3)
+        return found + violated_wheels(together, centres)
+
+
+def _right_side(numbers: list[int]) -> int:
+    """Return the right side of the inequality of a square."""
+    return sum(u * u for u in numbers) - abs(sum(numbers))

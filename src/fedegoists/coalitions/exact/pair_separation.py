@@ -4,6 +4,8 @@ Each is written as text: its kind, its centre, and the others, by number. `docs/
 derives why they hold. The searches are greedy or exact for short cycles, and vectorised.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from fedegoists.coalitions.array_types import Bools, Floats, Ints
@@ -105,14 +107,14 @@ def _supported_stars(together: Floats, rest: Floats, kind: str, credit: Floats) 
     return found
 
 
-def violated_wheels(together: Floats) -> list[Violated]:
-    """Find odd wheels with cycles of five and seven.
+def violated_wheels(together: Floats, centres: Iterable[int]) -> list[Violated]:
+    """Find odd wheels with cycles of five and seven around some centres.
 
     With the length w_tu = (1 + 2 x_tu − x_ct − x_cu) / 2 ≥ 0 of an edge, a wheel is violated by
     1/2 minus the length of its cycle.
     """
     found: list[Violated] = []
-    for centre in range(len(together)):
+    for centre in centres:
         near = np.flatnonzero(together[centre] > LEAST_SPOKE)
         if len(near) < 5:
             continue

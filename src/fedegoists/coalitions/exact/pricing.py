@@ -314,7 +314,7 @@ class Pricing:
         competition = problem.competition
         # Participants with most competitors come first: such a root has few others to combine with.
         self.ranked = np.argsort(-competition.sum(axis=1), kind="stable").astype(np.int64)
-        self._effort = effort
+        self.effort = effort
         self._search = PricingState(
             value=problem.pair_values,
             price=np.zeros(n),
@@ -377,9 +377,9 @@ class Pricing:
         _start(s, self.ranked, root, threshold)
         while s.state[DEPTH] >= 0 and s.state[STEPS] < steps and s.state[FOUND] < ROOM:
             threshold = _search(s, threshold, True, min(steps, CHUNK))
-            if self._effort.over:
+            if self.effort.over:
                 break
-        self._effort.spend(SECONDS_PER_ROOT + int(s.state[STEPS]) * SECONDS_PER_STEP)
+        self.effort.spend(SECONDS_PER_ROOT + int(s.state[STEPS]) * SECONDS_PER_STEP)
         # Of an unfinished search, the bound is that of the branches not yet looked at.
         bound = threshold
         for depth in range(int(s.state[DEPTH]) + 1):
@@ -401,12 +401,12 @@ class Pricing:
         while s.state[DEPTH] >= 0:
             before = int(s.state[STEPS])
             _search(s, threshold, False, CHUNK)
-            self._effort.spend((int(s.state[STEPS]) - before) * SECONDS_PER_STEP)
+            self.effort.spend((int(s.state[STEPS]) - before) * SECONDS_PER_STEP)
             blocks.append(s.found[: s.state[FOUND]].copy())
             count += int(s.state[FOUND])
             s.state[FOUND] = 0
             if count > most or (
-                s.state[DEPTH] >= 0 and (s.state[STEPS] > steps or self._effort.over)
+                s.state[DEPTH] >= 0 and (s.state[STEPS] > steps or self.effort.over)
             ):
                 return None
         return np.concatenate([s.found[:0], *blocks])

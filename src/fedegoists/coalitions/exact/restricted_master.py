@@ -59,7 +59,7 @@ class RestrictedMaster:
             self.add(column)
         triples, self.triples = self.triples, []
         for triple in triples:
-            self._add_triple(triple)
+            self.add_triple(triple)
 
     def value(self, column: Bools) -> float:
         """Return the value of a coalition, the bonus for each member included."""
@@ -82,7 +82,8 @@ class RestrictedMaster:
         self._variables.append(variable)
         return True
 
-    def _add_triple(self, triple: Triple) -> None:
+    def add_triple(self, triple: Triple) -> None:
+        """Add the inequality of a triple."""
         row = self._solver.Constraint(-self._solver.infinity(), 1.0)
         self.triples.append(triple)
         self._triple_rows.append(row)
@@ -161,6 +162,6 @@ class RestrictedMaster:
         for _, triple in found:
             if added < most and (times[list(triple)] < MOST_TRIPLES_EACH).all():
                 times[list(triple)] += 1
-                self._add_triple(triple)
+                self.add_triple(triple)
                 added += 1
         return added

@@ -29,13 +29,15 @@ SECONDS_TO_END = 1e-5
 class Choice:
     """The partition chosen, an upper bound on any choice, and whether the two meet.
 
-    `clock_ended` tells that time rather than work ended the search, so that another run may differ.
+    `clock_ended` tells that time rather than work ended the search, so that another run may differ;
+    `work` is what was done, in the solver's own count.
     """
 
     partition: list[list[int]]
     upper_bound: float
     optimal: bool
     clock_ended: bool = False
+    work: float = 0.0
 
 
 def partition_of(columns: Bools) -> list[list[int]]:
@@ -97,9 +99,9 @@ def choose(
     solver = cp_model.CpSolver()
     solver.parameters.random_seed = seed % 2**31
     deadline -= SECONDS_TO_END * len(columns)
-    status, late, _ = solve_until(solver, model, deadline, work)
+    status, late, done = solve_until(solver, model, deadline, work)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Choice(partition_of(columns[hint]), math.inf, False, late)
+        return Choice(partition_of(columns[hint]), math.inf, False, late, done)
     chosen = [k for k, x in enumerate(taken) if solver.value(x)]
     # Each value is off by half a unit at most, and no choice has more than n / 2 coalitions.
     bound = math.ldexp(solver.best_objective_bound + n / 4 + 1, -scale)
@@ -109,10 +111,12 @@ def choose(
         model.maximize(_stayers(model, columns, taken, keep))
         model.clear_hints()
         _add_hint(model, taken, set(chosen))
-        again, late, _ = solve_until(solver, model, deadline, work)
+        again, late, more = solve_until(solver, model, deadline, work)
+        done += more
         if again in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             chosen = [k for k, x in enumerate(taken) if solver.value(x)]
-    return Choice(partition_of(columns[chosen]), bound, status == cp_model.OPTIMAL, late)
+    optimal = status == cp_model.OPTIMAL
+    return Choice(partition_of(columns[chosen]), bound, optimal, late, done)
 
 
 def solve_until(

@@ -14,9 +14,9 @@ in S, minus v(S). Summed over a partition, the slacks are at most the sum of all
 welfare. So with no negative slack, a partition of a welfare above b has slacks that sum to less
 than the gap, (sum of all prices) − b: list all coalitions with a slack below the gap, and see that
 they do not combine. Prices of inequalities over pairs that every valid partition satisfies (stars,
-wheels; see `remaining_values`) first lower what pairs are worth: with prices y of Σ a x ≤ s, the
-welfare is at most Σ y s plus what is left. A component of up to 14 participants needs no prices:
-all partitions are tried.
+wheels, squares; see `remaining_values`) first lower what pairs are worth: with prices y of
+Σ a x ≤ s, the welfare is at most Σ y s plus what is left. A component of up to 14 participants
+needs no prices: all partitions are tried.
 
 Exit status: 0 if every claim holds, 1 if one does not, 2 if the file cannot be read, 3 if a claim
 is of a kind that this program does not check.
@@ -570,13 +570,52 @@ def combines(
     return False
 
 
+Terms = tuple[int, Iterator[tuple[int, int, int]]]  # the side, and (i, j, factor) for each pair
+
+
+def centred_terms(
+    graphs: BothGraphs, part: int, order: list[int], row: str, steps: StepCount
+) -> Terms:
+    """Return the side and the terms of a star, a wheel, or an inequality of givers or takers."""
+    kind, *places = row.split()
+    known = all(k.isdecimal() and int(k) < len(order) for k in places)
+    if not known or not places or len({int(k) for k in places}) < len(places):
+        raise RefutedError("an inequality is not over different participants")
+    c, *others = (order[int(k)] for k in places)
+    if len(others) > LONGEST:
+        raise RefutedError("an inequality is too long")
+    helps = {"givers": graphs.givers[c], "takers": graphs.takers[c]}.get(kind, 0) & part
+    steps.spend(1 + len(others) ** 2 + helps.bit_count())
+    pairs: Iterator[tuple[int, int]]
+    if kind == "wheel" and len(others) >= 3 and len(others) % 2:
+        pairs, side = zip(others, others[1:] + others[:1], strict=True), len(others) // 2
+    elif kind in ("star", "givers", "takers") and others:
+        pairs, side = combinations(others, 2), 1 if kind == "star" else 0
+    else:
+        raise RefutedError("an inequality is of no kind that is known to hold")
+    spokes = chain(((c, j, 1) for j in others), ((c, j, -1) for j in bits(helps)))
+    return side, chain(spokes, ((i, j, -1) for i, j in pairs))
+
+
+def square_terms(order: list[int], row: str, steps: StepCount) -> Terms:
+    """Return the side and the terms of a square."""
+    stated = row.split()[1:]
+    if len(stated) != len(order) or not all(re.fullmatch("-?[0-9]{1,13}", u) for u in stated):
+        raise RefutedError("a square has not one whole number for each participant")
+    number = [int(u) for u in stated]
+    steps.spend(1 + len(order) ** 2 // 4)
+    both = combinations([(i, u) for i, u in zip(order, number, strict=True) if u], 2)
+    side = sum(u * u for u in number) - abs(sum(number))
+    return side, ((i, j, -2 * u * v) for (i, u), (j, v) in both)
+
+
 def remaining_values(
     graphs: BothGraphs, part: int, proof: dict[str, Any], steps: StepCount
 ) -> tuple[dict[int, dict[int, int]], int]:
     """Return what the prices of inequalities leave of each pair, and the sum of price times side.
 
-    Each inequality has a centre c and others T, and says of every valid partition, with x = 1 for
-    pairs in the same coalition and 0 for others:
+    Each inequality but the last has a centre c and others T. It says of every valid partition, with
+    x = 1 for pairs in the same coalition and 0 for others:
 
     star     The pairs (c, t) minus the pairs inside T are at most 1. If k of T are with c, the
              sum is at most k - k (k - 1) / 2, which is at most 1 for every k.
@@ -585,6 +624,9 @@ def remaining_values(
     wheel    With T a cycle of odd length, the pairs (c, t) minus the neighbours on the cycle are
              at most half the length, rounded down. If all are with c, the sum is at most 0;
              otherwise those with c form runs on the cycle, each of which adds 1 at most.
+    square   With a whole number u for everybody, the square of the sum of u over a coalition is at
+             least its size. Over all coalitions, the squares sum to the squares of all u and 2 u v
+             for each pair together; so -2 u v x is at most (sum of squares) - |sum of all u|.
     """
     value = {i: {j: v for j, v in graphs.value[i].items() if part >> j & 1} for i in bits(part)}
     order = [graphs.number[name] for name in proof["members"]]
@@ -593,28 +635,15 @@ def remaining_values(
         raise RefutedError("an inequality has no price")
     total = 0
     for row, stated in zip(rows, prices, strict=True):
-        kind, *places = row.split()
-        known = all(k.isdecimal() and int(k) < len(order) for k in places)
-        if not known or not places or len({int(k) for k in places}) < len(places):
-            raise RefutedError("an inequality is not over different participants")
-        c, *others = (order[int(k)] for k in places)
-        if len(others) > LONGEST:
-            raise RefutedError("an inequality is too long")
-        helps = {"givers": graphs.givers[c], "takers": graphs.takers[c]}.get(kind, 0) & part
-        steps.spend(1 + len(others) ** 2 + helps.bit_count())
-        pairs: Iterator[tuple[int, int]]
-        if kind == "wheel" and len(others) >= 3 and len(others) % 2:
-            pairs, side = zip(others, others[1:] + others[:1], strict=True), len(others) // 2
-        elif kind in ("star", "givers", "takers") and others:
-            pairs, side = combinations(others, 2), 1 if kind == "star" else 0
-        else:
-            raise RefutedError("an inequality is of no kind that is known to hold")
         p = math.floor(Fraction(stated) * graphs.unit)
+        if row.startswith("square "):
+            side, terms = square_terms(order, row, steps)
+        else:
+            side, terms = centred_terms(graphs, part, order, row, steps)
         total += p * side
-        spokes = chain(((c, j, p) for j in others), ((c, j, -p) for j in bits(helps)))
-        for i, j, amount in chain(spokes, ((i, j, -p) for i, j in pairs)):
+        for i, j, a in terms:
             if not graphs.rivals[i] >> j & 1:  # two competitors are never together
-                value[i][j] = value[j][i] = value[i].get(j, 0) - amount
+                value[i][j] = value[j][i] = value[i].get(j, 0) - p * a
     return value, total
 
 

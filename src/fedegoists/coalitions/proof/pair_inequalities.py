@@ -11,7 +11,12 @@ matter, and each subtracted pair inside W counts:
     takers   the same with takers: by Principle 1, c has a giver and a taker if it has company
 
 A star over competitors says that c is with one of them at most; one over two others is the triangle
-inequality. A price y ≥ 0 of an inequality Σ a_ij x_ij ≤ b moves y · b into the bound and leaves
+inequality. One more kind has a whole number u_i for each participant. Its total in a coalition has
+a square of at least its size, and the squares of all totals sum to Σ u_i² + 2 Σ u_i u_j x_ij:
+
+    square   −2 Σ_{pairs} u_i u_j x_ij ≤ Σ u_i² − |Σ u_i|
+
+A price y ≥ 0 of an inequality Σ a_ij x_ij ≤ b moves y · b into the bound and leaves
 v_ij − y · a_ij of the value of each pair.
 """
 
@@ -24,6 +29,9 @@ Kind = Literal["star", "wheel", "givers", "takers"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+
+LARGEST = 10**12
+"""Numbers of a square are at most this, so that a step of the check has a bounded length."""
 
 LONGEST = 200
 """Longer lists of others only serve to keep a checker busy."""
@@ -120,3 +128,76 @@ class PairInequality:
         if self.kind in ("givers", "takers"):
             for other in givers if self.kind == "givers" else takers:
                 yield (self.centre, other), -1
+
+
+@dataclass(frozen=True)
+class SquareInequality:
+    """The inequality of the squares of whole numbers, by participant.
+
+    Examples
+    --------
+    Three participants with 1, 1 and -1: where the third is with one of the others, their total is
+    zero, and where all are together, it is 1.
+
+    >>> square = SquareInequality((1, 1, -1))
+    >>> square.to_text()
+    'square 1 1 -1'
+    >>> dict(square.terms(), right=square.right_side)
+    {(0, 1): -2, (0, 2): 2, (1, 2): 2, 'right': 2}
+    """
+
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def from_text(cls, text: str, number: Sequence[int]) -> "SquareInequality":
+        """Read an inequality; the arguments and errors are those of `PairInequality.from_text`."""
+        _, *stated = text.split(" ")
+        digits = (one.removeprefix("-") for one in stated)
+        if not all(one.isascii() and one.isdigit() and len(one) < 20 for one in digits):
+            raise NoInequalityError("a square is not of whole numbers")
+        if len(stated) != len(number):
+            raise NoInequalityError("a square has not one number for each participant")
+        numbers = [0] * len(number)
+        for k, one in zip(number, stated, strict=True):
+            numbers[k] = int(one)
+        if max(map(abs, numbers), default=0) > LARGEST:
+            raise NoInequalityError("a number of a square is too large")
+        return cls(tuple(numbers))
+
+    def to_text(self) -> str:
+        """Return the numbers in the order of the participants, as `from_text` reads them."""
+        return " ".join(("square", *map(str, self.numbers)))
+
+    @property
+    def right_side(self) -> int:
+        """What the sum is at most."""
+        return sum(u * u for u in self.numbers) - abs(sum(self.numbers))
+
+    @property
+    def size(self) -> int:
+        """About the number of terms."""
+        return len(self.numbers) ** 2 // 2
+
+    def terms(self) -> Iterable[tuple[tuple[int, int], int]]:
+        """Yield pairs with their factors."""
+        present = [(i, u) for i, u in enumerate(self.numbers) if u]
+        for (i, u), (j, v) in combinations(present, 2):
+            yield (i, j), -2 * u * v
+
+
+def read_inequality(text: str, number: Sequence[int]) -> PairInequality | SquareInequality:
+    """Read an inequality of any kind.
+
+    Parameters
+    ----------
+    number : sequence of int
+        The participant that each position in the text stands for.
+
+    Raises
+    ------
+    NoInequalityError
+        If it is none, or not over participants of the component.
+    """
+    kind: type[PairInequality] | type[SquareInequality]
+    kind = SquareInequality if text.startswith("square ") else PairInequality
+    return kind.from_text(text, number)

@@ -33,7 +33,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fedegoists.coalitions.principles import Coalition
-from fedegoists.coalitions.proof.pair_inequalities import NoInequalityError, PairInequality
+from fedegoists.coalitions.proof.pair_inequalities import (
+    NoInequalityError,
+    SquareInequality,
+    read_inequality,
+)
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 MOST_STEPS = 1_000_000
@@ -95,8 +99,8 @@ class PriceProof:
     triple_prices : tuple of float
         Their prices.
     rows : tuple of str
-        Inequalities over pairs, as `PairInequality.to_text` writes them; a number is a position
-        among the members.
+        Inequalities over pairs, as `to_text` of `pair_inequalities` writes them; positions, and the
+        numbers of a square, are in the order of the members.
     row_prices : tuple of float
         Their prices.
     """
@@ -508,15 +512,20 @@ class Component:
         cost = 0
         for text, stated in zip(proof.rows, proof.row_prices, strict=True):
             try:
-                row = PairInequality.from_text(text, number)
+                row = read_inequality(text, number)
             except NoInequalityError as error:
                 raise ProofError(str(error)) from None
-            givers, takers = self._takes[row.centre], self._gives[row.centre]
-            helps = {"givers": len(givers), "takers": len(takers)}.get(row.kind, 0)
+            helps = 0
+            if isinstance(row, SquareInequality):
+                terms = row.terms()
+            else:
+                givers, takers = self._takes[row.centre], self._gives[row.centre]
+                terms = row.terms(givers, takers)
+                helps = {"givers": len(givers), "takers": len(takers)}.get(row.kind, 0)
             allowance.spend(1 + (row.size + helps) // STEPS_PER_TERM)
             price = self.in_units(stated)
             cost += price * row.right_side
-            for (i, j), factor in row.terms(givers, takers):
+            for (i, j), factor in terms:
                 if j not in self._rivals[i]:
                     values[i][j] = values[j][i] = values[i].get(j, 0) - price * factor
         return values, cost
