@@ -21,12 +21,6 @@ MAX_BYTES = 256 * 1024 * 1024
 
 LONGEST_NAME = 50
 
-HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-"""An escape of half a character in a JSON text; only a pair of them is one."""
-
-MOST_DIGITS = 300
-"""Of a whole number in a JSON text; larger ones are refused, as some are no floats."""
-
 
 def file_name(name: str) -> str:
     """Return a file name without a suffix that is valid everywhere; two names may collide.
@@ -203,19 +197,9 @@ def json_value(text: str, where: str, error_type: type[FedEgoistsError] = GraphE
     {'participants': []}
     """
     try:
-        value: object = json.loads(text, object_pairs_hook=_object_of, parse_int=_whole)
-        if HALF_CHARACTER.search(text):
-            json.dumps(value, ensure_ascii=False).encode()  # no file or screen takes lone halves
-        return value
+        return json.loads(text, object_pairs_hook=_object_of)
     except (ValueError, RecursionError) as error:
         raise error_type(f"{where}: not JSON ({error})") from None
-
-
-def _whole(digits: str) -> int:
-    """Return a whole number that is no larger than a float can be."""
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number has more than {MOST_DIGITS} digits")
-    return int(digits)
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -165,6 +165,7 @@ def test_restriction_keeps_the_gains_of_those_who_stay():
         ({"samples": [1e-5, 1e12], "slopes": [0, 0]}, None),
         ({"samples": [1, 1e12], "rates": [[0, 0], [1e3, 0]]}, "worth more than 1e\\+12 times"),
         ({"unit": 3}, "the unit 3 is no text"),
+        ({"unit": "A\ud800"}, "is no text"),
         ({"participants": ["N", "N"]}, "N"),
     ],
 )

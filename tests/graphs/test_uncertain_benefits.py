@@ -194,6 +194,9 @@ def test_wrong_values_are_refused():
     for data in ({}, {"participants": [], "edges": 3}, {"participants": ["a"], "edges": [["a"]]}):
         with pytest.raises(GraphError):
             UncertainBenefits.from_dict(data)
+    for row in (["a", "b", 1, 10**400], ["a", "b", 10**400, 1], ["a", "b", True, 1]):
+        with pytest.raises(GraphError, match="a weight and an error"):
+            UncertainBenefits.from_dict({"participants": ["a", "b"], "edges": [row]})
 
 
 def test_a_pair_that_is_not_listed_has_no_benefit():

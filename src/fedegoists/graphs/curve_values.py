@@ -36,6 +36,7 @@ import json
 import math
 import os
 import struct
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -133,7 +134,7 @@ class CurveValues:
         self.worst = None if worst is None else _vector(worst, n, "worst harm")
         self.rates = matrix + 0.0  # −0.0 becomes 0.0, so that equal values have equal digests
         self.rate_errors = _matrix(rate_errors, n)
-        if not isinstance(unit, str):
+        if not isinstance(unit, str) or any(unicodedata.category(c) == "Cs" for c in unit):
             raise GraphError(f"{where}: the unit {shown(unit)} is no text; write it like 'AUC'")
         self._unit = unit
         self._check()

@@ -30,6 +30,7 @@ import json
 import math
 import os
 import struct
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -493,7 +494,10 @@ def _uniform(number: npt.NDArray[np.uint64], seed: int) -> Floats:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number, and no larger than a float can be."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, float)
 
 
 def _number(text: str, place: str) -> float:

@@ -358,8 +358,14 @@ def test_what_is_odd_is_told(document, code, problem, tmp_path, monkeypatch, cap
     ],
 )
 def test_the_package_refuses_numbers_that_are_no_floats(entry):
-    with pytest.raises(CertificateError, match="more than 300 digits"):
+    with pytest.raises(CertificateError, match="a number is too large"):
         Certificate.from_json(resealed(priced(**entry)))
+
+
+def test_the_package_refuses_halves_of_characters():
+    with pytest.raises(CertificateError, match="half of a character"):
+        Certificate.from_json(resealed(ring(notes=["\ud800"])))
+    assert confirmed(resealed(ring(notes=["\ud83d\ude00"])))
 
 
 def test_prices_are_numbers_even_where_no_file_is_read():

@@ -1,5 +1,7 @@
 """The JSON format of certificates; reading one checks its shape, not yet its claims."""
 
+import json
+import sys
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -109,6 +111,14 @@ def read_document(text: str, where: str) -> CertificateDocument:
         themselves.
     """
     data = json_value(text, where, CertificateError)
+    try:
+        if "\\ud" in text.lower():  # the escape of a half
+            json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise CertificateError(
+            f"{where}: not a certificate: a text has half of a character (a lone surrogate), which "
+            "no file or screen takes"
+        ) from None
     if (
         isinstance(data, dict)
         and data.get("format") == "fedegoists certificate"
@@ -148,6 +158,12 @@ def read_document(text: str, where: str) -> CertificateDocument:
             raise CertificateError(
                 f"{where}: not a certificate: 'proof' → {number} → 'triples': expected three names "
                 "and a price"
+            )
+        numbers = [*entry.prices, entry.at_most, *entry.row_prices]
+        numbers += [one for triple in entry.triples for one in triple if not isinstance(one, str)]
+        if any(abs(one) > sys.float_info.max for one in numbers):
+            raise CertificateError(
+                f"{where}: not a certificate: 'proof' → {number}: a number is too large"
             )
     if document.method == "truthful" and (
         document.fewest_members > 2 or document.objective != "welfare"
