@@ -231,7 +231,7 @@ def fuzz(rng: random.Random, path: Path, monkeypatch) -> tuple[int, int]:
     text = resealed(document)
     found = [confirmed_alone(text, path, monkeypatch), confirmed(text)]
     if any(found):
-        assert "@@" not in json.dumps(document), document
+        document = json.loads(text, object_pairs_hook=check.without_repeats)
         assert is_true(document), (found, document)
     return sum(found), sum(found) * priced
 
