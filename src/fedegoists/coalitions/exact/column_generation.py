@@ -99,6 +99,7 @@ class ColumnGeneration:
         self._patience = 1.0  # factor of the work for the best choice
         self._most_listed = MOST_LISTED
         self._too_many = False  # whether the last listing found too many
+        self._proven_choice = False  # whether the last choice was proven
         self._is_branch = inherited is not None
         if inherited is not None:
             self._begin_with(inherited)
@@ -223,6 +224,7 @@ class ColumnGeneration:
         )
         effort.spend(choice.work + SECONDS_TO_SET_UP * len(columns))
         effort.clock_ended |= choice.clock_ended
+        self._proven_choice = choice.optimal
         self._incumbent.offer(choice.partition, prefer=bool(problem.keep) and choice.optimal)
         return choice.upper_bound
 
@@ -326,7 +328,9 @@ class ColumnGeneration:
         return max(LEAST_PROOF, int(0.1 * self._effort.left / SECONDS_PER_STEP))
 
     def _list(self, most: int) -> bool:
-        """List all coalitions that a better partition could use, and choose; False if too many.
+        """List all coalitions that a better partition could use, and choose.
+
+        Returns whether nothing better is left to be found; False if there are too many.
 
         The welfare of a partition is at most the sum of all inner prices, plus the profits of its
         coalitions, which are not positive at these prices. So a coalition whose profit is below
@@ -362,4 +366,5 @@ class ColumnGeneration:
         best = self._choose(columns) if len(columns) else incumbent.value
         incumbent.bound(max(best, incumbent.value))
         self._patience *= 4.0  # if the choice was not proven, the next one gets more work
-        return incumbent.optimal
+        # Beside a proven choice only rounding leaves a gap; going on would change nothing.
+        return incumbent.optimal or not len(columns) or self._proven_choice
