@@ -152,6 +152,25 @@ def read_document(text: str, where: str) -> CertificateDocument:
             f"{where}: not a certificate: coalition values are decided by method 'best' and the "
             "objective 'welfare' only"
         )
+    _check_proof(document, where)
+    if document.method == "truthful" and (
+        document.fewest_members > 2 or document.objective != "welfare"
+    ):
+        raise CertificateError(
+            f"{where}: not a certificate: method 'truthful' knows neither a demanded number of "
+            "members nor another objective than welfare"
+        )
+    if document.values is not None and document.proof:
+        raise CertificateError(
+            f"{where}: not a certificate: prices prove a bound on a benefit graph, not on "
+            "coalition values"
+        )
+    _check_claims(document, where)
+    return document
+
+
+def _check_proof(document: CertificateDocument, where: str) -> None:
+    """Refuse entries of a proof that are of another type, or numbers that no float takes."""
     for number, entry in enumerate(document.proof):
         kinds = [[isinstance(one, str) for one in triple] for triple in entry.triples]
         if any(kind != [True, True, True, False] for kind in kinds):
@@ -165,18 +184,10 @@ def read_document(text: str, where: str) -> CertificateDocument:
             raise CertificateError(
                 f"{where}: not a certificate: 'proof' → {number}: a number is too large"
             )
-    if document.method == "truthful" and (
-        document.fewest_members > 2 or document.objective != "welfare"
-    ):
-        raise CertificateError(
-            f"{where}: not a certificate: method 'truthful' knows neither a demanded number of "
-            "members nor another objective than welfare"
-        )
-    if document.values is not None and document.proof:
-        raise CertificateError(
-            f"{where}: not a certificate: prices prove a bound on a benefit graph, not on "
-            "coalition values"
-        )
+
+
+def _check_claims(document: CertificateDocument, where: str) -> None:
+    """Refuse claims that contradict themselves."""
     expected = expected_claims(
         document.fewest_members, document.objective, document.confidence, document.method
     )
@@ -197,4 +208,3 @@ def read_document(text: str, where: str) -> CertificateDocument:
         )
         if not provable or "witnesses" in claim.model_fields_set:
             raise CertificateError(f"{where}: the claim {claim.claim!r} can only be proven")
-    return document
