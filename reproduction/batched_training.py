@@ -3,6 +3,7 @@
 import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from reproduction.benefit_graphs import Benefits, learned_by
 from reproduction.budgets import budget
 from reproduction.cell_packing import group_name
 from reproduction.cell_store import CellStore
-from reproduction.cells import Cell, CellResult, cell_from
+from reproduction.cells import Cell, CellResult, cell_from, diverges
 from reproduction.shared_coalitions import SharedCoalitions, shared_by
 
 __all__ = ["CellGroup", "GroupSettings", "forget", "group_of", "grouped", "train_group"]
@@ -97,6 +98,11 @@ class CellGroup:
     def digest(self) -> str:
         """A hash of all cells' settings."""
         return group_name(cell.digest for cell in self.cells)
+
+    @property
+    def decides(self) -> bool:
+        """Whether its cells are trained only to choose rates and settings."""
+        return all(cell.decides for cell in self.cells)
 
     def words(self) -> str:
         """Return a description in one line."""
@@ -216,15 +222,21 @@ def _outcomes(
         seed=0,
         evaluate_every=first.until or defaults.evaluate_every,
     )
+    looking = (_hopeless(federation.participants),) if work.decides else ()
     callbacks = Callbacks(
-        folder / "trained.safetensors", SAVE_EVERY, settings.observers, settings.stop
+        folder / "trained.safetensors",
+        SAVE_EVERY,
+        (*settings.observers, *looking),
+        settings.stop,
     )
     given = (method, federation, shared.decisions.final, repetitions.initial, running)
     names = federation.participants
     outcome = even_diverged(lambda: run(*given, callbacks), names, running.rounds)
     if not work.tuned:
         return {False: outcome}
-    tuning = replace(callbacks, checkpoint=folder / "tuned.safetensors")
+    tuning = replace(
+        callbacks, checkpoint=folder / "tuned.safetensors", observers=settings.observers
+    )
     rounds = defaults.tune_rounds
     try:
         tuned = even_diverged(
@@ -237,6 +249,23 @@ def _outcomes(
         keep_outcome(folder / "trained.safetensors", outcome, *given)
         raise
     return {False: outcome, True: tuned}
+
+
+def _hopeless(names: Sequence[Participant]) -> Observer:
+    """Return an observer that ends a trial in which some repetition diverges for good.
+
+    It would not be chosen, whatever came of its further rounds, and rounds that silos repeat at
+    lower rates take many times as long as others.
+    """
+    silos = Counter(name.repetition for name in names)
+
+    def look(method: str, done: int, rounds: int, outcome: Outcome) -> None:
+        failures = Counter(one.participant.repetition for _, one in outcome.failures)
+        for repetition, count in failures.items():
+            if diverges(count, rounds, silos[repetition]):
+                raise FailedRunError(f"{method}: {count} failures in {done} of {rounds} rounds")
+
+    return look
 
 
 def even_diverged(

@@ -25,7 +25,8 @@ PLAIN_STEPS = {"pathological": 2000, "dirichlet": 3000}
 """Steps without augmentation, by partition."""
 
 
-PFLLIB_MODEL, PFLLIB_STEPS, PFLLIB_BATCH = "pfllib-cnn", 4000, 32
+PFLLIB_MODEL, PFLLIB_BATCH = "pfllib-cnn", 32
+PFLLIB_STEPS: dict[BudgetName, int] = {"pfllib": 2000, "pfllib-augmented": 4000}
 """Of PFLlib's settings: its network, and fewer steps with larger batches than its 2,000 epochs."""
 
 
@@ -58,7 +59,7 @@ def budget(
     elif name == "plain":
         found = _plain(data, partition, steps)
     elif name in ("pfllib", "pfllib-augmented"):
-        found = _pfllib(data, steps, augment=name != "pfllib")
+        found = _pfllib(data, steps or PFLLIB_STEPS[name], augment=name != "pfllib")
     else:
         found = _published(data, f"{data.name} {partition}".strip(), steps)
     if steps is not None:
@@ -100,8 +101,8 @@ def _plain(data: SiloedData, partition: str, steps: int | None) -> Defaults:
     return replace(own, train=train, tune=tune)
 
 
-def _pfllib(data: SiloedData, steps: int | None, *, augment: bool) -> Defaults:
-    own = defaults_for(data, steps or PFLLIB_STEPS, PFLLIB_MODEL)
+def _pfllib(data: SiloedData, steps: int, *, augment: bool) -> Defaults:
+    own = defaults_for(data, steps, PFLLIB_MODEL)
     train, tune = (
         settings.changed(batch_size=PFLLIB_BATCH, augment=augment)
         for settings in (own.train, own.tune)
@@ -127,9 +128,9 @@ def budget_words(name: BudgetName) -> str:
     if name in ("pfllib", "pfllib-augmented"):
         how = "without augmentation, as there" if name == "pfllib" else "with flips and crops"
         return (
-            f"**{name}**: PFLlib's network, {how}: {PFLLIB_STEPS:,} steps of {PFLLIB_BATCH} in "
-            "rounds of 50, learning rate 0.02 falling along a cosine, momentum 0.9, weight decay "
-            "5e-4; tuning takes 400 steps more."
+            f"**{name}**: PFLlib's network, {how}: {PFLLIB_STEPS[name]:,} steps of {PFLLIB_BATCH} "
+            "in rounds of 50, learning rate 0.02 falling along a cosine, momentum 0.9, weight "
+            "decay 5e-4; tuning takes 400 steps more."
         )
     return (
         "**converged**: on images 4,000 steps of 64 in rounds of 50, learning rate 0.02 falling "

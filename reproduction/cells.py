@@ -10,14 +10,27 @@ from typing import Any
 
 from fedegoists.errors import FileError
 from reproduction.budgets import BudgetName
-from reproduction.reproduced_tables import ReproducedTable
+from reproduction.reproduced_tables import DECIDING, ReproducedTable
 from reproduction.scenarios import Scenario
 from reproduction.variants import Variant
 
-__all__ = ["Cell", "CellResult", "Plan", "cell_from", "cells_of"]
+__all__ = ["Cell", "CellResult", "Plan", "cell_from", "cells_of", "diverges"]
 
+TOLERATED = 0.01
+"""A rate with a larger fraction of failed rounds is not chosen."""
 FORMAT = 2
 """Increased whenever the same settings would give different numbers."""
+
+
+def diverges(failures: int, rounds: int, silos: int) -> bool:
+    """Return whether so many rounds failed, over all silos, that a rate is not chosen.
+
+    Examples
+    --------
+    >>> diverges(failures=8, rounds=80, silos=10), diverges(failures=9, rounds=80, silos=10)
+    (False, True)
+    """
+    return failures > TOLERATED * rounds * silos
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,11 @@ class Cell:
         """Whether it is trained to choose one round for all participants."""
         chosen = self.scenario.small and self.budget != "published" and self.until is None
         return chosen and not self.variant.tuned
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is trained only to choose rates and settings: no table shows it."""
+        return self.revision > 1 and self.repetition in DECIDING
 
     @cached_property
     def digest(self) -> str:

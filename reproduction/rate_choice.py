@@ -16,10 +16,14 @@ In corrected tables (`revision` 2) three repetitions decide that no table shows,
 data. Then two other values of one parameter of the method are tried at the best rate, or two more
 rates for methods without a parameter: as many trials for all.
 
+Images decide with and without fine-tuning, where the method has both rows: what is tried counts by
+the better of the two, and is chosen for both. PFLlib's settings, where nothing is tried, have what
+was chosen for the same data and kind of partition in Tables 1 and 2.
+
 A rate is not chosen if training diverges in the deciding repetitions, in more than one in a hundred
-of all participants' rounds; it may still diverge in others. Test data is not used. Fine-tuned rows
-have the rate of their method. The published budget has published rates, and most tables beyond the
-paper have the budget's.
+of all participants' rounds, and is not trained any further there; it may still diverge in others.
+Test data is not used. Other fine-tuned rows have the rate of their method. The published budget has
+published rates, and most tables beyond the paper have the budget's.
 
 The same data choose the coalitions of a method: along learned benefits, or the widest ones that
 competition allows. Benefits were learned from these very data, though. With many samples that makes
@@ -35,9 +39,10 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from reproduction.cell_store import CellStore
-from reproduction.cells import Cell, CellResult, Plan, cells_of
-from reproduction.reproduced_tables import ReproducedTable
-from reproduction.variants import PARAMETERS, crossed_name, wide_name
+from reproduction.cells import Cell, CellResult, Plan, cells_of, diverges
+from reproduction.reproduced_tables import DECIDING, ReproducedTable
+from reproduction.scenarios import Scenario
+from reproduction.variants import PARAMETERS, VARIANTS, crossed_name, wide_name
 
 __all__ = [
     "ALL_FACTORS",
@@ -61,13 +66,9 @@ LEAST, MOST = 1 / 16, 16.0
 """The smallest and largest factors that are tried."""
 COMPETITION, BETA = "0.2", 0.5
 """The scenario in which images decide."""
-TOLERATED = 0.01
-"""A rate with a larger fraction of failed rounds is not chosen."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 """The factors tried on synthetic data."""
 
-DECIDING = (10, 11, 12)
-"""The repetitions that decide in corrected tables."""
 CORRECTED_FACTORS = (1.0, 2.0, 4.0, 8.0)
 """The factors tried on synthetic data in corrected tables."""
 BETWEEN = 2**0.5
@@ -222,9 +223,11 @@ def _decided(
                 if rated.variant.tuned:
                     continue  # it has the coalitions of its method
                 rated = replace(rated, until=None)  # what decided was trained to the end
+            shown = {name: getattr(rated, name) for name in ("variant", "factor", "until")}
             decided = [
-                store.get(replace(rated, scenario=one.scenario, repetition=one.repetition))
+                store.get(replace(one, **shown))
                 for one in _deciding(cell, plan.repetitions_of(table))
+                if not one.variant.tuned
             ]
             done = [one for one in decided if one is not None]
             rows[place] = done if len(done) == len(decided) else []
@@ -276,10 +279,15 @@ def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellSto
 
 def _deciding(cell: Cell, number: int) -> Deciding:
     """Return the cells that decide about the learning rate of a cell with `number` repetitions."""
-    scenario, repetitions = cell.scenario, range(number)
+    scenario, repetitions, budget = cell.scenario, range(number), cell.budget
+    given = dict(scenario.options)
     if cell.revision > 1:
         repetitions = range(DECIDING[0], DECIDING[-1] + 1)
-    if _is_image(cell) and not dict(scenario.options).get("pooled"):
+    if given.get("pooled"):
+        kept = {name: given[name] for name in ("partition", "beta") if name in given}
+        rivals = COMPETITION if cell.variant.depends_on_coalitions else ""
+        scenario, budget = Scenario(scenario.data, tuple(kept.items()), rivals), "converged"
+    if _is_image(cell):
         options = tuple(
             (name, BETA if name == "beta" else value) for name, value in scenario.options
         )
@@ -287,8 +295,15 @@ def _deciding(cell: Cell, number: int) -> Deciding:
         scenario = replace(scenario, options=options, competition=rivals)
         repetitions = repetitions if cell.revision > 1 else range(1)
     variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
-    chooser = replace(cell, variant=variant, scenario=scenario, factor=1.0)
-    return tuple(replace(chooser, repetition=repetition) for repetition in repetitions)
+    variants = [variant]
+    if _is_image(cell) and cell.revision > 1 and variant.tuning.name in VARIANTS:
+        variants.append(variant.tuning)
+    chooser = replace(cell, scenario=scenario, budget=budget, factor=1.0)
+    return tuple(
+        replace(chooser, variant=variant, repetition=repetition)
+        for variant in variants
+        for repetition in repetitions
+    )
 
 
 def _is_image(cell: Cell) -> bool:
@@ -306,7 +321,7 @@ def _tried(deciding: Deciding, store: CellStore) -> tuple[list[Trial], Choice | 
         trials += _further(deciding[0], rate)
         if not _filled(deciding, store, trials, results):
             return trials, None
-        scores = _scores(results)
+        scores = _judged(deciding, results)
         best = max(trials, key=lambda one: (scores[one], one == rate))
         if scores[best] == -math.inf:
             best = rate
@@ -323,7 +338,7 @@ def _rates_tried(
     while True:
         if not _filled(deciding, store, trials, results):
             return trials, None
-        scores = _scores(results)
+        scores = _judged(deciding, results)
         factors = [one.factor for one in trials]
         best = max(trials, key=lambda one: (scores[one], -abs(math.log2(one.factor))))
         if scores[best] == -math.inf:
@@ -380,6 +395,21 @@ def _best_round(results: Sequence[CellResult]) -> int | None:
     return -max(best, default=(0.0, -1))[1]
 
 
+def _judged(deciding: Deciding, results: Mapping[Trial, list[CellResult]]) -> dict[Trial, float]:
+    """Return the scores of what is tried: of the better row, where fine-tuning decides as well."""
+    tuned = [cell.variant.tuned for cell in deciding]
+    by_row = [
+        _scores(
+            {
+                trial: [result for result, one in zip(own, tuned, strict=True) if one == kind]
+                for trial, own in results.items()
+            }
+        )
+        for kind in dict.fromkeys(tuned)
+    ]
+    return {trial: max(scores[trial] for scores in by_row) for trial in results}
+
+
 def _scores(results: Mapping[Kind, list[CellResult]]) -> dict[Kind, float]:
     """Return the mean validation metric of every rate or row; higher is better.
 
@@ -400,8 +430,7 @@ def _scores(results: Mapping[Kind, list[CellResult]]) -> dict[Kind, float]:
 
 
 def _diverges(result: CellResult) -> bool:
-    rounds = result.about["rounds"][0]
-    return bool(result.about["failures"] > TOLERATED * rounds * len(result.validation))
+    return diverges(result.about["failures"], result.about["rounds"][0], len(result.validation))
 
 
 def _values(results: Sequence[CellResult]) -> dict[tuple[int, str], float]:

@@ -19,11 +19,10 @@ from reproduction.variants import (
     PAPER,
     PLAIN,
     QUESTIONS,
-    WIDE,
     Variant,
 )
 
-__all__ = ["CORRECTED", "TABLES", "ReproducedTable", "table_named"]
+__all__ = ["CORRECTED", "DECIDING", "TABLES", "ReproducedTable", "table_named"]
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.4)
 BETAS = (0.01, 0.1, 0.5)
@@ -31,6 +30,8 @@ REPETITIONS, REPETITIONS_OF_HOSPITALS = 5, 20
 """Repetitions; the converged budget has more for hospitals, whose data sets are small."""
 CORRECTED_REPETITIONS: Mapping[BudgetName, int] = dict.fromkeys(BUDGETS, 10)
 """Repetitions of tables with corrected methods, 0 to 9."""
+DECIDING = (10, 11, 12)
+"""The repetitions that decide about rates and settings of corrected tables, which show none."""
 DISTRIBUTIONS = ("pathological", "dirichlet")
 TABLE5_ALPHA = 0.2
 """The paper does not say which competition Table 5 has."""
@@ -272,15 +273,7 @@ def _of_pfllib() -> Iterator[ReproducedTable]:
                 ({"dataset": data, "distribution": how}, Scenario(data, options))
                 for data, how, options in PFLLIB
             ),
-            (
-                LOCAL,
-                WIDE,
-                *(
-                    one
-                    for one in FAIR_WITH_CLASSES
-                    if one.where == "best" and one.method != WIDE.method
-                ),
-            ),
+            (LOCAL, *(one for one in FAIR_WITH_CLASSES if one.where == "best")),
             budget=budget,
             repetitions=CORRECTED_REPETITIONS,
             notes=(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedegoists.errors import SettingsError
+from fedegoists.methods.method_registry import TUNED
 
 __all__ = [
     "BASELINES",
@@ -64,12 +65,17 @@ class Variant:
     @property
     def tuned(self) -> bool:
         """Whether models are fine-tuned on own data at the end."""
-        return self.name.endswith("+ft")
+        return self.name.endswith(TUNED)
 
     @property
     def base(self) -> "Variant":
         """The same without fine-tuning."""
-        return replace(self, name=self.name.removesuffix("+ft"))
+        return replace(self, name=self.name.removesuffix(TUNED))
+
+    @property
+    def tuning(self) -> "Variant":
+        """The same with fine-tuning."""
+        return self if self.tuned else replace(self, name=f"{self.name}{TUNED}")
 
     @property
     def chooser(self) -> "Variant":
@@ -85,7 +91,7 @@ class Variant:
 
     def renamed(self, ending: str, **changes: Any) -> "Variant":
         """Return a changed row with an ending of its name, before ``+ft``."""
-        tuned = "+ft" if self.tuned else ""
+        tuned = TUNED if self.tuned else ""
         return replace(self, name=f"{self.base.name}{ending}{tuned}", **changes)
 
     @property
@@ -95,7 +101,7 @@ class Variant:
 
 
 def _with_tuning(*variants: Variant) -> tuple[Variant, ...]:
-    tuned = (replace(variant, name=f"{variant.name}+ft") for variant in variants)
+    tuned = (variant.tuning for variant in variants)
     return tuple(one for pair in zip(variants, tuned, strict=True) for one in pair)
 
 
@@ -297,12 +303,19 @@ PARAMETERS: dict[str, tuple[tuple[str, Any], ...]] = {
 a parameter are tried at two more learning rates."""
 
 _OTHERS = tuple(variant for variant in BASELINES if not variant.tuned)
-_MODERN = tuple(Variant(name, name) for name in MODERN)
+_MODERN = (
+    *(Variant(name, name) for name in MODERN),
+    Variant(
+        "fedavgm-kept",
+        "fedavgm",
+        settings=(("beta", 0.8), ("nesterov", True), ("buffers", "averaged")),
+    ),
+)
+"""The last one has EgoMix's two momenta, and nothing else of it."""
 FAIR = (
     LOCAL,
     LOCAL_KEPT,
-    BEST,
-    WIDE,
+    *_with_tuning(BEST, WIDE),
     *_with_tuning(*_OTHERS, *_MODERN),
     *_with_tuning(*(_wide(variant) for variant in (*_OTHERS, *_MODERN))),
     *_with_tuning(EGOISTS),

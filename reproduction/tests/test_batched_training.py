@@ -8,7 +8,7 @@ import pytest
 from reproduction.batched_training import CellGroup, GroupSettings, forget, grouped, train_group
 from reproduction.benefit_graphs import Benefits
 from reproduction.cell_store import CellStore
-from reproduction.cells import Cell, Plan, cells_of
+from reproduction.cells import Cell, Plan, cells_of, diverges
 from reproduction.rate_choice import at_chosen_rates
 from reproduction.reproduced_tables import TABLES
 from reproduction.running import reproduce, rerun
@@ -68,6 +68,18 @@ def test_a_rate_at_which_every_silo_diverges_has_a_result_with_failures(tmp_path
         rounds = found[cell].about["rounds"][0]
         assert found[cell].about["failures"] >= rounds * len(found[cell].test)
         assert set(found[cell].rounds.values()) == {0}
+
+
+@pytest.mark.parametrize(("repetition", "ended"), [(12, True), (9, False)])
+def test_a_trial_that_diverges_is_not_trained_to_its_end(tmp_path, repetition, ended):
+    """Rates that would not be chosen cost little; what a table shows is trained as it is."""
+    scenario, row = Scenario("synthetic-weak", (), ""), VARIANTS["local"]
+    cell = Cell(scenario, repetition, row, "converged", 400, factor=800.0, revision=2)
+    seen = []
+    settings = GroupSettings(tmp_path, observers=(lambda _, done, *__: seen.append(done),))
+    found = train_group(CellGroup((cell,)), settings, Benefits(tmp_path), {})[cell]
+    assert diverges(found.about["failures"], found.about["rounds"][0], 8)
+    assert (len(seen) < found.about["rounds"][0]) == ended
 
 
 def test_local_runs_once_for_all_competition():

@@ -67,6 +67,7 @@ def test_pfllibs_settings_have_its_network_and_clients(data):
     assert (own.train.batch_size, own.train.augment, own.rounds * own.train.steps) == (
         32,
         False,
-        4000,
+        2000,
     )
     assert augmented.train.augment
+    assert augmented.rounds * augmented.train.steps == 4000

@@ -429,3 +429,42 @@ def test_every_parameter_that_is_tried_is_a_setting_of_its_method():
             assert getattr(METHODS[method](), trial[0]) != trial[1]
     used_methods = {variant.method for variant in FAIR}
     assert used_methods - PARAMETERS.keys() == {"local", "fedavg", "fedper", "fedbabu"}
+
+
+def test_images_decide_with_and_without_fine_tuning(tmp_path):
+    """What is best untuned is not best tuned; one choice is made for both, by the better row."""
+    rows = ("local", "fedavg-wide", "fedavg-wide+ft", "ditto-wide", "ditto-wide+ft")
+    table, plan, store = small(TABLES["table1-corrected"], rows), Plan(), CellStore(tmp_path)
+    known = {
+        ("fedavg-wide", 1.0): 0.6,
+        ("fedavg-wide+ft", 0.5): 0.8,
+        ("ditto-wide", 2.0): 0.9,
+        ("ditto-wide+ft", 1.0): 0.7,
+    }
+    while missing := store.missing(deciding_cells([table], plan, store)):
+        for cell in missing:
+            score = known.get((cell.variant.name, cell.factor), 0.5)
+            store.put(cell, result(test=0.1, validation=score))
+    decided = {(c.variant.name, c.repetition) for c in deciding_cells([table], plan, store)}
+    assert decided == {(name, repetition) for name in rows for repetition in (10, 11, 12)}
+    chosen = {"local": 1.0, **dict.fromkeys(rows[1:3], 0.5), **dict.fromkeys(rows[3:], 2.0)}
+    assert chosen_rates(table, plan, store) == {"cifar10 pathological": chosen}
+
+
+def test_pfllibs_settings_have_the_choices_of_the_same_partition(tmp_path):
+    rows = ("local", "fedavg-wide")
+    table, plan, store = small(TABLES["pfllib"], rows), Plan(), CellStore(tmp_path)
+    deciding = deciding_cells([table], plan, store)
+    assert {(cell.budget, cell.scenario.data) for cell in deciding} == {("converged", "cifar10")}
+    assert {cell.scenario.options for cell in deciding} == {
+        (("partition", "dirichlet"), ("beta", 0.5))
+    }
+    dirichlet = replace(
+        TABLES["table1-corrected"], scenarios=TABLES["table1-corrected"].scenarios[7:8]
+    )
+    assert set(deciding) == set(deciding_cells([small(dirichlet, rows)], plan, store))
+    while missing := store.missing(deciding_cells([table], plan, store)):
+        for cell in missing:
+            store.put(cell, result(test=0.5, validation=cell.factor == 2))
+    assert used(table, plan, store) == {name: {2.0} for name in rows}
+    assert {cell.budget for cell in left_of([table], plan, store)} == {"pfllib"}

@@ -30,6 +30,25 @@ def test_two_rounds_by_hand():
         assert reports[0].bytes_sent == {"a": 12, "b": 12}
 
 
+def test_nesterov_and_the_momentum_of_silos_by_hand():
+    """Both rounds train from the averaged momentum, and move by the change and β times v."""
+    silos, swift = lines((6, 3, 4)), SETTINGS.changed(momentum=0.5)
+    w, v, speed = START, np.zeros(3), np.zeros(3)
+    for _ in range(2):
+        speeds = [0.5 * speed + silos.gradient(k, w) for k in range(2)]
+        speed = (6 * speeds[0] + 3 * speeds[1]) / 9
+        change = -0.1 * speed
+        v = 0.7 * v + change
+        w = w + 0.9 * (change + 0.7 * v)
+    for federation in silos.federations():
+        method = FedAvgM(swift, beta=0.7, server_rate=0.9, nesterov=True, buffers="averaged")
+        states, reports = played(method, federation, GROUPS, rounds=2)
+        assert_close(states[2].parameters[:2], np.array([w, w]))
+        assert_close(states[2].tensors["velocity"][:2], np.array([v, v]))
+        assert_close(states[2].tensors["momentum"], np.array([speed, speed, np.zeros(3)]))
+        assert reports[1].bytes_sent == {"a": 24, "b": 24}
+
+
 def test_without_momentum_it_is_fedavg():
     for federation in lines((6, 3, 4)).federations():
         plain, _ = played(FedAvg(SETTINGS), federation, GROUPS, 3)

@@ -26,34 +26,46 @@ from fedegoists.methods.silo_training import coalition_sums, mix_silos
 class FedAvgM(MethodSettings):
     """With Δ the change of a coalition's average in a round: v ← β v + Δ, and w ← w + η v.
 
-    A coalition of which no member answers stays where it is, with its velocity. With β = 0 and
-    η = 1 this is FedAvg.
+    With Nesterov's momentum w ← w + η (Δ + β v) instead. The momentum of silos starts at zero in
+    every round, or at the average of the last one. A coalition of which no member answers stays
+    where it is, with its velocity. With β = 0 and η = 1 this is FedAvg.
     """
 
     beta: float = setting(0.9, "β, momentum of the shared model over rounds", 0, 0.999)
     server_rate: float = setting(1.0, "η, how far the shared model moves", 0, 2)
+    nesterov: bool = setting(False, "whether the momentum is Nesterov's")
+    buffers: str = setting(
+        "zero", "what the silos' momentum starts with", choices=("zero", "averaged")
+    )
 
     key: ClassVar[str] = "fedavgm"
 
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
-        """Return a velocity of zero."""
-        return {"velocity": torch.zeros_like(initial)}
+        """Return a velocity of zero, and the silos' momentum where it goes on."""
+        zeros = torch.zeros_like(initial)
+        return {"velocity": zeros} | ({} if self.buffers == "zero" else {"momentum": zeros})
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
     ) -> tuple[State, RoundReport]:
         """Train all participants, average, and move each coalition's model with momentum."""
-        mixed = mix_silos(self, federation, state, seed, coalition_sums(federation, coalitions))
-        before = state.tensors["velocity"]
-        velocity = self.beta * before + (mixed.rows - state.parameters)
-        moved = state.parameters + self.server_rate * velocity
-        report = mixed.report.with_traffic(
-            in_company(coalitions, federation.participants), self.shared_size(federation)
-        )
-        return (
-            state.after(
-                parameters=torch.where(mixed.received, moved, mixed.rows),
-                velocity=torch.where(mixed.received, velocity, before),
+        sums = coalition_sums(federation, coalitions)
+        speeds = state.tensors.get("momentum")
+        mixed = mix_silos(self, federation, state, seed, sums, momentum=speeds)
+        before, change = state.tensors["velocity"], mixed.rows - state.parameters
+        velocity = self.beta * before + change
+        step = change + self.beta * velocity if self.nesterov else velocity
+        after = {
+            # Alone, and where nobody answered, there is no average to move to.
+            "parameters": torch.where(
+                mixed.received, state.parameters + self.server_rate * step, mixed.rows
             ),
-            report,
+            "velocity": torch.where(mixed.received, velocity, before),
+        }
+        if mixed.momentum is not None:
+            after["momentum"] = torch.where(mixed.received, mixed.momentum, 0.0)
+        vectors = 1 if speeds is None else 2
+        report = mixed.report.with_traffic(
+            in_company(coalitions, federation.participants), vectors * self.shared_size(federation)
         )
+        return state.after(**after), report
