@@ -17,6 +17,8 @@ from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.methods.failed_rounds import FailedRunError
+from fedegoists.methods.interpolation import interpolate
+from fedegoists.methods.method_registry import TUNED
 from fedegoists.methods.method_run import (
     Callbacks,
     Observer,
@@ -36,6 +38,7 @@ from reproduction.cell_packing import group_name
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, cell_from, diverges
 from reproduction.shared_coalitions import SharedCoalitions, shared_by
+from reproduction.variants import BETWEEN
 
 __all__ = ["CellGroup", "GroupSettings", "forget", "group_of", "grouped", "train_group"]
 
@@ -181,12 +184,12 @@ def train_group(
         ],
     }
     tested = {
-        tuned: chosen_test_values(one, repetitions.federation) for tuned, one in outcomes.items()
+        ending: chosen_test_values(one, repetitions.federation) for ending, one in outcomes.items()
     }
     return {
         cell: _result(
-            [outcomes[tuned] for tuned in dict.fromkeys((False, cell.variant.tuned))],
-            tested[cell.variant.tuned],
+            _stages(cell.variant.ending, outcomes),
+            tested[cell.variant.ending],
             shared.places[cell.base],
             repetitions.federation,
             {**common_about, "coalitions": shared.coalitions[cell.base]},
@@ -210,8 +213,11 @@ def _loaded(work: CellGroup, settings: GroupSettings) -> dict[int, SiloedData]:
 
 def _outcomes(
     work: CellGroup, repetitions: Repetitions, shared: SharedCoalitions, settings: GroupSettings
-) -> dict[bool, Outcome]:
-    """Train a group, and fine-tune it if any cell is fine-tuned; return outcomes by tuning."""
+) -> dict[str, Outcome]:
+    """Train a group, and fine-tune it if any cell is fine-tuned.
+
+    Return outcomes by the ends of rows' names.
+    """
     first, defaults, federation = work.bases[0], repetitions.defaults, repetitions.federation
     name = first.variant.method
     wanted = Wanted((name,), {name: dict(first.variant.settings)})
@@ -233,7 +239,7 @@ def _outcomes(
     names = federation.participants
     outcome = even_diverged(lambda: run(*given, callbacks), names, running.rounds)
     if not work.tuned:
-        return {False: outcome}
+        return {"": outcome}
     tuning = replace(
         callbacks, checkpoint=folder / "tuned.safetensors", observers=settings.observers
     )
@@ -248,7 +254,18 @@ def _outcomes(
         # Tuning can be resumed only from the very models that it began with.
         keep_outcome(folder / "trained.safetensors", outcome, *given)
         raise
-    return {False: outcome, True: tuned}
+    found = {"": outcome, TUNED: tuned}
+    if any(cell.variant.ending == BETWEEN for cell in work.cells):
+        found[BETWEEN] = interpolate(method, federation, outcome, tuned)
+    return found
+
+
+def _stages(ending: str, outcomes: Mapping[str, Outcome]) -> list[Outcome]:
+    """Return the outcomes that a row's costs and failures are the sum of, the row's own last."""
+    if not ending:
+        return [outcomes[""]]
+    # What is between has the costs and failures of fine-tuning in its own outcome.
+    return [outcomes[""], outcomes[ending]]
 
 
 def _hopeless(names: Sequence[Participant]) -> Observer:

@@ -38,6 +38,7 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any, TypeVar
 
+from fedegoists.methods.method_registry import TUNED
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, Plan, cells_of, diverges
 from reproduction.reproduced_tables import DECIDING, ReproducedTable
@@ -296,8 +297,8 @@ def _deciding(cell: Cell, number: int) -> Deciding:
         repetitions = repetitions if cell.revision > 1 else range(1)
     variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
     variants = [variant]
-    if _is_image(cell) and cell.revision > 1 and variant.tuning.name in VARIANTS:
-        variants.append(variant.tuning)
+    if _is_image(cell) and cell.revision > 1 and variant.followed(TUNED).name in VARIANTS:
+        variants.append(variant.followed(TUNED))
     chooser = replace(cell, scenario=scenario, budget=budget, factor=1.0)
     return tuple(
         replace(chooser, variant=variant, repetition=repetition)

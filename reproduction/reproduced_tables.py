@@ -12,6 +12,7 @@ from reproduction.variants import (
     COMPANY,
     FAIR,
     FAIR_HOSPITALS,
+    FAIR_IMAGES,
     FAIR_WITH_CLASSES,
     HOSPITALS,
     LOCAL,
@@ -261,6 +262,9 @@ PFLLIB: tuple[tuple[str, str, tuple[tuple[str, Any], ...]], ...] = tuple(
 """PFLlib's settings: 20 clients, one pool of images, a quarter of each client's for its test; two
 classes for each client of CIFAR-10, and ten of CIFAR-100, in the pathological partition."""
 
+PFLLIB_REPETITIONS = 3
+"""As many as PFLlib reports."""
+
 
 def _of_pfllib() -> Iterator[ReproducedTable]:
     budgets: tuple[BudgetName, ...] = ("pfllib", "pfllib-augmented")
@@ -273,9 +277,9 @@ def _of_pfllib() -> Iterator[ReproducedTable]:
                 ({"dataset": data, "distribution": how}, Scenario(data, options))
                 for data, how, options in PFLLIB
             ),
-            (LOCAL, *(one for one in FAIR_WITH_CLASSES if one.where == "best")),
+            (LOCAL, *(one for one in FAIR_IMAGES if one.where == "best")),
             budget=budget,
-            repetitions=CORRECTED_REPETITIONS,
+            repetitions=dict.fromkeys(BUDGETS, PFLLIB_REPETITIONS),
             notes=(
                 "Nobody competes: all clients train together. PFLlib reports the best test round; "
                 "here validation data, a tenth of each client's training images, chooses the "
@@ -291,8 +295,12 @@ CORRECTED = "-corrected"
 
 def _corrected(table: ReproducedTable) -> ReproducedTable:
     """Return a table of the paper with corrected methods, all rows and its longer budget."""
-    classes = any(DATASETS[scenario.data].task != "regression" for _, scenario in table.scenarios)
-    rows = FAIR_WITH_CLASSES if classes else FAIR
+    scenarios = [scenario for _, scenario in table.scenarios]
+    rows = FAIR
+    if any(DATASETS[scenario.data].task != "regression" for scenario in scenarios):
+        rows = (
+            FAIR_IMAGES if any(scenario.partition for scenario in scenarios) else FAIR_WITH_CLASSES
+        )
     return replace(
         table,
         name=f"{table.name}{CORRECTED}",

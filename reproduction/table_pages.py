@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from fedegoists.methods.method_registry import TUNED
 from reproduction.budgets import BUDGETS, BudgetName, budget_words
 from reproduction.rate_choice import Company
 from reproduction.reproduced_tables import ReproducedTable
@@ -22,6 +23,7 @@ from reproduction.table_results import (
 )
 from reproduction.variants import (
     BASELINES,
+    BETWEEN,
     FOUR_TIMES,
     MODERN,
     SIXTEEN_TIMES,
@@ -380,7 +382,7 @@ def _comparisons(
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
     for ending, ours in LIKE_EACH_OTHER.items():
-        for tuned in ("", "+ft"):
+        for tuned in ("", TUNED, BETWEEN):
             rivals = {
                 f"{name}{ending}{tuned}": average[f"{name}{ending}{tuned}"]
                 for name in BASELINE_NAMES

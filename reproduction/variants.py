@@ -24,6 +24,8 @@ Where = Literal["alone", "baseline", "published", "best"]
 Benefit = Literal["learned", "relative", "crossed", "denser", "measured", "everybody"]
 
 
+BETWEEN = "+wise"
+"""End of the name of a row whose models may be means of those before and after fine-tuning."""
 CROSSED = ", another trial's benefits"
 """End of the name of a row whose benefits were learned in another repetition."""
 
@@ -35,7 +37,8 @@ class Variant:
     Attributes
     ----------
     name : str
-        The name in the tables; ends in ``+ft`` if models are fine-tuned on own data.
+        The name in the tables; ends in ``+ft`` if models are fine-tuned on own data, and in
+        ``+wise`` if means of the models before and after may be kept as well.
     method : str
         A name of `fedegoists.methods.METHODS`.
     where : str
@@ -63,19 +66,23 @@ class Variant:
     length: float = 1
 
     @property
+    def ending(self) -> str:
+        """The end of the name that says what follows training, empty if nothing does."""
+        return next((one for one in (TUNED, BETWEEN) if self.name.endswith(one)), "")
+
+    @property
     def tuned(self) -> bool:
         """Whether models are fine-tuned on own data at the end."""
-        return self.name.endswith(TUNED)
+        return bool(self.ending)
 
     @property
     def base(self) -> "Variant":
         """The same without fine-tuning."""
-        return replace(self, name=self.name.removesuffix(TUNED))
+        return replace(self, name=self.name.removesuffix(self.ending))
 
-    @property
-    def tuning(self) -> "Variant":
-        """The same with fine-tuning."""
-        return self if self.tuned else replace(self, name=f"{self.name}{TUNED}")
+    def followed(self, ending: str) -> "Variant":
+        """Return the same with another end: fine-tuned, or between the models before and after."""
+        return replace(self, name=f"{self.base.name}{ending}")
 
     @property
     def chooser(self) -> "Variant":
@@ -90,9 +97,8 @@ class Variant:
         return replace(self, settings=tuple(changed.items()))
 
     def renamed(self, ending: str, **changes: Any) -> "Variant":
-        """Return a changed row with an ending of its name, before ``+ft``."""
-        tuned = TUNED if self.tuned else ""
-        return replace(self, name=f"{self.base.name}{ending}{tuned}", **changes)
+        """Return a changed row with a longer name, before ``+ft``."""
+        return replace(self, name=f"{self.base.name}{ending}{self.ending}", **changes)
 
     @property
     def depends_on_coalitions(self) -> bool:
@@ -101,7 +107,7 @@ class Variant:
 
 
 def _with_tuning(*variants: Variant) -> tuple[Variant, ...]:
-    tuned = (variant.tuning for variant in variants)
+    tuned = (variant.followed(TUNED) for variant in variants)
     return tuple(one for pair in zip(variants, tuned, strict=True) for one in pair)
 
 
@@ -334,11 +340,21 @@ and in the widest coalitions, tuned and not."""
 _FEDPAC = Variant("fedpac", "fedpac")
 FAIR_WITH_CLASSES = (*FAIR, *_with_tuning(_FEDPAC, _wide(_FEDPAC)))
 """The same where samples have classes, which one method needs."""
+INTERPOLATED = tuple(
+    _wide(variant).followed(BETWEEN)
+    for variant in (BEST, *_OTHERS, *_MODERN)
+    if variant.name in ("egomix", "fedavg", "scaffold", "fedavgm", "fedavgm-kept", "slowmo")
+)
+"""Means of the models before and after fine-tuning: of EgoMix, and of the averages that come
+nearest to it."""
+FAIR_IMAGES = (*FAIR_WITH_CLASSES, *INTERPOLATED)
 FAIR_HOSPITALS = (*FAIR_WITH_CLASSES, BEST.renamed(CROSSED, benefit="crossed"))
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
-    for rows in (HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER, FAIR_HOSPITALS)
+    for rows in (
+        *(HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER, FAIR_HOSPITALS, FAIR_IMAGES),
+    )
     for variant in rows
 }
 

@@ -201,7 +201,7 @@ class _MethodRun:
         outcome.state = state
         outcome.account(report, self._unasked(outcome))
         if state.round % settings.evaluate_every == 0 or state.round == settings.rounds:
-            _evaluate(method, self._silos, outcome, self._unasked(outcome), settings.choose_by)
+            evaluate(method, self._silos, outcome, self._unasked(outcome), settings.choose_by)
             outcome = self._judged(outcome)
             if self._checkpoint_due(outcome):
                 with self._pause:
@@ -374,7 +374,7 @@ def _begun(
     outcome = Outcome(state, initial.clone(), [0] * count, [worst] * count)
     outcome.failures += [(0, failure) for failure in (*unprepared, *state.failures)]
     by = settings.choose_by if settings.may_keep_start else None
-    _evaluate(method, federation, outcome, gone, by)
+    evaluate(method, federation, outcome, gone, by)
     return outcome
 
 
@@ -409,7 +409,7 @@ def _keep(
     return sorted_out(federation.call(dict.fromkeys(keeping, Keep(slot=slot, source=source))))[1]
 
 
-def _evaluate(
+def evaluate(
     method: Method,
     federation: StatefulFederation,
     outcome: Outcome,
