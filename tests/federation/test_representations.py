@@ -228,14 +228,17 @@ def test_a_shift_that_does_not_fit_is_a_failure(shift, reason):
     assert isinstance(unasked, Failure) == (shift is not None)
 
 
-def test_kernels_made_for_a_network_are_not_used_for_its_copy(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "options", "width"), [("cifar10-cnn", {}, 84), ("pfllib-cnn", {"outputs": 10}, 512)]
+)
+def test_kernels_made_for_a_network_are_not_used_for_its_copy(monkeypatch, name, options, width):
     """They would not know of the terms."""
     monkeypatch.setattr(StackedCNN, "suits", lambda _: True)
     data = silos("cifar10-cnn")
-    network = Network(build_model("cifar10-cnn", 0), TASKS["classification"])
+    network = Network(build_model(name, 0, **options), TASKS["classification"])
     pool = pooled_silos({None: data}, torch.device("cpu"))[Participant("s0")]
     assert StackedNetwork(network, pool)._cnn is not None
-    terms = LocalTerms(representation=Representation(shift=torch.zeros(84)))
+    terms = LocalTerms(representation=Representation(shift=torch.zeros(width)))
     request = Train(parameters=network.schema.drawn(0), settings=SETTINGS, terms=terms)
     copy = Represented(network).network_for(request)
     assert StackedNetwork(copy, pool)._cnn is None

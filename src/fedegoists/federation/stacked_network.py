@@ -11,7 +11,6 @@ from fedegoists.federation.gradient_privacy import clipped_gradient
 from fedegoists.federation.side_by_side import side_by_side
 from fedegoists.federation.silo_operations import Silo, weighted
 from fedegoists.federation.stacked_tensors import augmented_stack
-from fedegoists.learning.models import CifarCNN
 from fedegoists.learning.network import Inputs, Network
 from fedegoists.learning.stacked_cnn import StackedCNN
 
@@ -40,11 +39,11 @@ class StackedNetwork:
         self._recent: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
         self._cnn: StackedCNN | None = None
         model, plain = network.model, network.added is None
-        # Kernels made for this network are faster than `vmap`.
-        if isinstance(model, CifarCNN) and plain and StackedCNN.suits(pool.inputs[0]):
+        # Kernels made for such networks are faster than `vmap`.
+        if isinstance(model, StackedCNN.MODELS) and plain and StackedCNN.suits(pool.inputs[0]):
             self._cnn = StackedCNN(model, network.schema, bf16=bf16)
-        # Kernels need a quarter of the memory.
-        self.per_pass = PER_PASS if self._cnn is None else 4 * PER_PASS
+        # Kernels need a quarter of the memory, with 16 channels.
+        self.per_pass = PER_PASS if self._cnn is None else 64 * PER_PASS // self._cnn.channels
 
     def gradients(
         self,

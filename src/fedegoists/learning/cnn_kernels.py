@@ -144,14 +144,20 @@ def convolution_weights(
     INPUTS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     WIDTH: tl.constexpr,
+    PARTS: tl.constexpr,
     TILE: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Sum the gradients of the 5×5 weights and the bias over one share of the pixels."""
+    """Sum the gradients of the 5×5 weights and the bias over one share of the pixels.
+
+    A program has a part of the numbers of a patch: all of them would not fit into its registers.
+    """
     side: tl.constexpr = SIDE - 4
-    split = tl.program_id(0)
+    # The parts of one share of the pixels run side by side, and find these in the cache.
+    part = 0 if PARTS == 1 else tl.program_id(0) % PARTS
+    split = tl.program_id(0) // PARTS
     network = tl.program_id(1).to(tl.int64)
-    k, channel = tl.arange(0, WIDTH), tl.arange(0, OUTPUTS)
+    k, channel = part * WIDTH + tl.arange(0, WIDTH), tl.arange(0, OUTPUTS)
     # The offset of each number of a patch from the patch's corner.
     place = k // (5 * INPUTS) * SIDE * INPUTS + k % (5 * INPUTS)
     total = tl.zeros((WIDTH, OUTPUTS), tl.float32)
@@ -167,11 +173,13 @@ def convolution_weights(
         at = (network * batch * side * side + m) * OUTPUTS
         g = tl.load(full + at[:, None] + channel[None, :], mask=valid[:, None], other=0.0)
         total = tl.dot(patch, g, total)
-        sums += tl.sum(g.to(tl.float32), 0)
-    part = network * tl.num_programs(0) + split
-    at = (part * WIDTH + k) * OUTPUTS
+        if part == 0:
+            sums += tl.sum(g.to(tl.float32), 0)
+    share = network * (tl.num_programs(0) // PARTS) + split
+    at = (share * (PARTS * WIDTH) + k) * OUTPUTS
     tl.store(weights + at[:, None] + channel[None, :], total)
-    tl.store(bias + part * OUTPUTS + channel, sums)
+    if part == 0:
+        tl.store(bias + share * OUTPUTS + channel, sums)
 
 
 @triton.jit

@@ -77,6 +77,8 @@ class PFLlibCNN(nn.Module):
         The number of classes.
     """
 
+    rectified = True
+
     def __init__(self, outputs: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 32, 5)

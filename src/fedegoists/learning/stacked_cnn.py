@@ -5,7 +5,7 @@ import importlib.util
 import torch
 from torch import Tensor, nn
 
-from fedegoists.learning.models import SLOPE, CifarCNN
+from fedegoists.learning.models import SLOPE, CifarCNN, PFLlibCNN
 from fedegoists.learning.parameters import ParameterSchema
 
 SIDE = 32
@@ -14,31 +14,47 @@ BLOCK = 1024
 PROGRAMS = 1000
 """Enough programs to keep a GPU busy."""
 
+ACCUMULATORS = 16_384
+"""Sums that one program of `convolution_weights` has in its registers at most."""
+
+Shape = tuple[torch.dtype, int, int]
+"""Type of the numbers, and how many of them a pixel has before and after a convolution."""
 Tuning = tuple[int, dict[str, int]]
 """Pixels that a program computes at once, and options of its compilation."""
-FORWARD: dict[tuple[torch.dtype, int], Tuning] = {
-    (torch.bfloat16, 4): (128, {"num_warps": 2}),
-    (torch.bfloat16, 16): (64, {"num_warps": 4}),
-    (torch.float32, 4): (64, {"num_warps": 2}),
-    (torch.float32, 16): (64, {"num_warps": 2}),
+FORWARD: dict[Shape, Tuning] = {
+    (torch.bfloat16, 4, 16): (128, {"num_warps": 2}),
+    (torch.bfloat16, 16, 32): (64, {"num_warps": 4}),
+    (torch.float32, 4, 16): (64, {"num_warps": 2}),
+    (torch.float32, 16, 32): (64, {"num_warps": 2}),
+    (torch.bfloat16, 4, 32): (64, {"num_warps": 4}),
+    (torch.bfloat16, 32, 64): (64, {"num_warps": 4}),
+    (torch.float32, 4, 32): (32, {"num_warps": 2}),
+    (torch.float32, 32, 64): (32, {"num_warps": 4}),
 }
-WEIGHTS: dict[tuple[torch.dtype, int], Tuning] = {
-    (torch.bfloat16, 4): (128, {"num_warps": 2, "num_stages": 2}),
-    (torch.bfloat16, 16): (32, {"num_warps": 4, "num_stages": 3}),
-    (torch.float32, 4): (32, {"num_warps": 2, "num_stages": 2}),
-    (torch.float32, 16): (16, {"num_warps": 2, "num_stages": 2}),
+WEIGHTS: dict[Shape, Tuning] = {
+    (torch.bfloat16, 4, 16): (128, {"num_warps": 2, "num_stages": 2}),
+    (torch.bfloat16, 16, 32): (32, {"num_warps": 4, "num_stages": 3}),
+    (torch.float32, 4, 16): (32, {"num_warps": 2, "num_stages": 2}),
+    (torch.float32, 16, 32): (16, {"num_warps": 2, "num_stages": 2}),
+    (torch.bfloat16, 4, 32): (64, {"num_warps": 4, "num_stages": 2}),
+    (torch.bfloat16, 32, 64): (32, {"num_warps": 4, "num_stages": 3}),
+    (torch.float32, 4, 32): (32, {"num_warps": 4, "num_stages": 2}),
+    (torch.float32, 32, 64): (16, {"num_warps": 4, "num_stages": 2}),
 }
-INPUTS: dict[torch.dtype, Tuning] = {
-    torch.bfloat16: (256, {"num_warps": 4}),
-    torch.float32: (128, {"num_warps": 4}),
+"""They may set a WIDTH, the numbers of a patch in one part of the work; see `_Convolution`."""
+INPUTS: dict[Shape, Tuning] = {
+    (torch.bfloat16, 16, 32): (256, {"num_warps": 4}),
+    (torch.float32, 16, 32): (128, {"num_warps": 4}),
+    (torch.bfloat16, 32, 64): (128, {"num_warps": 4}),
+    (torch.float32, 32, 64): (64, {"num_warps": 4}),
 }
-"""The fastest of those tried on an H200, by numbers in a pixel."""
+"""For `CifarCNN` the fastest of those tried on an H200; `benchmarks.bench_kernels` tries them."""
 
 
 class StackedCNN:
-    """Outputs and gradients of many networks with the architecture of `CifarCNN`.
+    """Outputs and gradients of many networks with two 5×5 convolutions and some linear layers.
 
-    It replaces `torch.func.vmap` with grouped convolutions by kernels made for this network: the
+    It replaces `torch.func.vmap` with grouped convolutions by kernels made for such networks: the
     forward pass fuses convolution, bias, rectifier and pooling; gradients are written out by hand.
 
     Parameters
@@ -48,9 +64,17 @@ class StackedCNN:
         products are rounded by tensor cores, as in PyTorch's own convolutions on a GPU.
     """
 
-    def __init__(self, model: CifarCNN, schema: ParameterSchema, *, bf16: bool = False) -> None:
+    MODELS = (CifarCNN, PFLlibCNN)
+    """The networks that these kernels can compute."""
+
+    def __init__(
+        self, model: CifarCNN | PFLlibCNN, schema: ParameterSchema, *, bf16: bool = False
+    ) -> None:
         self._schema = schema
         self._rectified = model.rectified
+        self.channels = model.conv1.out_channels
+        linear = [name for name, part in model.named_children() if isinstance(part, nn.Linear)]
+        self._hidden = [name for name in linear if name != "output"]
         self._number = torch.bfloat16 if bf16 else torch.float32
 
     @staticmethod
@@ -88,7 +112,7 @@ class StackedCNN:
         second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
         pooled, _ = first.forward(images)
         hidden, _ = second.forward(pooled, flat=True)
-        for name in ("fc1", "fc2"):
+        for name in self._hidden:
             hidden = self._activated(_linear(parts, name, hidden))
         return _linear(parts, "output", hidden)
 
@@ -101,9 +125,10 @@ class StackedCNN:
         second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
         pooled, winner1 = first.forward(images)
         flat, winner2 = second.forward(pooled, flat=True)
-        one = self._activated(_linear(parts, "fc1", flat))
-        two = self._activated(_linear(parts, "fc2", one))
-        logs = _linear(parts, "output", two).log_softmax(-1)
+        given = [flat]  # what goes into each linear layer
+        for name in self._hidden:
+            given.append(self._activated(_linear(parts, name, given[-1])))
+        logs = _linear(parts, "output", given[-1]).log_softmax(-1)
         if weights is None:
             weights = logs.new_full(targets.shape, 1 / targets.shape[1])
         wanted = targets[..., None]
@@ -113,7 +138,8 @@ class StackedCNN:
         slope.scatter_add_(-1, wanted, -weights[..., None])
         # Backwards through the linear layers: ∂W = slopeᵀ · inputs, ∂inputs = slope · W.
         found: dict[str, Tensor] = {}
-        for name, inputs in (("output", two), ("fc2", one), ("fc1", flat)):
+        names = (*self._hidden, "output")
+        for name, inputs in zip(reversed(names), reversed(given), strict=True):
             found[f"{name}.weight"] = slope.mT @ inputs
             found[f"{name}.bias"] = slope.sum(1)
             slope = slope @ parts[f"{name}.weight"]
@@ -147,14 +173,14 @@ class _Convolution:
         self.side, self.half, self.rectified, self.number = side, side // 2 - 2, rectified, number
         self.bias = parts[f"{name}.bias"].contiguous()
         # Each of the five rows of a patch is padded to whole chunks for tensor cores.
-        self.chunk = 32 if 5 * self.inputs < 32 else 16
+        self.chunk = 32 if 5 * self.inputs < 32 or 5 * self.inputs % 32 == 0 else 16
         self.row = -(-5 * self.inputs // self.chunk) * self.chunk
-        pixels = nn.functional.pad(
-            weight.permute(0, 3, 4, 2, 1), (0, 0, 0, self.inputs - self.colours)
-        )
-        rows = pixels.reshape(self.count, 5, 5 * self.inputs, self.outputs)
-        padding = (0, 0, 0, self.row - 5 * self.inputs)
-        self.weight = nn.functional.pad(rows, padding).to(number).contiguous()
+        pixels = weight.permute(0, 3, 4, 2, 1).to(number)
+        padding = (0, 0, 0, self.inputs - self.colours, 0, self.row // self.inputs - 5)
+        if any(padding):
+            pixels = nn.functional.pad(pixels, padding)
+        self.weight = pixels.contiguous()
+        self.shape = (number, self.inputs, self.outputs)
 
     def _strides(self, flat: bool) -> dict[str, int]:
         """Return the memory order of results: pixels of channels, or PyTorch's flat order."""
@@ -171,7 +197,7 @@ class _Convolution:
         number = torch.float32 if flat else self.number
         out = x.new_empty((self.count, batch, size) if flat else shape, dtype=number)
         winner = x.new_empty(shape, dtype=torch.uint8)
-        tile, tuning = FORWARD[self.number, self.inputs]
+        tile, tuning = FORWARD[self.shape]
         grid = (-(-batch * self.half**2 // tile), self.count)
         pooled_convolution[grid](
             x, self.weight, self.bias, out, winner, batch,
@@ -202,20 +228,22 @@ class _Convolution:
         from fedegoists.learning.cnn_kernels import convolution_weights
 
         batch = x.shape[1]
-        tile, tuning = WEIGHTS[self.number, self.inputs]
+        tile, tuning = WEIGHTS[self.shape]
+        numbers = 25 * self.inputs
+        width = tuning.get("WIDTH", min(_power(numbers), ACCUMULATORS // self.outputs))
+        parts = -(-numbers // width)
         pixels = batch * (2 * self.half) ** 2
-        splits = max(1, min(PROGRAMS // self.count, pixels // (16 * tile)))
+        splits = max(1, min(PROGRAMS // (self.count * parts), pixels // (16 * tile)))
         tiles = -(-pixels // (splits * tile))
-        width = _power(25 * self.inputs)
-        weights = x.new_empty(self.count, splits, width, self.outputs, dtype=torch.float32)
+        weights = x.new_empty(self.count, splits, parts * width, self.outputs, dtype=torch.float32)
         bias = x.new_empty(self.count, splits, self.outputs, dtype=torch.float32)
-        convolution_weights[(splits, self.count)](
+        convolution_weights[(parts * splits, self.count)](
             x, full, weights, bias, batch,
             SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs,
-            WIDTH=width, TILE=tile, TILES=tiles, **tuning,
+            PARTS=parts, TILE=tile, TILES=tiles, **{**tuning, "WIDTH": width},
         )  # fmt: skip
         # The programs' partial sums are added, and the padding is cut off.
-        rows = weights.sum(1)[:, : 25 * self.inputs]
+        rows = (weights[:, 0] if splits == 1 else weights.sum(1))[:, :numbers]
         rows = rows.reshape(self.count, 5, 5, self.inputs, self.outputs)[:, :, :, : self.colours]
         return rows.permute(0, 4, 3, 1, 2), bias.sum(1)
 
@@ -224,7 +252,7 @@ class _Convolution:
         from fedegoists.learning.cnn_kernels import convolution_inputs
 
         batch = full.shape[1]
-        tile, tuning = INPUTS[self.number]
+        tile, tuning = INPUTS[self.shape]
         gradient = full.new_empty(self.count, batch, self.side, self.side, self.inputs)
         grid = (-(-batch * self.side**2 // tile), self.count)
         convolution_inputs[grid](
